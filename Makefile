@@ -1,0 +1,44 @@
+# make demo   own virtual environment, install, the toy problem and its picture
+# make test   the same, with the development tools, and the tests
+# make check  formatting, lint and types
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/sigmax demo
+
+test: $(VENV)/.developed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+
+check: $(VENV)/.developed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(VENV)/.developed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.developed
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/neighbors.py
+	$(BIN)/python benchmarks/memory.py
+
+clean:
+	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sigmax needs Python 3.11 or newer; say make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.developed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,31 @@
+"""sigmax: predictive distributions you can trust.
+
+Names are imported when they are first used, so that ``import sigmax`` itself costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sigmax.estimators import CombinedRegressor, MeanVarianceRegressor
+    from sigmax.sampling import LocalitySampler
+    from sigmax.version import __version__
+
+__all__ = ["CombinedRegressor", "LocalitySampler", "MeanVarianceRegressor", "__version__"]
+
+HOMES = {
+    "CombinedRegressor": "sigmax.estimators",
+    "LocalitySampler": "sigmax.sampling",
+    "MeanVarianceRegressor": "sigmax.estimators",
+    "__version__": "sigmax.version",
+}
+
+
+def __getattr__(name: str):
+    if name not in HOMES:
+        raise AttributeError(f"module 'sigmax' has no attribute {name!r}")
+    return getattr(importlib.import_module(HOMES[name]), name)
+
+
+def __dir__():
+    return sorted(__all__)

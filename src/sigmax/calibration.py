@@ -1,0 +1,73 @@
+"""Recalibration: one factor on every scale, and the picture that shows whether it is needed."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from sigmax.checks import check_count
+from sigmax.distributions import AbstractDistribution
+from sigmax.metrics import pit
+
+__all__ = ["best_scale_factor", "pit_histogram"]
+
+LARGEST_LOG = math.log(4)
+GRID = np.linspace(-1, 1, 17)
+HALF_WIDTHS = LARGEST_LOG / 8.0 ** np.arange(4)  # the last grid has steps of 3e-4
+
+
+def best_scale_factor(
+    dist: AbstractDistribution, y: Float[Array, " n *outputs"], weight: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """The factor on every scale that makes held-out ``y`` likeliest, to 1e-3, from ¼ to 4.
+
+    Pure JAX, to be compiled or vmapped by the caller. The log-likelihood is searched on a grid of
+    log factors that is made finer around its best point, three times over: for a mixture it can
+    have several peaks.
+
+    Parameters
+    ----------
+    dist
+        Densities of rows that they were not trained on.
+    y
+        The values of these rows.
+    weight
+        One weight per row, 0 for padding (whose densities may hold anything). With no weight at all
+        the factor is 1.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal
+    >>> y = jnp.array([-2.0, 2.0])
+    >>> best_scale_factor(Normal(jnp.zeros(2), jnp.ones(2)), y, jnp.ones(2)).round(2)
+    Array(2., dtype=float32)
+    """
+    weights = jnp.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
+
+    def score(log_factor):
+        log_prob = dist.widen(jnp.exp(log_factor)).log_prob(y)
+        total = jnp.sum(jnp.where(weights > 0, weights * log_prob, 0.0))
+        return jnp.where(jnp.isnan(total), -jnp.inf, total)
+
+    def refine(best, half_width):
+        grid = jnp.clip(best + half_width * jnp.asarray(GRID, y.dtype), -LARGEST_LOG, LARGEST_LOG)
+        return grid[jnp.argmax(lax.map(score, grid))], None
+
+    best, _ = lax.scan(refine, jnp.zeros((), y.dtype), jnp.asarray(HALF_WIDTHS, y.dtype))
+    return jnp.where(jnp.any(weight > 0), jnp.exp(best), 1.0)
+
+
+def pit_histogram(y, dist, bins: int = 10) -> Float[np.ndarray, " bins"]:
+    """Heights of the histogram of the probability integral transform; all 1 when calibrated.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(4), np.ones(4)))
+    >>> pit_histogram([-3.0, -0.1, 0.1, 3.0], dist, bins=4)
+    array([1., 1., 1., 1.])
+    """
+    bins = check_count("bins", bins)
+    return np.histogram(pit(y, dist), bins, range=(0, 1), density=True)[0]

@@ -1,0 +1,148 @@
+"""What every density can do: one density per element of a batch shape, pure JAX.
+
+Leaves are JAX arrays, or NumPy ones: ``affine`` and ``widen`` are plain arithmetic, so that NumPy
+float64 leaves stay NumPy float64. The rest returns JAX arrays in the precision switched on.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+__all__ = ["AbstractComponent", "AbstractDistribution", "Batch", "Level"]
+
+Batch: TypeAlias = Float[Array | np.ndarray, "*batch"]
+T = TypeVar("T", bound="AbstractDistribution")  # beartype knows no Self
+Level: TypeAlias = float | Float[Array | np.ndarray, ""] | Float[Array | np.ndarray, "*batch"]
+
+
+class AbstractDistribution(eqx.Module):
+    """One density per element of the batch shape, from which all else is read."""
+
+    if TYPE_CHECKING:  # pyright would take an AbstractVar for an argument of every constructor
+
+        @property
+        def mean(self) -> Batch: ...
+        @property
+        def std(self) -> Batch: ...
+    else:
+        mean: eqx.AbstractVar[Batch]
+        std: eqx.AbstractVar[Batch]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Batch:
+        """Variance; infinite where it does not exist."""
+
+    @property
+    @abstractmethod
+    def aleatoric_variance(self) -> Batch:
+        """The part of the variance that is noise: what every member expects on average."""
+
+    @property
+    @abstractmethod
+    def epistemic_variance(self) -> Batch:
+        """The part of the variance that is ignorance: how far the members' means disagree."""
+
+    @property
+    @abstractmethod
+    def mean_difference(self) -> Batch:
+        """E|X − X'| for an independent copy X'; infinite where it does not exist."""
+
+    @abstractmethod
+    def log_prob(self, y: Batch) -> Batch:
+        """Logarithm of the density at ``y``."""
+
+    @abstractmethod
+    def cdf(self, y: Batch) -> Batch:
+        """P(X ≤ y), with relative accuracy in the lower tail."""
+
+    @abstractmethod
+    def solve_quantile(self, q: Batch) -> Batch:
+        """What ``quantile`` returns, for one level per element; need not be differentiable."""
+
+    @abstractmethod
+    def absolute_error(self, y: Batch) -> Batch:
+        """E|X − y|; infinite where it does not exist."""
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+        """``n`` independent draws, along a new first axis."""
+
+    @abstractmethod
+    def affine(self: T, shift: ArrayLike, scale: ArrayLike) -> T:
+        """The distribution of ``shift + scale * X`` for ``scale > 0``.
+
+        Both broadcast against the batch shape and must not enlarge it.
+        """
+
+    @abstractmethod
+    def widen(self: T, factor: ArrayLike) -> T:
+        """Every spread multiplied by ``factor``, every centre left where it is."""
+
+    def quantile(self, q: Level) -> Batch:
+        """The value below which a share ``q`` lies; ``q``: one number, or one per element."""
+        dtype = jnp.asarray(self.mean).dtype
+        return _invert_cdf(self, jnp.broadcast_to(jnp.asarray(q, dtype), self.shape))
+
+    def interval(self, coverage: Level) -> Float[Array | np.ndarray, "*batch 2"]:
+        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis."""
+        tail = (1 - jnp.asarray(coverage)) / 2
+        return jax.vmap(self.quantile, out_axes=-1)(jnp.stack([tail, 1 - tail]))
+
+    def crps(self, y: Batch) -> Batch:
+        """Continuous ranked probability score, E|X − y| − ½ E|X − X'|: lower is better.
+
+        Infinite where these expectations are (a Student-t with ``df <= 1``).
+        """
+        spread = self.mean_difference
+        exists = jnp.isfinite(spread)
+        error = jnp.where(exists, self.absolute_error(y), jnp.inf)
+        return error - jnp.where(exists, spread, 0.0) / 2
+
+
+class AbstractComponent(AbstractDistribution):
+    """A density that one model predicts by itself, and of which a ``Mixture`` can be made."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape."""
+        return jnp.shape(self.mean)
+
+    @property
+    def aleatoric_variance(self) -> Batch:
+        """All of the variance: one model alone cannot disagree with itself."""
+        return self.variance
+
+    @property
+    def epistemic_variance(self) -> Batch:
+        """Zero: one model alone cannot disagree with itself."""
+        return jnp.zeros_like(self.mean)
+
+    @abstractmethod
+    def absolute_difference(self: T, other: T) -> Batch:
+        """E|X − Y| for an independent Y of ``other``, element by element."""
+
+
+@jax.custom_jvp
+def _invert_cdf(dist: AbstractDistribution, q: Batch) -> Batch:
+    return dist.solve_quantile(q)
+
+
+@_invert_cdf.defjvp
+def _differentiate_inverse(primals, tangents):
+    """The root moves by (dq − dF) / f, so that no solver needs a derivative of its own."""
+    root = _invert_cdf(*primals)
+    _, rise = jax.jvp(lambda dist, q: q - dist.cdf(root), primals, tangents)
+    density = jnp.exp(primals[0].log_prob(root))
+    return root, jnp.where(density > 0, rise / jnp.where(density > 0, density, 1.0), 0.0)

@@ -1,0 +1,183 @@
+"""Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from sigmax.checks import check_count, check_number
+from sigmax.distributions.base import AbstractDistribution
+from sigmax.distributions.mixture import Mixture
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+
+__all__ = ["Predictive"]
+
+SMALLEST_BUCKET = 64
+LARGEST_BUCKET = 16_384
+
+
+@final
+class Predictive:
+    """One predictive density per row (and output), in the units of y.
+
+    Everything is computed in float64, whatever JAX is set to. Rows are padded to a power of two and
+    large sets cut into blocks, so scoring another number of rows compiles nothing and needs no more
+    memory. Methods that take ``y`` take one number per density, or one number for all of them.
+
+    Parameters
+    ----------
+    dist
+        The density, with the rows on the first axis of its batch shape.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal
+    >>> dist = Predictive(Normal(np.array([0.0, 10.0]), np.array([1.0, 2.0])))
+    >>> dist
+    Predictive(Normal, shape=(2,))
+    >>> dist.interval(0.9).round(2)
+    array([[-1.64,  1.64],
+           [ 6.71, 13.29]])
+    >>> dist.quantile([0.1, 0.5]).shape, dist[1:].mean
+    ((2, 2), array([10.]))
+    """
+
+    def __init__(self, dist: AbstractDistribution):
+        if not dist.shape or not dist.shape[0]:
+            raise InvalidDataError(f"`dist` must have at least one row, got shape {dist.shape}.")
+        self.dist = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), dist)
+
+    def __repr__(self) -> str:
+        name = type(self.dist).__name__
+        if isinstance(self.dist, Mixture):
+            name += f" of {self.dist.n_members} {type(self.dist.components).__name__}"
+        return f"Predictive({name}, shape={self.shape})"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows) -> "Predictive":
+        """The densities of some rows: a slice, a mask or a list of indices."""
+        if not isinstance(rows, slice) and np.ndim(rows) != 1:
+            rule = "a slice, a mask or a list of indices"
+            raise InvalidArgumentError(f"`rows` must be {rule}, got {rows!r}.")
+        return Predictive(self._take(np.arange(len(self))[rows], self.dist))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,), or (n, p) for p outputs."""
+        return self.dist.shape
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean."""
+        return self._compute("mean")
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Variance, aleatoric and epistemic together; infinite where it does not exist."""
+        return self._compute("variance")
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation."""
+        return self._compute("std")
+
+    @property
+    def aleatoric_variance(self) -> np.ndarray:
+        """The part of the variance that is noise: the mean of the members' variances."""
+        return self._compute("aleatoric_variance")
+
+    @property
+    def epistemic_variance(self) -> np.ndarray:
+        """The part of the variance that is ignorance: the variance of the members' means."""
+        return self._compute("epistemic_variance")
+
+    def log_prob(self, y) -> np.ndarray:
+        """Logarithm of the density at ``y``."""
+        return self._compute("log_prob", self._check_y(y))
+
+    def cdf(self, y) -> np.ndarray:
+        """Probability of at most ``y``."""
+        return self._compute("cdf", self._check_y(y))
+
+    def crps(self, y) -> np.ndarray:
+        """Continuous ranked probability score at ``y``, in the units of y: lower is better."""
+        return self._compute("crps", self._check_y(y))
+
+    def quantile(self, q) -> np.ndarray:
+        """The values below which a share ``q`` lies.
+
+        Of the shape of the prediction; for a list of levels, with a last axis of their number.
+        """
+        if np.ndim(q) == 1:
+            return np.stack([self.quantile(level) for level in q], axis=-1)
+        level = check_number("q", q, above=0.0, below=1.0)
+        return self._compute("quantile", np.full(self.shape, level))
+
+    def interval(self, coverage: float = 0.9) -> np.ndarray:
+        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis."""
+        coverage = check_number("coverage", coverage, above=0.0, below=1.0)
+        return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+
+    def sample(self, n: int, random_state=None) -> np.ndarray:
+        """``n`` independent draws of every density, along a new first axis."""
+        n, seed, draws = check_count("n", n), _draw_seed(random_state), []
+        with jax.enable_x64(True):
+            for n_rows, (dist,) in self._blocks():
+                key = jax.random.fold_in(jax.random.key(seed), len(draws))
+                draws.append(np.asarray(_sample(n, dist, key))[:, :n_rows])
+        return np.concatenate(draws, axis=1)
+
+    def _compute(self, name: str, *arguments: np.ndarray) -> np.ndarray:
+        """A property or a method of the density, for arguments of its shape."""
+        with jax.enable_x64(True):
+            blocks = self._blocks(*arguments)
+            parts = [np.asarray(_evaluate(name, *block))[:n_rows] for n_rows, block in blocks]
+        return np.concatenate(parts)
+
+    def _blocks(self, *arguments: np.ndarray) -> Iterator[tuple[int, tuple]]:
+        """Blocks of rows, padded by repeating the last one, and how many of them are true."""
+        for start in range(0, len(self), LARGEST_BUCKET):
+            n_rows = min(len(self) - start, LARGEST_BUCKET)
+            bucket = max(SMALLEST_BUCKET, 1 << (n_rows - 1).bit_length())
+            rows = start + np.minimum(np.arange(bucket), n_rows - 1)
+            yield n_rows, self._take(rows, (self.dist, *arguments))
+
+    def _take(self, rows: np.ndarray, tree: Any) -> Any:
+        n_axes = len(self.shape)  # of a leaf's axes, members may come first
+        return jax.tree.map(lambda leaf: leaf.take(rows, axis=leaf.ndim - n_axes), tree)
+
+    def _check_y(self, y) -> np.ndarray:
+        try:
+            y = np.asarray(y, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidDataError(f"`y` must be numbers: {error}.") from None
+        if y.shape not in ((), self.shape):
+            rule = f"one number or of the prediction's shape {self.shape}"
+            raise InvalidDataError(f"`y` must be {rule}, got shape {y.shape}.")
+        if not np.isfinite(y).all():
+            n_bad = np.sum(~np.isfinite(y))
+            raise InvalidDataError(f"`y` must be finite, got {n_bad} NaN or infinite values.")
+        return np.broadcast_to(y, self.shape)
+
+
+def _draw_seed(random_state) -> int:
+    from sklearn.utils import check_random_state  # here, for it takes longest to import
+
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@partial(jax.jit, static_argnums=0)
+def _evaluate(name: str, dist: AbstractDistribution, *arguments):
+    value = getattr(dist, name)
+    return value(*arguments) if arguments else value
+
+
+@partial(jax.jit, static_argnums=0)
+def _sample(n: int, dist: AbstractDistribution, key):
+    return dist.sample(key, n)

@@ -1,0 +1,216 @@
+r"""Student's t: a Normal whose variance was inverse-Gamma, and has been integrated out.
+
+With $t = \sqrt\nu \sinh u$ the standard density is $\propto \cosh^{-\nu} u \, du$. This change of
+variable gives the cdf, by a short Gauss-Legendre rule that is as accurate in the far tail as at the
+centre and differentiable also in ``df``, and the quantile: the logarithm of the tail is concave
+in $u$, so that Newton's method converges from anywhere.
+"""
+
+# A field where the base has a property, and a pair of one class: meant.
+# pyright: reportIncompatibleMethodOverride=false
+
+import math
+from typing import final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sigmax.distributions.base import AbstractComponent, Batch
+
+__all__ = ["StudentT", "log_gamma_ratio"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+TAIL_NODES, TAIL_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # Gauss-Legendre on (0, 1)
+RATIO_NODES = np.linspace(-1, 1, 33)
+
+
+@final
+class StudentT(AbstractComponent):
+    """Student-t distributions with ``df`` degrees of freedom, about ``mean``.
+
+    The mean is read as the location where ``df <= 1``.
+
+    Examples
+    --------
+    >>> dist = StudentT(jnp.array([0.0]), jnp.array([4.0]), jnp.array([1.0]))
+    >>> dist.variance, dist.cdf(jnp.array([1.0])).round(3)
+    (Array([2.], dtype=float32), Array([0.813], dtype=float32))
+    """
+
+    mean: Batch
+    df: Batch
+    scale: Batch
+
+    @classmethod
+    def from_inverse_gamma(cls, mean: Batch, concentration: Batch, rate: Batch) -> "StudentT":
+        """The density of y when ``y ~ N(mean, v)`` and ``v ~ InvGamma(concentration, rate)``."""
+        return cls(mean, 2 * concentration, (rate / concentration) ** 0.5)
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """``scale**2 df / (df - 2)``, infinite for ``df <= 2``."""
+        exists = self.df > 2
+        df = jnp.where(exists, self.df, 3.0)  # or the unused branch gives nan gradients
+        return jnp.where(exists, self.scale**2 * df / (df - 2), jnp.inf)
+
+    @property
+    def std(self) -> Float[Array, "*batch"]:
+        """Standard deviation, infinite for ``df <= 2``."""
+        return jnp.sqrt(self.variance)
+
+    @property
+    def mean_difference(self) -> Float[Array, "*batch"]:
+        """E|X − X'| = scale 4 √df / (df − 1) B(½, df − ½) / B(½, df / 2)²."""
+        exists = self.df > 1
+        df = jnp.where(exists, self.df, 2.0)
+        log_betas = 2 * log_gamma_ratio(df / 2) - log_gamma_ratio(df - 0.5)
+        standard = 4 / math.sqrt(math.pi) * jnp.sqrt(df) / (df - 1) * jnp.exp(log_betas)
+        return jnp.where(exists, self.scale * standard, jnp.inf)
+
+    def standardize(self, y: Batch) -> Float[Array, "*batch"]:
+        """``y`` in scales from the mean."""
+        return jnp.asarray((y - self.mean) / self.scale)
+
+    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+        """Logarithm of the density at ``y``."""
+        half = jnp.asarray(self.df) / 2
+        kernel = (half + 0.5) * jnp.log1p(self.standardize(y) ** 2 / self.df)
+        norm = _log_gamma_excess(half) - 0.5 * math.log(2 * math.pi) - jnp.log(self.scale)
+        return norm - kernel
+
+    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+        """P(X ≤ y), to 1e-10 of the smaller tail (1e-8 for ``df`` = 1) in float64."""
+        z = self.standardize(y)
+        tail = _survival(jnp.where(z < 0, -z, z), jnp.asarray(self.df))  # abs has no slope at 0
+        return jnp.where(z < 0, tail, 1 - tail)
+
+    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
+        """Newton's method from the normal quantile: a handful of steps, also far in the tails."""
+        z = _tail_quantile(jnp.minimum(q, 1 - q), jnp.asarray(self.df))
+        return jnp.asarray(self.mean + self.scale * jnp.sign(q - 0.5) * z)
+
+    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
+        """E|X − y| in closed form, infinite for ``df <= 1``."""
+        exists = self.df > 1
+        df = jnp.where(exists, self.df, 2.0)
+        z = jnp.abs(self.standardize(y))
+        log_rest = _log_gamma_excess(df / 2) - (df - 1) / 2 * jnp.log1p(z**2 / df)
+        rest = math.sqrt(2 / math.pi) * df / (df - 1) * jnp.exp(log_rest)  # 2 f (df + z²)/(df − 1)
+        standard = z * (1 - 2 * _survival(z, df)) + rest
+        return jnp.where(exists, self.scale * standard, jnp.inf)
+
+    def absolute_difference(self, other: "StudentT") -> Float[Array, "*batch"]:
+        r"""E|X − Y|, to 3e-6 relative for ``df >= 2.01`` and 4e-5 for ``df = 1.5``.
+
+        Of the two Gamma precisions only the ratio is left to integrate (Behrens and Fisher): with
+        $a = \text{df}/2$, given $B \sim \text{Beta}(a_1, a_2)$, X − Y is Student-t with
+        $\text{df}_1 + \text{df}_2$ and squared scale
+        $(a_1 s_1^2/B + a_2 s_2^2/(1-B)) / (a_1+a_2)$. The trapezoid rule over
+        $\text{logit} B$, stretched by sinh, converges exponentially.
+        """
+        a, b = jnp.asarray(self.df) / 2, jnp.asarray(other.df) / 2
+        share, width = a / (a + b), jnp.sqrt(1 / a + 1 / b)
+        decay = jnp.maximum(jnp.minimum(a, b) - 0.5, 0.25)  # at least, of the integrand's tails
+        end = jnp.arcsinh(jnp.maximum(8.0, 20 / (decay * width)))
+        shift = self.mean - other.mean
+
+        def node(totals, s):
+            x = width * jnp.sinh(end * s)  # logit(B), from its mode
+            odds = jnp.exp(x)
+            log_weight = a * x - (a + b) * jnp.log1p(share * jnp.expm1(x))
+            weight = jnp.cosh(end * s) * jnp.exp(log_weight)
+            squared_scale = share * (self.scale**2 + other.scale**2 * odds) + (1 - share) * (
+                other.scale**2 + self.scale**2 / odds
+            )
+            difference = StudentT(shift, self.df + other.df, jnp.sqrt(squared_scale))
+            error = difference.absolute_error(jnp.zeros_like(width))
+            return (totals[0] + weight * error, totals[1] + weight), None
+
+        zeros = jnp.zeros_like(width)
+        (total, weight), _ = lax.scan(node, (zeros, zeros), jnp.asarray(RATIO_NODES, width.dtype))
+        return jnp.where(jnp.minimum(a, b) > 0.5, total / weight, jnp.inf)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+        """``n`` independent draws, along a new first axis."""
+        mean, df, scale = (jnp.asarray(x)[None] for x in (self.mean, self.df, self.scale))
+        shape = (n, *self.shape)
+        return mean + scale * jax.random.t(key, jnp.broadcast_to(df, shape), shape, mean.dtype)
+
+    def affine(self, shift: ArrayLike, scale: ArrayLike) -> "StudentT":
+        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        return StudentT(shift + scale * self.mean, self.df, scale * self.scale)
+
+    def widen(self, factor: ArrayLike) -> "StudentT":
+        """Scales multiplied by ``factor``."""
+        return StudentT(self.mean, self.df, factor * self.scale)
+
+
+def log_gamma_ratio(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """lnΓ(a + ½) − lnΓ(a) without subtracting two large numbers, for ``a > 0``.
+
+    To 1e-11 in float64 for ``a >= 0.25``, and to rounding in float32, also at ``a = 1e6``.
+
+    Examples
+    --------
+    >>> round(float(log_gamma_ratio(jnp.array(1e6))), 4)  # nearly ½ ln(1e6)
+    6.9078
+    """
+    return 0.5 * jnp.log(a) + _log_gamma_excess(a)
+
+
+def _log_gamma_excess(a):
+    """lnΓ(a + ½) − lnΓ(a) − ½ ln a, which vanishes as −1/(8a): a shift up, then its series."""
+    ratio = jnp.ones_like(a)
+    for k in range(6):
+        ratio = ratio * ((a + k) / (a + k + 0.5))
+    b = a + 6
+    w = 1 / b**2
+    series = -1 / 8 + w * (1 / 192 - w * (1 / 640 - w * (17 / 14336 - w * 31 / 18432)))
+    return 0.5 * jnp.log(b / a * ratio**2) + series / b
+
+
+def _tail(sinh, df):
+    """(log p, I) at sinh(u) >= 0: the density in u is p, and the mass beyond u is p I."""
+    log_cosh, tanh = 0.5 * jnp.log1p(sinh**2), sinh / jnp.sqrt(1 + sinh**2)
+    reach = -math.log(jnp.finfo(sinh.dtype).eps) / df  # where the integrand is below rounding
+    span = reach + jnp.log1p(jnp.sqrt(-jnp.expm1(-2 * (reach + log_cosh)))) - jnp.log1p(tanh)
+    span = lax.stop_gradient(span)
+
+    def integrand(node, weight):  # (cosh(u + s) / cosh(u))^-df at s = node * span
+        e = jnp.expm1(node * span)
+        growth = e / 2 * ((2 * tanh + e * (1 + tanh)) / (1 + e))
+        return weight * jnp.exp(-df * jnp.log1p(growth))
+
+    nodes, weights = jnp.asarray(TAIL_NODES, sinh.dtype), jnp.asarray(TAIL_WEIGHTS, sinh.dtype)
+    integral = span * jax.vmap(integrand)(nodes, weights).sum(axis=0)
+    return log_gamma_ratio(df / 2) - 0.5 * math.log(math.pi) - df * log_cosh, integral
+
+
+def _survival(z, df):
+    """P(T > z) of the standard Student-t, for z >= 0."""
+    log_density, integral = _tail(z / jnp.sqrt(df), df)
+    return jnp.exp(log_density) * integral
+
+
+def _tail_quantile(p, df):
+    """The z >= 0 that is exceeded with probability p <= ½, by Newton's method in u."""
+    root_df, tolerance = jnp.sqrt(df), math.sqrt(jnp.finfo(df.dtype).eps)
+
+    def step(state):
+        u, _, n_steps = state
+        log_density, integral = _tail(jnp.sinh(u), df)
+        change = (log_density + jnp.log(integral) - jnp.log(p)) * integral
+        return jnp.maximum(u + change, 0.0), change, n_steps + 1
+
+    def unfinished(state):
+        u, change, n_steps = state
+        return (n_steps < 50) & jnp.any(jnp.abs(change) > tolerance * (u + 1 / root_df))
+
+    start = jnp.arcsinh(-ndtri(p) / root_df)
+    u, _, _ = lax.while_loop(unfinished, step, (start, jnp.full_like(start, jnp.inf), 0))
+    return root_df * jnp.sinh(u)

@@ -1,0 +1,29 @@
+"""What sigmax raises: one tree, each leaf also the builtin that people expect."""
+
+__all__ = [
+    "InvalidArgumentError",
+    "InvalidDataError",
+    "MissingExtraError",
+    "ModelFileError",
+    "SigmaxError",
+]
+
+
+class SigmaxError(Exception):
+    """Base of every error that sigmax raises on purpose."""
+
+
+class InvalidArgumentError(SigmaxError, ValueError):
+    """A setting is out of its range; the message names it, the rule and what came."""
+
+
+class InvalidDataError(SigmaxError, ValueError):
+    """The data cannot be used as given; the message says what is wrong with them."""
+
+
+class ModelFileError(SigmaxError, OSError):
+    """A model folder cannot be written or read; the message says why."""
+
+
+class MissingExtraError(SigmaxError, ImportError):
+    """An optional package is not installed; the message says how to install it."""

@@ -1,0 +1,8 @@
+"""Estimators: scikit-learn on the outside, one predictive distribution per row inside."""
+
+from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.combined import CombinedRegressor
+from sigmax.estimators.mean_variance import MeanVarianceRegressor
+from sigmax.estimators.recipe import Recipe
+
+__all__ = ["AbstractRegressor", "CombinedRegressor", "MeanVarianceRegressor", "Recipe"]

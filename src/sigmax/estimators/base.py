@@ -1,0 +1,168 @@
+"""What every estimator does alike: all predictions are views of one distribution per row."""
+
+from abc import ABCMeta, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+import sigmax.files
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidDataError, ModelFileError
+from sigmax.version import __version__
+
+__all__ = ["AbstractRegressor"]
+
+
+class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
+    """A scikit-learn regressor that predicts a distribution for every row.
+
+    A final class gives `fit`, `predict_dist` and the pair `_state` and `_set_state`.
+    """
+
+    n_features_in_: int
+
+    @abstractmethod
+    def fit(self, X, y, sample_weight=None) -> "AbstractRegressor":
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p)."""
+
+    @abstractmethod
+    def predict_dist(self, X) -> Predictive:
+        """One density per row and output, in the units of ``y``."""
+
+    def predict(self, X, return_std: bool = False):
+        """Mean of the predictive distribution and, on request, its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_std : bool
+            Whether to return the total predictive standard deviation as well.
+
+        Returns
+        -------
+        mean, or (mean, std) : arrays of shape (n,) or (n, p)
+        """
+        dist = self.predict_dist(X)
+        return (dist.mean, dist.std) if return_std else dist.mean
+
+    def predict_interval(self, X, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Central interval that holds ``coverage`` of the distribution: last axis lower, upper."""
+        return self.predict_dist(X).interval(coverage)
+
+    def predict_quantiles(self, X, alpha=(0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+        """Quantiles at the levels ``alpha``, one per entry of the last axis."""
+        return self.predict_dist(X).quantile(np.atleast_1d(np.asarray(alpha, dtype=float)))
+
+    def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
+        """Where the uncertainty comes from, as standard deviations: total² = a² + e².
+
+        Returns
+        -------
+        dict with
+            ``total``, the standard deviation of the predictive distribution;
+            ``aleatoric``, the noise that more data would not take away;
+            ``epistemic``, the disagreement of the members, which they would;
+            and, where the estimator knows it, ``gate``, 0 on the data and 1 far from them.
+        """
+        dist = self.predict_dist(X)
+        return {
+            "total": dist.std,
+            "aleatoric": np.sqrt(dist.aleatoric_variance),
+            "epistemic": np.sqrt(dist.epistemic_variance),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle)."""
+        check_is_fitted(self)
+        facts, arrays = self._state()
+        params = self.get_params(deep=False)
+        if not isinstance(params.get("random_state"), int | np.integer | None):
+            params["random_state"] = None  # a generator is no setting that could be written down
+        facts["n_features_in"] = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            facts["feature_names_in"] = list(self.feature_names_in_)
+        header = {
+            "sigmax": __version__,
+            "estimator": type(self).__name__,
+            "params": {name: plain(value) for name, value in params.items()},
+            "facts": facts,
+        }
+        sigmax.files.write_model(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "AbstractRegressor":
+        """Read a model that `save` wrote; nothing in the folder is ever executed."""
+        header, arrays = sigmax.files.read_model(path)
+        if header.get("estimator") != cls.__name__:
+            raise ModelFileError(
+                f"{str(path)!r} holds a {header.get('estimator')}, not a {cls.__name__}."
+            )
+        try:
+            params = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in header["params"].items()
+            }
+            facts = header["facts"]
+            estimator = cls(**params)
+            estimator.n_features_in_ = int(facts["n_features_in"])
+            if "feature_names_in" in facts:
+                names = np.asarray(facts["feature_names_in"], dtype=object)
+                estimator.feature_names_in_ = names
+            estimator._set_state(facts, arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+        return estimator
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What was learned: plain facts and named arrays."""
+
+    @abstractmethod
+    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take back what `_state` gave."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+    def _check_training_rows(
+        self, X, y, sample_weight
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """``X`` (n, d), ``y`` (n, p) and weights (n,), all finite; rows of weight 0 are dropped.
+
+        Sets ``is_single_output_`` from the shape of ``y``.
+        """
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
+        )
+        y = np.asarray(y, dtype=np.float64)
+        self.is_single_output_ = y.ndim == 1
+        y = y.reshape(len(X), -1)
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.sum() > 0:
+            raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
+        kept = weight > 0
+        if not kept.all():
+            X, y, weight = X[kept], y[kept], weight[kept]
+        return X, y, weight
+
+    def _check_rows(self, X) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON takes it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(entry) for entry in value]
+    return value

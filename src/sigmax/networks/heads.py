@@ -1,0 +1,118 @@
+"""Spreads: networks that give the noise at x, as a density around a mean."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sigmax.distributions import AbstractDistribution, Normal, StudentT
+from sigmax.networks.mlp import MLP
+from sigmax.random import named_key
+
+__all__ = ["AbstractSpread", "InverseGammaSpread", "NormalSpread"]
+
+SMALLEST_VARIANCE = 1e-7
+"""Floor under every variance, in units of Var(y): about what float32 residuals resolve."""
+
+INITIAL_VARIANCE = 0.3
+INITIAL_CONCENTRATION = 4.0
+
+CONCENTRATION_MARGIN = 0.1
+"""How far the concentration stays above 1, where the expected variance would be infinite."""
+
+
+def inverse_softplus(value: float) -> float:
+    """The x with softplus(x) = ``value``."""
+    return math.log(math.expm1(value))
+
+
+class AbstractSpread(eqx.Module):
+    """The noise around a mean."""
+
+    @abstractmethod
+    def __call__(
+        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
+    ) -> AbstractDistribution:
+        """The density around ``mean`` at every row and output."""
+
+
+@final
+class InverseGammaSpread(AbstractSpread):
+    r"""A variance with an inverse-Gamma distribution, hence a Student-t around the mean.
+
+    $\alpha = 1 + \epsilon + \text{softplus}(\cdot)$, so that $E[\sigma^2] = \beta/(\alpha-1)$
+    exists, and $\beta = \alpha\,\text{softplus}(\cdot)$: the second network is the squared scale.
+    """
+
+    concentration: MLP
+    squared_scale: MLP
+
+    @classmethod
+    def create(
+        cls,
+        key: PRNGKeyArray,
+        n_inputs: int,
+        hidden_sizes: Sequence[int],
+        n_outputs: int,
+        *,
+        activation: str,
+    ) -> "InverseGammaSpread":
+        def network(name: str, value: float) -> MLP:
+            return MLP.create(
+                named_key(key, name),
+                n_inputs,
+                hidden_sizes,
+                n_outputs,
+                activation=activation,
+                output_bias=inverse_softplus(value),
+            )
+
+        return cls(
+            network("concentration", INITIAL_CONCENTRATION - 1 - CONCENTRATION_MARGIN),
+            network("squared_scale", INITIAL_VARIANCE),
+        )
+
+    def __call__(
+        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
+    ) -> StudentT:
+        concentration = 1 + CONCENTRATION_MARGIN + jax.nn.softplus(self.concentration(x))
+        squared_scale = jax.nn.softplus(self.squared_scale(x)) + SMALLEST_VARIANCE
+        return StudentT.from_inverse_gamma(mean, concentration, concentration * squared_scale)
+
+
+@final
+class NormalSpread(AbstractSpread):
+    """One variance per row: the mean-variance network of Nix and Weigend."""
+
+    variance: MLP
+
+    @classmethod
+    def create(
+        cls,
+        key: PRNGKeyArray,
+        n_inputs: int,
+        hidden_sizes: Sequence[int],
+        n_outputs: int,
+        *,
+        activation: str,
+    ) -> "NormalSpread":
+        return cls(
+            MLP.create(
+                named_key(key, "variance"),
+                n_inputs,
+                hidden_sizes,
+                n_outputs,
+                activation=activation,
+                output_bias=inverse_softplus(INITIAL_VARIANCE),
+            )
+        )
+
+    def __call__(
+        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
+    ) -> Normal:
+        variance = jax.nn.softplus(self.variance(x)) + SMALLEST_VARIANCE
+        return Normal(mean, variance**0.5)

@@ -1,0 +1,57 @@
+"""The network of one member: mean, spread and gate, put together to one density per row."""
+
+from typing import final
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sigmax.distributions import AbstractDistribution
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.heads import AbstractSpread
+from sigmax.networks.mlp import MLP
+
+__all__ = ["VarianceNetwork"]
+
+
+@final
+class VarianceNetwork(eqx.Module):
+    r"""A density around ``mean`` whose variance comes from ``spread`` and, far away, the prior.
+
+    Everything is in standardised units, where a prior variance $\eta = 1$ is Var(y). The gate
+    $\tilde\nu$ leaves the shape of the density and sets its variance to
+    $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$; for the inverse-Gamma spread that is the rate
+    $(1-\tilde\nu)\beta + \tilde\nu\eta(\alpha-1)$. With ``shrink_mean`` the mean, too, tends to
+    what is known without x: the mean of y, which is 0.
+
+    ``factor`` multiplies every scale on the data; it is found on held-out rows after training,
+    and no step trains it.
+    """
+
+    mean: MLP
+    spread: AbstractSpread
+    gate: ExtrapolationGate | None
+    factor: Float[Array, ""]
+    prior_variance: float = eqx.field(static=True)
+    shrink_mean: bool = eqx.field(static=True)
+
+    def __call__(
+        self,
+        x: Float[Array, "rows features"],
+        own_center: Int[Array, " rows"] | None = None,
+    ) -> AbstractDistribution:
+        mean = self.mean(x)
+        if self.gate is None:
+            return self.spread(x, mean).widen(jnp.broadcast_to(self.factor, mean.shape))
+        gate = self.openness(x, own_center)[:, None]
+        on_data = self.spread(x, (1 - gate) * mean if self.shrink_mean else mean)
+        on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
+        return on_data.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / on_data.variance))
+
+    def openness(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"] | None = None
+    ) -> Float[Array, " rows"]:
+        """The gate at every row: 0 on the data, 1 far from them, 0 without a gate."""
+        if self.gate is None:
+            return jnp.zeros(len(x))
+        return self.gate(x, jnp.full(len(x), NO_CENTER) if own_center is None else own_center)

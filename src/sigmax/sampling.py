@@ -1,0 +1,356 @@
+"""Locality sampling: batches of neighbourhoods, with weights that keep every sum unbiased.
+
+A batch takes ``n_primary`` rows without replacement, then ``n_secondary`` of each one's ``k``
+neighbours without replacement. A row in many neighbour lists is drawn often and so weighs little.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
+from numpy.typing import ArrayLike
+from scipy.stats import hypergeom
+from sklearn.preprocessing import StandardScaler
+
+from sigmax.checks import check_choice, check_count, check_flag
+from sigmax.errors import InvalidArgumentError
+from sigmax.neighbors import METHODS, as_rows, neighbor_graph
+
+__all__ = [
+    "IndexBatches",
+    "LocalitySampler",
+    "draw_batch",
+    "draw_batches",
+    "draw_order",
+    "expected_counts",
+    "horvitz_thompson",
+    "inclusion_probabilities",
+    "neighbor_counts",
+]
+
+FLOYD_MAX_DRAWS = 32
+"""Beyond this the unrolled subset draw compiles slowly, and ordering random numbers is used."""
+
+
+def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
+    r"""$R_j$: the number of neighbour lists that hold row $j$.
+
+    Examples
+    --------
+    >>> neighbor_counts(np.array([[0, 1], [1, 0], [2, 1], [3, 1]]))
+    array([2, 4, 1, 1])
+    """
+    return np.bincount(neighbors.ravel(), minlength=len(neighbors))
+
+
+def expected_counts(
+    neighbors: Int[np.ndarray, "n k"] | Int[np.ndarray, " n"], n_primary: int, n_secondary: int
+) -> Float[np.ndarray, " n"]:
+    r"""Expected number of times each row enters a batch in which repeats are kept.
+
+    It is $n_\text{primary} n_\text{secondary} R_j / (n k)$. ``neighbors`` may also be the counts
+    $R_j$ themselves, which sum to $n k$.
+
+    Examples
+    --------
+    >>> expected_counts(np.array([[0, 1], [1, 0], [2, 1], [3, 1]]), 1, 1)
+    array([0.25 , 0.5  , 0.125, 0.125])
+    """
+    counts = neighbor_counts(neighbors) if neighbors.ndim == 2 else neighbors
+    return n_primary * n_secondary * counts / counts.sum()
+
+
+def inclusion_probabilities(
+    counts: Int[np.ndarray, " n"], n_rows: int, k: int, n_primary: int, n_secondary: int
+) -> Float[np.ndarray, " n"]:
+    r"""Probability that each row is in a batch at all, once or more often.
+
+    Row $j$ is in the lists of $h$ of the primary rows with hypergeometric probability, and is left
+    out of each of those with probability $1 - n_\text{secondary} / k$, so that
+    $\pi_j = \sum_h \text{Hyp}(h; n, R_j, n_\text{primary}) (1 - (1 - n_\text{secondary} / k)^h)$.
+
+    Examples
+    --------
+    >>> inclusion_probabilities(np.array([2, 4, 1, 1]), 4, 2, n_primary=2, n_secondary=1)
+    array([0.45833333, 0.75      , 0.25      , 0.25      ])
+    """
+    values, where = np.unique(counts, return_inverse=True)
+    n_hits = np.arange(1, n_primary + 1)
+    chance = hypergeom.pmf(n_hits[None, :], n_rows, values[:, None], n_primary)
+    drawn = 1 - (1 - n_secondary / k) ** n_hits
+    return (chance @ drawn)[where]
+
+
+def horvitz_thompson(expected: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """One over the expected count or the inclusion probability; 0 for rows never drawn (padding).
+
+    Examples
+    --------
+    >>> horvitz_thompson(np.array([0.25, 0.5, 0.0]))
+    array([4., 2., 0.])
+    """
+    return np.divide(1.0, expected, out=np.zeros_like(expected), where=expected > 0)
+
+
+def draw_order(
+    key: PRNGKeyArray, n_rows_padded: int, n_rows: Int[Array, ""]
+) -> Int[Array, " {n_rows_padded}"]:
+    """A random order of the first ``n_rows`` rows, the padding after them.
+
+    Rows are ordered by random 32-bit numbers; what ties change is far below any noise.
+
+    Examples
+    --------
+    >>> draw_order(jax.random.key(0), 6, jnp.array(4))[4:]
+    Array([4, 5], dtype=int32)
+    """
+    bits = jax.random.bits(key, (n_rows_padded,))
+    is_row = jnp.arange(n_rows_padded) < n_rows
+    largest = np.uint32(2**32 - 1)  # the sort is stable: a row with this number is still before
+    return jnp.argsort(jnp.where(is_row, bits, largest), stable=True)
+
+
+def draw_batch(
+    key: PRNGKeyArray,
+    order: Int[Array, " n_rows_padded"],
+    step: int | Int[Array, ""],
+    neighbors: Int[Array, "n_rows_padded k"],
+    n_rows: Int[Array, ""],
+    n_primary: int,
+    n_secondary: int,
+) -> Int[Array, " {n_primary*n_secondary}"]:
+    """The rows of batch number ``step``, neighbourhood by neighbourhood, repeats kept.
+
+    Primary rows walk through ``order`` and begin anew at its end: with ``n_primary <= n_rows``
+    they are distinct within a batch, and every batch on its own is a uniform draw. Weigh each row
+    by ``horvitz_thompson(expected_counts(...))``. ``n_rows * n_primary`` must stay below 2**32.
+
+    Examples
+    --------
+    >>> neighbors = jnp.array([[0, 1], [1, 0], [2, 1]])
+    >>> draw_batch(jax.random.key(0), jnp.array([2, 0, 1]), 1, neighbors, jnp.array(3), 1, 2)
+    Array([0, 1], dtype=int32)
+    """
+    count = jnp.asarray(n_rows, jnp.uint32)
+    start = jnp.asarray(step, jnp.uint32) % count * n_primary  # reduced first: no overflow
+    primary = order[(start + jnp.arange(n_primary, dtype=jnp.uint32)) % count]
+    lists = neighbors[primary]
+    k = lists.shape[1]
+    if n_secondary == k:
+        return lists.ravel()
+    chosen = draw_subsets(key, n_primary, k, n_secondary)
+    return jnp.take_along_axis(lists, chosen, axis=1, mode="clip").ravel()
+
+
+def draw_batches(
+    key: PRNGKeyArray,
+    n_batches: int,
+    neighbors: Int[Array, "n_rows_padded k"],
+    n_rows: Int[Array, ""],
+    n_primary: int,
+    n_secondary: int,
+) -> Int[Array, "batches rows"]:
+    """The rows of many batches at once, each neighbourhood by neighbourhood, repeats kept.
+
+    Primary rows walk through a fresh random order of the rows and begin anew at its end: with
+    ``n_primary <= n_rows`` they are distinct within a batch, and every batch on its own is a
+    uniform draw. Weigh each row by ``horvitz_thompson(expected_counts(...))``.
+
+    Examples
+    --------
+    >>> neighbors = jnp.array([[0, 1], [1, 0], [2, 1]])
+    >>> draw_batches(jax.random.key(0), 5, neighbors, jnp.array(3), 1, 2).shape
+    (5, 2)
+    """
+    order_key, subset_key = jax.random.split(key)
+    order = draw_order(order_key, len(neighbors), n_rows)
+    lists = neighbors[order[jnp.arange(n_batches * n_primary) % n_rows]]
+    k = lists.shape[1]
+    if n_secondary < k:
+        chosen = draw_subsets(subset_key, len(lists), k, n_secondary)
+        lists = jnp.take_along_axis(lists, chosen, axis=1, mode="clip")
+    return lists.reshape(n_batches, n_primary * n_secondary)
+
+
+def draw_subsets(
+    key: PRNGKeyArray, n_sets: int, k: int, size: int
+) -> Int[Array, "{n_sets} {size}"]:
+    """Uniform subsets of ``range(k)``: the smaller side by Floyd's method, or its complement.
+
+    Several times quicker than ordering ``k`` random numbers: it needs only one per draw, and
+    nothing but comparisons that the compiler fuses. Uniform up to rounding of order ``k / 2**32``.
+    """
+    n_draws = min(size, k - size)
+    if n_draws > FLOYD_MAX_DRAWS:
+        return lax.top_k(jax.random.bits(key, (n_sets, k)), size)[1]
+    last = np.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
+    draws = _below(jnp.asarray(last + 1, jnp.uint32), jax.random.bits(key, (n_sets, n_draws)))
+    taken: list[Int[Array, " n_sets"]] = []
+    for i in range(n_draws):
+        repeated = jnp.zeros(n_sets, bool)
+        for earlier in taken:
+            repeated |= earlier == draws[:, i]
+        taken.append(jnp.where(repeated, int(last[i]), draws[:, i]))
+    chosen = jnp.stack(taken, axis=1)
+    return chosen if size == n_draws else _complement(chosen, size)
+
+
+def _below(bound: UInt32[Array, " n"], bits: UInt32[Array, "m n"]) -> Int[Array, "m n"]:
+    """``floor(bits * bound / 2**32)`` in 32-bit arithmetic, for bounds under 2**16."""
+    high, low = bits >> 16, bits & 0xFFFF
+    return ((high * bound[None] + (low * bound[None] >> 16)) >> 16).astype(jnp.int32)
+
+
+def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]:
+    """What is left, in order: the p-th kept number is p plus the dropped numbers before it."""
+    rank = jnp.sum(dropped[:, :, None] > dropped[:, None, :], axis=2, dtype=jnp.int32)
+    kept_before = dropped - rank
+    place = jnp.arange(size, dtype=jnp.int32)
+    is_before = kept_before[:, None, :] <= place[None, :, None]
+    return place[None] + jnp.sum(is_before, axis=2, dtype=jnp.int32)
+
+
+@final
+class LocalitySampler:
+    """Endless locality batches ``(indices, weights)`` for training loops in any framework.
+
+    Over many batches every row's weights average to 1, so that the weighted sum of a batch, over
+    the number of rows (never over the batch size), is an unbiased mean of all rows.
+
+    Parameters
+    ----------
+    n_primary, n_secondary, n_neighbors
+        Neighbourhoods per batch, rows taken of each, and the size of one; reduced where the data
+        are smaller.
+    design
+        ``"counts"`` keeps repeats: batches of one size. ``"set"`` removes them.
+    standardize
+        Divide the columns by their standard deviation before measuring Euclidean distances;
+        constant columns count for nothing. Otherwise distances are those of ``X`` as given.
+    method
+        Of the neighbour search; see `sigmax.neighbors.neighbor_graph`.
+    random_state
+        None, an integer or a NumPy generator; with an integer every ``iter`` repeats the batches.
+
+    Attributes
+    ----------
+    neighbors_, counts_, weights_, n_rows_
+        The lists, how many lists each row is in, one weight per row, and the number of rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> sampler = LocalitySampler(n_neighbors=10, n_secondary=8, random_state=0).fit(X)
+    >>> indices, weights = next(iter(sampler))
+    >>> indices.shape, bool((weights == sampler.weights_[indices]).all())
+    ((24,), True)
+    """
+
+    neighbors_: Int[np.ndarray, "n k"]
+    counts_: Int[np.ndarray, " n"]
+    weights_: Float[np.ndarray, " n"]
+    n_rows_: int
+
+    def __init__(
+        self,
+        n_primary=3,
+        n_secondary=40,
+        n_neighbors=50,
+        *,
+        design="counts",
+        standardize=True,
+        method="auto",
+        random_state=None,
+    ):
+        self.n_primary = check_count("n_primary", n_primary)
+        self.n_secondary = check_count("n_secondary", n_secondary)
+        self.n_neighbors = check_count("n_neighbors", n_neighbors)
+        self.design = check_choice("design", design, ("counts", "set"))
+        self.standardize = check_flag("standardize", standardize)
+        self.method = check_choice("method", method, METHODS)
+        self.random_state = random_state
+        self._generator()  # refuses a bad `random_state` here rather than in the loop
+
+    def fit(self, X: ArrayLike) -> "LocalitySampler":
+        """Search the neighbours of the rows of ``X`` and compute their weights."""
+        rows = _standardized(X) if self.standardize else X
+        seed = self.random_state if isinstance(self.random_state, int) else 0
+        self.neighbors_ = neighbor_graph(
+            rows, self.n_neighbors, method=self.method, random_state=seed
+        )
+        self.counts_ = neighbor_counts(self.neighbors_)
+        self.n_rows_ = len(self.neighbors_)
+        m, n, k = self._sizes()
+        if self.design == "counts":
+            expected = expected_counts(self.counts_, m, n)
+        else:
+            expected = inclusion_probabilities(self.counts_, self.n_rows_, k, m, n)
+        self.weights_ = horvitz_thompson(expected)
+        return self
+
+    def __iter__(self) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
+        if not hasattr(self, "neighbors_"):
+            raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
+        return self._batches(self._generator())
+
+    def index_batches(self, n_batches: int) -> "IndexBatches":
+        """Lists of indices, ``n_batches`` per pass, for PyTorch's ``batch_sampler``.
+
+        The next pass goes on where the last one ended. Weights are ``sampler.weights_[indices]``.
+        """
+        return IndexBatches(iter(self), check_count("n_batches", n_batches))
+
+    def __repr__(self) -> str:
+        names = ("n_primary", "n_secondary", "n_neighbors", "design", "standardize", "method")
+        settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in (*names, "random_state"))
+        fitted = f" on {self.n_rows_} rows" if hasattr(self, "n_rows_") else ""
+        return f"LocalitySampler({settings}){fitted}"
+
+    def _batches(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        m, n, _ = self._sizes()
+        while True:
+            primary = rng.choice(self.n_rows_, m, replace=False, shuffle=False)
+            drawn = rng.permuted(self.neighbors_[primary], axis=1)[:, :n].ravel()
+            indices = (drawn if self.design == "counts" else np.unique(drawn)).astype(np.int64)
+            yield indices, self.weights_[indices]
+
+    def _sizes(self) -> tuple[int, int, int]:
+        """``n_primary``, ``n_secondary`` and ``n_neighbors`` as reduced to the data."""
+        n_rows, k = self.neighbors_.shape
+        return min(self.n_primary, n_rows), min(self.n_secondary, k), k
+
+    def _generator(self) -> np.random.Generator:
+        try:
+            return np.random.default_rng(self.random_state)
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                "`random_state` must be None, an integer of at least 0 or a NumPy generator, "
+                f"got {self.random_state!r}."
+            ) from None
+
+
+@final
+@dataclass(frozen=True)
+class IndexBatches:
+    """``n_batches`` lists of indices per pass, taken from one endless stream."""
+
+    stream: Iterator[tuple[np.ndarray, np.ndarray]]
+    n_batches: int
+
+    def __len__(self) -> int:
+        return self.n_batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (indices.tolist() for indices, _ in islice(self.stream, self.n_batches))
+
+
+def _standardized(X: ArrayLike) -> Float[np.ndarray, "n d"]:
+    rows = as_rows("X", X)
+    peak = np.abs(rows).max(axis=0)  # divided out first, so that no square overflows
+    return StandardScaler().fit_transform(rows / np.where(peak > 0, peak, 1))

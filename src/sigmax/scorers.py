@@ -1,0 +1,23 @@
+"""Scorers for ``GridSearchCV(scoring=...)`` and its kin: higher is better, all of them.
+
+They ask the estimator for ``predict_dist(X)`` and score what it returns.
+"""
+
+from sigmax import metrics
+
+__all__ = ["crps", "interval_score", "log_likelihood"]
+
+
+def log_likelihood(estimator, X, y, sample_weight=None) -> float:
+    """Mean log-density of ``y``."""
+    return metrics.log_likelihood(y, estimator.predict_dist(X), sample_weight=sample_weight)
+
+
+def crps(estimator, X, y, sample_weight=None) -> float:
+    """Minus the mean continuous ranked probability score."""
+    return -metrics.crps(y, estimator.predict_dist(X), sample_weight=sample_weight)
+
+
+def interval_score(estimator, X, y, sample_weight=None) -> float:
+    """Minus the mean Winkler score of the central 90 % interval."""
+    return -metrics.interval_score(y, estimator.predict_dist(X), sample_weight=sample_weight)

@@ -1,0 +1,29 @@
+"""Data, sampler and module in, fitted members out: one compiled loop for everything."""
+
+from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
+from sigmax.training.loop import Progress, train_stage
+from sigmax.training.objective import (
+    log_likelihood,
+    negative_log_likelihood,
+    negative_squared_error,
+    squared_error,
+)
+from sigmax.training.schedule import Part, Phase, Stage
+
+__all__ = [
+    "Batch",
+    "Fold",
+    "Graph",
+    "Part",
+    "Phase",
+    "Progress",
+    "Stage",
+    "TrainingData",
+    "bucket_size",
+    "log_likelihood",
+    "negative_log_likelihood",
+    "negative_squared_error",
+    "pad_rows",
+    "squared_error",
+    "train_stage",
+]

@@ -1,0 +1,141 @@
+"""Rows on the device, padded to a few sizes, and which of them each member learns from.
+
+Everything in `TrainingData` has a leading axis of groups: one group for an ordinary fit, one per
+split when the splits of a cross-validation are trained together. A member says in which group it
+lives, so data are held once per group and not once per member.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sigmax.sampling import neighbor_counts
+
+__all__ = ["Batch", "Fold", "Graph", "TrainingData", "bucket_size", "pad_rows"]
+
+
+def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
+    """The next power of two: data that grow a little keep their compiled shape.
+
+    Examples
+    --------
+    >>> bucket_size(455), bucket_size(512), bucket_size(513)
+    (512, 512, 1024)
+    """
+    return max(smallest, 1 << (n_rows - 1).bit_length())
+
+
+def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
+    """``values`` with rows of ``fill`` up to ``n_slots``."""
+    padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
+    return np.pad(values, padding, constant_values=fill)
+
+
+def stack_groups(groups: Sequence[np.ndarray]) -> Array:
+    return jnp.asarray(groups[0][None] if len(groups) == 1 else np.stack(groups))
+
+
+class Graph(eqx.Module):
+    """Neighbour lists, and in how many of them each row stands."""
+
+    neighbors: Int[Array, "groups slots k"]
+    counts: Float[Array, "groups slots"]
+
+    @classmethod
+    def create(cls, graphs: Sequence[np.ndarray], n_slots: int) -> "Graph":
+        """From one array of neighbour lists per group."""
+        counts = [neighbor_counts(graph).astype(np.float32) for graph in graphs]
+        return cls(
+            stack_groups([pad_rows(graph.astype(np.int32), n_slots) for graph in graphs]),
+            stack_groups([pad_rows(count, n_slots, fill=1.0) for count in counts]),
+        )
+
+
+class TrainingData(eqx.Module):
+    """The rows of every group, standardised and padded, and the graphs that batches walk on."""
+
+    X: Float[Array, "groups slots features"]
+    y: Float[Array, "groups slots outputs"]
+    own_center: Int[Array, "groups slots"]
+    n_rows: Int[Array, " groups"]
+    graphs: tuple[Graph, ...]
+
+    @classmethod
+    def create(
+        cls,
+        X: Sequence[np.ndarray],
+        y: Sequence[np.ndarray],
+        own_center: Sequence[np.ndarray],
+        graphs: Sequence[Sequence[np.ndarray]],
+    ) -> "TrainingData":
+        """From lists with one entry per group; ``graphs`` lists, per kind, one per group."""
+        n_slots = bucket_size(max(len(rows) for rows in X))
+        return cls(
+            stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in X]),
+            stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
+            stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
+            jnp.asarray([len(rows) for rows in X], dtype=jnp.int32),
+            tuple(Graph.create(kind, n_slots) for kind in graphs),
+        )
+
+    @property
+    def n_slots(self) -> int:
+        return self.X.shape[1]
+
+    def rows(
+        self, group: Int[Array, ""], index: Int[Array, " batch"], weight: Float[Array, " batch"]
+    ) -> "Batch":
+        """The rows ``index`` of one group."""
+        X, y, own_center = self.X[group, index], self.y[group, index], self.own_center[group, index]
+        return Batch(X, y, own_center, index, weight)
+
+
+class Batch(eqx.Module):
+    """Some rows: what an objective sees. It may look up others by ``index``."""
+
+    X: Float[Array, "batch features"]
+    y: Float[Array, "batch outputs"]
+    own_center: Int[Array, " batch"]
+    index: Int[Array, " batch"]
+    weight: Float[Array, " batch"]
+
+
+class Fold(eqx.Module):
+    """What one member learns from and what it is judged on.
+
+    ``weight`` is the share of each row in the training objective: 0 for held-out rows and padding,
+    summing to 1. ``validation`` are held-out rows, ``validation_weight`` 0 for padding, summing
+    to 1, or all 0 when nothing is held out.
+    """
+
+    group: Int[Array, "*members"]
+    weight: Float[Array, "*members slots"]
+    validation: Int[Array, "*members held_out"]
+    validation_weight: Float[Array, "*members held_out"]
+
+    @classmethod
+    def create(
+        cls,
+        sample_weights: Sequence[np.ndarray],
+        held_out: Sequence[np.ndarray],
+        groups: Sequence[int],
+        n_slots: int,
+    ) -> "Fold":
+        """One fold per member, from the sample weights of its group and its held-out rows."""
+        n_held_out = bucket_size(max(1, *(len(rows) for rows in held_out)), smallest=32)
+        weight = np.zeros((len(groups), n_slots), dtype=np.float32)
+        validation = np.zeros((len(groups), n_held_out), dtype=np.int32)
+        validation_weight = np.zeros((len(groups), n_held_out), dtype=np.float32)
+        for member, (group, rows) in enumerate(zip(groups, held_out, strict=True)):
+            share = sample_weights[group].astype(np.float64)
+            if len(rows):
+                validation[member, : len(rows)] = rows
+                validation_weight[member, : len(rows)] = share[rows] / share[rows].sum()
+            learned = share.copy()
+            learned[rows] = 0
+            weight[member, : len(learned)] = learned / learned.sum()
+        of_members = np.asarray(groups, dtype=np.int32), weight, validation, validation_weight
+        return cls(*map(jnp.asarray, of_members))

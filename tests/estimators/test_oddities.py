@@ -1,0 +1,203 @@
+"""Odd but legal data give a finite answer; bad input gets an error that names it."""
+
+import json
+
+import numpy as np
+import pytest
+from estimator_list import ESTIMATORS
+from sklearn.base import clone
+
+from sigmax import CombinedRegressor
+from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
+
+
+@pytest.fixture(params=ESTIMATORS, ids=lambda e: type(e).__name__)
+def estimator(request):
+    return clone(request.param)
+
+
+def rows(n=60, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, X.sum(axis=1) + 0.1 * rng.normal(size=n)
+
+
+X, Y = rows()
+LEGAL = {
+    "one feature": (X[:, :1], Y),
+    "a constant feature": (np.c_[X, np.full(60, 7.0)], Y),
+    "only constant features": (np.ones((60, 2)), Y),
+    "a constant target": (X, np.full(60, 3.5)),
+    "a target of zeros": (X, np.zeros(60)),
+    "duplicated rows": (np.repeat(X[:6], 10, axis=0), np.repeat(Y[:6], 10)),
+    "fewer rows than neighbours": (X[:7], Y[:7]),
+    "two rows": (X[:2], Y[:2]),
+    "more features than rows": rows(20, 50),
+    "integers": ((X * 10).astype(int), (Y * 10).astype(int)),
+    "single precision": (X.astype(np.float32), Y.astype(np.float32)),
+    "a view that is not contiguous": (np.asfortranarray(X)[::2], Y[::2]),
+    "lists": (X.tolist(), Y.tolist()),
+    "tiny targets": (X, 1e-8 * Y),
+    "huge targets": (X, 1e8 * Y),
+    "a small spread on a large level": (X, 1e8 + Y),
+    "huge and tiny features": (X * np.array([1e150, 1e-150, 1.0]), Y),
+    "a wild outlier": (np.r_[X, [[1e9, 0, 0]]], np.r_[Y, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal_oddities_get_finite_answers(estimator, name):
+    X, y = LEGAL[name]
+    model = estimator.fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()
+    dist = model.predict_dist(X)
+    assert np.isfinite(dist.log_prob(np.asarray(y, dtype=float))).all()
+    assert np.isfinite(dist.interval(0.9)).all()
+
+
+def test_far_away_inputs_get_finite_answers(estimator):
+    model = estimator.fit(X, Y)
+    mean, std = model.predict([[1e30, -1e30, 0.0], [1e6, 0, 0]], return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_scores_survive_the_size_of_the_target(estimator, scale):
+    reference = clone(estimator).fit(X, Y).predict(X)
+    found = clone(estimator).fit(X, scale * Y).predict(X) / scale
+    np.testing.assert_allclose(found, reference, rtol=1e-2, atol=1e-2)
+
+
+def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
+    reference = clone(estimator).fit(X, Y).predict_dist(X).log_prob(Y).mean()
+    found = clone(estimator).fit(X, Y + 1e8).predict_dist(X).log_prob(Y + 1e8).mean()
+    assert found == pytest.approx(reference, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("X_bad", "y_bad", "message"),
+    [
+        (np.where(np.eye(60, 3), np.nan, X), Y, "X contains NaN"),
+        (np.where(np.eye(60, 3), np.inf, X), Y, "X contains infinity"),
+        (X, np.r_[np.nan, Y[1:]], "y contains NaN"),
+        (X, np.r_[np.inf, Y[1:]], "y contains infinity"),
+        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X[:0], Y[:0], "0 sample"),
+        (X[:1], Y[:1], "1 sample"),
+        (X + 1j, Y, "[Cc]omplex data"),
+        (np.full((60, 3), "red"), Y, "could not convert string"),
+        (X[:, 0], Y, "1D array"),
+    ],
+)
+def test_bad_training_data_are_named(estimator, X_bad, y_bad, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X_bad, y_bad)
+
+
+def test_wrong_width_at_predict_is_named(estimator):
+    model = estimator.fit(X, Y)
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(X[:, :2])
+
+
+def test_bad_weights_are_named(estimator):
+    with pytest.raises(ValueError, match=r"[Nn]egative values in data.*sample_weight"):
+        estimator.fit(X, Y, sample_weight=np.r_[-1.0, np.ones(59)])
+    with pytest.raises(InvalidDataError, match="sample_weight"):
+        estimator.fit(X, Y, sample_weight=np.zeros(60))
+    with pytest.raises(ValueError, match="sample_weight"):
+        estimator.fit(X, Y, sample_weight=np.ones(59))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_members", 0),
+        ("n_members", 2.5),
+        ("preset", "papre"),
+        ("hidden_sizes", (0,)),
+        ("hidden_sizes", 50),
+        ("activation", "swishy"),
+        ("n_steps", -1),
+        ("n_steps", True),
+        ("learning_rate", (0.0, 1e-3)),
+        ("learning_rate", 1e-3),
+        ("learning_rate", (float("nan"), 1e-3)),
+        ("weight_decay", (-1.0, 0.0)),
+        ("validation_fraction", 0.9),
+        ("warmup_fraction", 1.5),
+        ("patience", 0),
+        ("verbose", "yes"),
+    ],
+)
+def test_a_bad_setting_is_named_at_fit(estimator, name, value):
+    estimator.set_params(**{name: value})
+    with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+        estimator.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("locality", 1),
+        ("split", "no"),
+        ("n_primary", 3),
+        ("n_secondary", (0, 1)),
+        ("n_inducing", 0),
+        ("gate_scale", -1.0),
+        ("prior_variance", 0.0),
+        ("variance_steps", 0),
+    ],
+)
+def test_a_bad_setting_of_combined_is_named(name, value):
+    with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+        CombinedRegressor(**{name: value}).fit(X, Y)
+
+
+@pytest.fixture
+def folder(estimator, tmp_path):
+    estimator.fit(X, Y).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_missing_or_damaged_model_is_named(estimator, folder, tmp_path):
+    load = type(estimator).load
+    with pytest.raises(ModelFileError, match="no model.json"):
+        load(tmp_path / "nowhere")
+    arrays = (folder / "arrays.safetensors").read_bytes()
+    (folder / "arrays.safetensors").write_bytes(arrays[: len(arrays) // 2])
+    with pytest.raises(ModelFileError, match="damaged"):
+        load(folder)
+    (folder / "arrays.safetensors").write_bytes(arrays)
+    (folder / "model.json").write_text("{")
+    with pytest.raises(ModelFileError, match="damaged"):
+        load(folder)
+
+
+def test_a_model_from_a_newer_version_is_refused(estimator, folder):
+    header = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**header, "format": 99}))
+    with pytest.raises(ModelFileError, match="newer sigmax"):
+        type(estimator).load(folder)
+
+
+def test_arrays_of_the_wrong_shape_are_refused(estimator, folder):
+    header = json.loads((folder / "model.json").read_text())
+    header["params"]["hidden_sizes"] = [17]
+    (folder / "model.json").write_text(json.dumps(header))
+    with pytest.raises(ModelFileError, match="damaged"):
+        type(estimator).load(folder)
+
+
+def test_another_estimators_model_is_refused(estimator, folder):
+    header = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**header, "estimator": "os.system"}))
+    with pytest.raises(ModelFileError, match=r"holds a os\.system"):
+        type(estimator).load(folder)
+
+
+def test_an_unwritable_folder_is_named(estimator, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelFileError, match="Cannot write"):
+        estimator.fit(X, Y).save(tmp_path / "file" / "model")

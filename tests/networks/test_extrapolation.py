@@ -1,0 +1,87 @@
+"""The gate against its formula, written out in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from sigmax.networks import NO_CENTER, ExtrapolationGate, gate_from_data
+
+
+@pytest.fixture
+def centers():
+    return np.random.default_rng(0).normal(size=(9, 4))
+
+
+def no_center(n):
+    return jnp.full(n, NO_CENTER)
+
+
+def test_distance_is_euclidean_to_the_nearest_inducing_point(centers):
+    gate = ExtrapolationGate.create(centers, 16, scale=0.3)
+    x = np.random.default_rng(1).normal(size=(20, 4)) * 3
+    expected = cdist(x, centers).min(axis=1)
+    np.testing.assert_allclose(gate.distance(jnp.asarray(x), no_center(20)), expected, rtol=1e-5)
+
+
+def test_padding_slots_are_never_the_nearest(centers):
+    gate = ExtrapolationGate.create(centers + 100, 64, scale=0.3)
+    origin = jnp.zeros((1, 4))
+    assert gate.distance(origin, no_center(1))[0] > 100
+
+
+def test_a_row_does_not_see_its_own_inducing_point(centers):
+    gate = ExtrapolationGate.create(centers, 16, scale=0.3)
+    pairs = cdist(centers, centers)
+    np.fill_diagonal(pairs, np.inf)
+    distance = gate.distance(jnp.asarray(centers), jnp.arange(9))
+    np.testing.assert_allclose(distance, pairs.min(axis=1), rtol=1e-5)
+
+
+def test_a_duplicate_of_an_inducing_point_is_on_the_data():
+    gate = ExtrapolationGate.create(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 5.0]]), 4, scale=0.3)
+    distance = gate.distance(jnp.array([[1.0, 2.0]]), jnp.array([0]))
+    assert distance[0] < 1e-5
+
+
+def test_gate_is_the_shifted_sigmoid_of_the_paper():
+    scale = 0.4
+    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=scale)
+    distance = np.linspace(0, 8, 50)
+    opening = 1 / (1 + np.exp(6.9077 - distance / scale))
+    expected = (opening - opening[0]) / (1 - opening[0])
+    found = gate(jnp.asarray(distance)[:, None], no_center(50))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert found[0] < 1e-6
+    assert found[-1] > 0.999
+
+
+def test_gradients_are_finite_on_an_inducing_point():
+    gate = ExtrapolationGate.create(np.zeros((2, 3)), 4, scale=0.4)
+    gradient = jax.grad(lambda x: gate(x, no_center(1)).sum())(jnp.zeros((1, 3)))
+    assert jnp.isfinite(gradient).all()
+
+
+def test_within_its_margin_the_gate_is_shut():
+    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=0.1, margin=0.5)
+    x = jnp.array([[0.0], [0.49], [0.6], [5.0]])
+    found = gate(x, no_center(4))
+    assert (found[:2] == 0).all()
+    assert 0 < found[2] < 0.01
+    assert found[3] > 0.999
+
+
+def test_gate_from_data_is_shut_on_them_and_open_soon_beyond():
+    distances = np.random.default_rng(0).uniform(0, 1, 1000)
+    scale, margin = gate_from_data(distances)
+    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=scale, margin=margin)
+    opening = gate(jnp.asarray(distances)[:, None], no_center(1000))
+    assert jnp.mean(opening == 0) > 0.98
+    assert opening.max() < 1e-3
+    np.testing.assert_allclose(gate(margin * jnp.array([[2.0], [3.0]]), no_center(2)), [0.5, 1.0], atol=0.01)
+
+
+def test_gate_from_data_survives_duplicated_rows():
+    scale, margin = gate_from_data(np.zeros(100))
+    assert scale > 0 and margin > 0

@@ -1,0 +1,73 @@
+"""The house: data flow down the list of rooms, imports only go up it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import sigmax
+
+SOURCE = Path(sigmax.__file__).parent
+
+ROOMS = [
+    {"errors", "version", "random"},
+    {"checks", "scaling", "files"},
+    {"distributions"},
+    {"metrics", "scorers", "calibration"},
+    {"neighbors"},
+    {"sampling"},
+    {"networks"},
+    {"training"},
+    {"estimators"},
+    {"data"},
+    {"plots"},
+    {"experiments"},
+    {"cli"},
+]
+FLOOR = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms that a file imports from, also inside functions and for type checkers."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: imports are absolute"
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("sigmax.")}
+    return rooms
+
+
+def test_imports_only_go_up_the_list_of_rooms():
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).with_suffix("").parts[0]
+        if room == "__init__":
+            continue
+        assert room in FLOOR, f"{room} has no place in the house"
+        for other in imported_rooms(path) - {room}:
+            assert FLOOR[other] < FLOOR[room], f"{path.relative_to(SOURCE)} imports {other}"
+
+
+def test_every_room_on_the_list_exists():
+    for room in FLOOR:
+        assert (SOURCE / room).is_dir() or (SOURCE / f"{room}.py").is_file(), room
+
+
+def test_no_file_holds_more_than_one_idea():
+    for path in SOURCE.rglob("*.py"):
+        n_lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert n_lines <= 400, f"{path.relative_to(SOURCE)} has {n_lines} lines"
+
+
+def test_import_loads_neither_jax_nor_scikit_learn():
+    code = "import sys, sigmax; sys.exit('jax' in sys.modules or 'sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_all_public_names_can_be_reached():
+    for name in sigmax.__all__:
+        assert getattr(sigmax, name) is not None
+    assert set(sigmax.__all__) <= set(dir(sigmax))

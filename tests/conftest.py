@@ -8,6 +8,11 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# What one test worker compiled, the other need not: compiling is most of what the tests do.
+CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:

@@ -15,13 +15,13 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.neighbors import neighbor_graph
 from sigmax.sampling import (
     LocalitySampler,
-    draw_batch,
-    draw_order,
-    draw_subsets,
+    draw_batches,
     expected_counts,
     horvitz_thompson,
     inclusion_probabilities,
     neighbor_counts,
+    random_order,
+    random_subsets,
 )
 
 N_BATCHES = 20_000
@@ -68,9 +68,7 @@ def test_weights_average_to_one_over_compiled_batches(rows, design, sizes):
     n_rows = jnp.array(150)
 
     def batch(key):
-        order_key, batch_key = jax.random.split(key)
-        order = draw_order(order_key, 200, n_rows)
-        return draw_batch(batch_key, order, 3, neighbors, n_rows, m, n)
+        return draw_batches(key, 4, neighbors, n_rows, m, n)[3]
 
     keys = jax.random.split(jax.random.key(0), N_BATCHES)
     batches = np.asarray(jax.jit(jax.vmap(batch))(keys))
@@ -115,11 +113,16 @@ def test_padding_weighs_nothing():
     np.testing.assert_array_equal(horvitz_thompson(np.array([0.5, 0.0])), [2.0, 0.0])
 
 
+def draw_subsets(seed, n_sets, k, size):
+    bits = jax.random.bits(jax.random.key(seed), (n_sets, min(size, k - size)))
+    return random_subsets(bits, k, size)
+
+
 @pytest.mark.parametrize(("k", "size"), [(5, 1), (5, 2), (5, 3), (5, 4), (6, 3)])
 def test_every_subset_is_equally_likely(k, size):
     """Each of at most 20 subsets within 5 sigma: 1 seed in 80 000 fails by chance."""
     n_draws = 40_000
-    subsets = np.sort(draw_subsets(jax.random.key(1), n_draws, k, size), axis=1)
+    subsets = np.sort(draw_subsets(1, n_draws, k, size), axis=1)
     kinds, counts = np.unique(subsets, axis=0, return_counts=True)
     expected = n_draws / comb(k, size)
     assert len(kinds) == comb(k, size)
@@ -130,7 +133,7 @@ def test_every_subset_is_equally_likely(k, size):
 @settings(max_examples=15, deadline=None)
 def test_subsets_have_distinct_members_in_range(k, data):
     size = data.draw(st.integers(1, k - 1))
-    subsets = np.sort(draw_subsets(jax.random.key(k), 7, k, size), axis=1)
+    subsets = np.sort(draw_subsets(k, 7, k, size), axis=1)
     assert subsets.shape == (7, size)
     assert (np.diff(subsets, axis=1) > 0).all()
     assert subsets.min() >= 0
@@ -138,7 +141,7 @@ def test_subsets_have_distinct_members_in_range(k, data):
 
 
 def test_an_order_holds_every_row_once_and_then_the_padding():
-    order = np.asarray(draw_order(jax.random.key(0), 64, jnp.array(50)))
+    order = np.asarray(random_order(jax.random.bits(jax.random.key(0), (64,)), jnp.array(50)))
     np.testing.assert_array_equal(np.sort(order[:50]), np.arange(50))
     np.testing.assert_array_equal(order[50:], np.arange(50, 64))
     assert (order[:50] != np.arange(50)).any()
@@ -146,30 +149,23 @@ def test_an_order_holds_every_row_once_and_then_the_padding():
 
 def test_primary_rows_are_distinct_and_each_is_visited_once_per_pass():
     n_rows, m = jnp.array(21), 4  # 21 batches of 4 are exactly 4 passes
-    order = draw_order(jax.random.key(0), 32, n_rows)
-    neighbors = jnp.arange(32)[:, None]
-    key = jax.random.key(1)
-    batches = [np.asarray(draw_batch(key, order, i, neighbors, n_rows, m, 1)) for i in range(21)]
-    assert all(len(set(batch.tolist())) == m for batch in batches)
-    np.testing.assert_array_equal(
-        np.concatenate(batches).reshape(4, 21), np.tile(order[:21], (4, 1))
-    )
+    batches = draw_batches(jax.random.key(0), 21, jnp.arange(32)[:, None], n_rows, m, 1)
+    assert all(len(set(batch.tolist())) == m for batch in np.asarray(batches))
+    passes = np.asarray(batches).reshape(4, 21)
+    np.testing.assert_array_equal(np.sort(passes, axis=1), np.tile(np.arange(21), (4, 1)))
 
 
-def test_late_steps_do_not_overflow():
-    n_rows, step = 1_000_003, 2**31 - 2
-    order = neighbors = jnp.arange(2**20)
-    key = jax.random.key(0)
-    batch = draw_batch(key, order, jnp.array(step), neighbors[:, None], jnp.array(n_rows), 256, 1)
-    np.testing.assert_array_equal(batch, (step * 256 + np.arange(256)) % n_rows)
+def test_more_primary_rows_than_rows_repeat_evenly():
+    batches = draw_batches(jax.random.key(0), 3, jnp.arange(8)[:, None], jnp.array(5), 20, 1)
+    for batch in np.asarray(batches):
+        np.testing.assert_array_equal(np.bincount(batch), np.full(5, 4))
 
 
 def test_other_row_counts_in_one_padded_size_do_not_trace_again():
     @jax.jit
     @eqx.debug.assert_max_traces(max_traces=1)
     def batch(key, neighbors, n_rows):
-        order = draw_order(key, 64, n_rows)
-        return draw_batch(key, order, 0, neighbors, n_rows, 3, 2)
+        return draw_batches(key, 2, neighbors, n_rows, 3, 2)
 
     for n in (20, 33, 64):
         neighbors = neighbor_graph(np.random.default_rng(n).normal(size=(n, 2)), 5)

@@ -25,17 +25,12 @@ from sigmax.neighbors import METHODS, as_rows, neighbor_graph
 __all__ = [
     "IndexBatches",
     "LocalitySampler",
-    "draw_batch",
     "draw_batches",
-    "draw_order",
     "expected_counts",
     "horvitz_thompson",
     "inclusion_probabilities",
     "neighbor_counts",
 ]
-
-FLOYD_MAX_DRAWS = 32
-"""Beyond this the unrolled subset draw compiles slowly, and ordering random numbers is used."""
 
 
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
@@ -98,56 +93,6 @@ def horvitz_thompson(expected: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n
     return np.divide(1.0, expected, out=np.zeros_like(expected), where=expected > 0)
 
 
-def draw_order(
-    key: PRNGKeyArray, n_rows_padded: int, n_rows: Int[Array, ""]
-) -> Int[Array, " {n_rows_padded}"]:
-    """A random order of the first ``n_rows`` rows, the padding after them.
-
-    Rows are ordered by random 32-bit numbers; what ties change is far below any noise.
-
-    Examples
-    --------
-    >>> draw_order(jax.random.key(0), 6, jnp.array(4))[4:]
-    Array([4, 5], dtype=int32)
-    """
-    bits = jax.random.bits(key, (n_rows_padded,))
-    is_row = jnp.arange(n_rows_padded) < n_rows
-    largest = np.uint32(2**32 - 1)  # the sort is stable: a row with this number is still before
-    return jnp.argsort(jnp.where(is_row, bits, largest), stable=True)
-
-
-def draw_batch(
-    key: PRNGKeyArray,
-    order: Int[Array, " n_rows_padded"],
-    step: int | Int[Array, ""],
-    neighbors: Int[Array, "n_rows_padded k"],
-    n_rows: Int[Array, ""],
-    n_primary: int,
-    n_secondary: int,
-) -> Int[Array, " {n_primary*n_secondary}"]:
-    """The rows of batch number ``step``, neighbourhood by neighbourhood, repeats kept.
-
-    Primary rows walk through ``order`` and begin anew at its end: with ``n_primary <= n_rows``
-    they are distinct within a batch, and every batch on its own is a uniform draw. Weigh each row
-    by ``horvitz_thompson(expected_counts(...))``. ``n_rows * n_primary`` must stay below 2**32.
-
-    Examples
-    --------
-    >>> neighbors = jnp.array([[0, 1], [1, 0], [2, 1]])
-    >>> draw_batch(jax.random.key(0), jnp.array([2, 0, 1]), 1, neighbors, jnp.array(3), 1, 2)
-    Array([0, 1], dtype=int32)
-    """
-    count = jnp.asarray(n_rows, jnp.uint32)
-    start = jnp.asarray(step, jnp.uint32) % count * n_primary  # reduced first: no overflow
-    primary = order[(start + jnp.arange(n_primary, dtype=jnp.uint32)) % count]
-    lists = neighbors[primary]
-    k = lists.shape[1]
-    if n_secondary == k:
-        return lists.ravel()
-    chosen = draw_subsets(key, n_primary, k, n_secondary)
-    return jnp.take_along_axis(lists, chosen, axis=1, mode="clip").ravel()
-
-
 def draw_batches(
     key: PRNGKeyArray,
     n_batches: int,
@@ -155,12 +100,16 @@ def draw_batches(
     n_rows: Int[Array, ""],
     n_primary: int,
     n_secondary: int,
-) -> Int[Array, "batches rows"]:
+) -> Int[Array, "{n_batches} {n_primary*n_secondary}"]:
     """The rows of many batches at once, each neighbourhood by neighbourhood, repeats kept.
 
-    Primary rows walk through a fresh random order of the rows and begin anew at its end: with
+    For compiled loops: shapes depend on the settings and the padded size alone. Primary rows walk
+    through a fresh random order of the rows and begin anew at its end: with
     ``n_primary <= n_rows`` they are distinct within a batch, and every batch on its own is a
     uniform draw. Weigh each row by ``horvitz_thompson(expected_counts(...))``.
+
+    All random numbers come from one call: each further one would cost a tenth of a second to
+    compile.
 
     Examples
     --------
@@ -168,36 +117,46 @@ def draw_batches(
     >>> draw_batches(jax.random.key(0), 5, neighbors, jnp.array(3), 1, 2).shape
     (5, 2)
     """
-    order_key, subset_key = jax.random.split(key)
-    order = draw_order(order_key, len(neighbors), n_rows)
-    lists = neighbors[order[jnp.arange(n_batches * n_primary) % n_rows]]
-    k = lists.shape[1]
-    if n_secondary < k:
-        chosen = draw_subsets(subset_key, len(lists), k, n_secondary)
+    n_rows_padded, k = neighbors.shape
+    n_sets, n_draws = n_batches * n_primary, min(n_secondary, k - n_secondary)
+    bits = jax.random.bits(key, (n_rows_padded + n_sets * n_draws,))
+    order = random_order(bits[:n_rows_padded], n_rows)
+    lists = neighbors[order[jnp.arange(n_sets) % n_rows]]
+    if n_draws:
+        chosen = random_subsets(bits[n_rows_padded:].reshape(n_sets, n_draws), k, n_secondary)
         lists = jnp.take_along_axis(lists, chosen, axis=1, mode="clip")
     return lists.reshape(n_batches, n_primary * n_secondary)
 
 
-def draw_subsets(
-    key: PRNGKeyArray, n_sets: int, k: int, size: int
-) -> Int[Array, "{n_sets} {size}"]:
+def random_order(
+    bits: UInt32[Array, " n_rows_padded"], n_rows: Int[Array, ""]
+) -> Int[Array, " n_rows_padded"]:
+    """A random order of the first ``n_rows`` rows, the padding after them.
+
+    Rows are ordered by their random number; what ties change is far below any noise.
+    """
+    is_row = jnp.arange(len(bits)) < n_rows
+    largest = np.uint32(2**32 - 1)  # the sort is stable: a row with this number is still before
+    return jnp.argsort(jnp.where(is_row, bits, largest), stable=True)
+
+
+def random_subsets(
+    bits: UInt32[Array, "n_sets n_draws"], k: int, size: int
+) -> Int[Array, "n_sets {size}"]:
     """Uniform subsets of ``range(k)``: the smaller side by Floyd's method, or its complement.
 
-    Several times quicker than ordering ``k`` random numbers: it needs only one per draw, and
-    nothing but comparisons that the compiler fuses. Uniform up to rounding of order ``k / 2**32``.
+    Several times quicker than ordering ``k`` random numbers: it needs only one per draw, of which
+    there are ``min(size, k - size)``. Uniform up to rounding of order ``k / 2**32``.
     """
-    n_draws = min(size, k - size)
-    if n_draws > FLOYD_MAX_DRAWS:
-        return lax.top_k(jax.random.bits(key, (n_sets, k)), size)[1]
-    last = np.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
-    draws = _below(jnp.asarray(last + 1, jnp.uint32), jax.random.bits(key, (n_sets, n_draws)))
-    taken: list[Int[Array, " n_sets"]] = []
-    for i in range(n_draws):
-        repeated = jnp.zeros(n_sets, bool)
-        for earlier in taken:
-            repeated |= earlier == draws[:, i]
-        taken.append(jnp.where(repeated, int(last[i]), draws[:, i]))
-    chosen = jnp.stack(taken, axis=1)
+    n_draws = bits.shape[1]
+    last = jnp.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
+    draws = _below((last + 1).astype(jnp.uint32), bits)
+
+    def draw(i, taken):
+        repeated = jnp.any(taken == draws[:, i][:, None], axis=1)
+        return taken.at[:, i].set(jnp.where(repeated, last[i], draws[:, i]))
+
+    chosen = lax.fori_loop(0, n_draws, draw, jnp.full_like(draws, -1))
     return chosen if size == n_draws else _complement(chosen, size)
 
 

@@ -1,10 +1,20 @@
 """The list of estimators that every contract test runs over, small enough to be quick."""
 
+from typing import cast
+
+from sklearn.base import clone
+
 from sigmax import CombinedRegressor, MeanVarianceRegressor
+from sigmax.estimators import AbstractRegressor
 
 SMALL = {"hidden_sizes": (16,), "n_steps": 400, "random_state": 0}
 
-ESTIMATORS = [
+ESTIMATORS: list[AbstractRegressor] = [
     CombinedRegressor(n_members=2, **SMALL),
     MeanVarianceRegressor(n_members=2, **SMALL),
 ]
+
+
+def fresh(estimator: AbstractRegressor) -> AbstractRegressor:
+    """An unfitted copy."""
+    return cast(AbstractRegressor, clone(estimator))

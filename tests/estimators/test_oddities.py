@@ -4,16 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from estimator_list import ESTIMATORS
-from sklearn.base import clone
+from estimator_list import ESTIMATORS, fresh
 
 from sigmax import CombinedRegressor
-from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
+from sigmax.errors import InvalidArgumentError, ModelFileError
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda e: type(e).__name__)
 def estimator(request):
-    return clone(request.param)
+    return fresh(request.param)
 
 
 def rows(n=60, d=3, seed=0):
@@ -64,14 +63,14 @@ def test_far_away_inputs_get_finite_answers(estimator):
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_scores_survive_the_size_of_the_target(estimator, scale):
-    reference = clone(estimator).fit(X, Y).predict(X)
-    found = clone(estimator).fit(X, scale * Y).predict(X) / scale
+    reference = fresh(estimator).fit(X, Y).predict(X)
+    found = fresh(estimator).fit(X, scale * Y).predict(X) / scale
     np.testing.assert_allclose(found, reference, rtol=1e-2, atol=1e-2)
 
 
 def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
-    reference = clone(estimator).fit(X, Y).predict_dist(X).log_prob(Y).mean()
-    found = clone(estimator).fit(X, Y + 1e8).predict_dist(X).log_prob(Y + 1e8).mean()
+    reference = fresh(estimator).fit(X, Y).predict_dist(X).log_prob(Y).mean()
+    found = fresh(estimator).fit(X, Y + 1e8).predict_dist(X).log_prob(Y + 1e8).mean()
     assert found == pytest.approx(reference, abs=0.05)
 
 
@@ -104,7 +103,7 @@ def test_wrong_width_at_predict_is_named(estimator):
 def test_bad_weights_are_named(estimator):
     with pytest.raises(ValueError, match=r"[Nn]egative values in data.*sample_weight"):
         estimator.fit(X, Y, sample_weight=np.r_[-1.0, np.ones(59)])
-    with pytest.raises(InvalidDataError, match="sample_weight"):
+    with pytest.raises(ValueError, match=r"(?i)sample.weight"):
         estimator.fit(X, Y, sample_weight=np.zeros(60))
     with pytest.raises(ValueError, match="sample_weight"):
         estimator.fit(X, Y, sample_weight=np.ones(59))
@@ -163,7 +162,7 @@ def folder(estimator, tmp_path):
 
 def test_a_missing_or_damaged_model_is_named(estimator, folder, tmp_path):
     load = type(estimator).load
-    with pytest.raises(ModelFileError, match="no model.json"):
+    with pytest.raises(ModelFileError, match=r"no model\.json"):
         load(tmp_path / "nowhere")
     arrays = (folder / "arrays.safetensors").read_bytes()
     (folder / "arrays.safetensors").write_bytes(arrays[: len(arrays) // 2])

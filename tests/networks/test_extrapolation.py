@@ -79,7 +79,9 @@ def test_gate_from_data_is_shut_on_them_and_open_soon_beyond():
     opening = gate(jnp.asarray(distances)[:, None], no_center(1000))
     assert jnp.mean(opening == 0) > 0.98
     assert opening.max() < 1e-3
-    np.testing.assert_allclose(gate(margin * jnp.array([[2.0], [3.0]]), no_center(2)), [0.5, 1.0], atol=0.01)
+    np.testing.assert_allclose(
+        gate(margin * jnp.array([[2.0], [3.0]]), no_center(2)), [0.5, 1.0], atol=0.01
+    )
 
 
 def test_gate_from_data_survives_duplicated_rows():

@@ -24,6 +24,8 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
     """
 
     n_features_in_: int
+    feature_names_in_: np.ndarray
+    is_single_output_: bool
 
     @abstractmethod
     def fit(self, X, y, sample_weight=None) -> "AbstractRegressor":
@@ -33,7 +35,7 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
     def predict_dist(self, X) -> Predictive:
         """One density per row and output, in the units of ``y``."""
 
-    def predict(self, X, return_std: bool = False):
+    def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the predictive distribution and, on request, its standard deviation.
 
         Parameters
@@ -138,15 +140,12 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
 
         Sets ``is_single_output_`` from the shape of ``y``.
         """
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
-        )
-        y = np.asarray(y, dtype=np.float64)
+        checks = {"y_numeric": True, "multi_output": True, "ensure_min_samples": 2}
+        X, y = map(np.asarray, validate_data(self, X, y, dtype=np.float64, **checks))
+        y = y.astype(np.float64)
         self.is_single_output_ = y.ndim == 1
         y = y.reshape(len(X), -1)
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
         kept = weight > 0
@@ -156,7 +155,7 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _check_rows(self, X) -> NDArray[np.float64]:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
 
 def plain(value: Any) -> Any:

@@ -24,17 +24,22 @@ def progress_bar(
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    before = dict(zip([s.name for s in stages], np.cumsum([0] + [s.n_chunks for s in stages])))
+    ends = np.cumsum([stage.n_chunks for stage in stages])
+    before = {
+        stage.name: int(end) - stage.n_chunks for stage, end in zip(stages, ends, strict=True)
+    }
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, TextColumn("{task.fields[score]}")) as bar:
         total = sum(stage.n_chunks for stage in stages)
         task = bar.add_task("training", total=total, score="")
 
         def report(progress: Progress) -> None:
-            score = "" if np.isnan(progress.scores).all() else (
-                f"held-out score {np.nanmean(progress.scores):.3f}"
+            score = (
+                ""
+                if np.isnan(progress.scores).all()
+                else (f"held-out score {np.nanmean(progress.scores):.3f}")
             )
-            done = int(before[progress.stage]) + progress.chunk
+            done = before[progress.stage] + progress.chunk
             bar.update(task, completed=done, description=progress.stage, score=score)
 
         yield report

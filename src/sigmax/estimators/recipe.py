@@ -1,6 +1,8 @@
 """Recipes: all settings of a variance network and its training, and the named sets of them."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number
@@ -19,7 +21,59 @@ from sigmax.training import (
 __all__ = ["DEFAULT", "FAST", "PAPER", "PRESETS", "Recipe"]
 
 N_CHUNKS = 50
-"""Held-out rows are scored about this often in a whole run."""
+"""Held-out rows are scored about this often in each stage."""
+
+Check = Callable[[str, Any], Any]
+
+
+def pair_of(check: Check) -> Check:
+    """A check of both entries of a pair."""
+
+    def check_pair(name: str, value: Any) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            rule = "a pair (for the mean, for the variance)"
+            raise InvalidArgumentError(f"`{name}` must be {rule}, got {value!r}.")
+        return check(name, value[0]), check(name, value[1])
+
+    return check_pair
+
+
+def check_sizes(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidArgumentError(f"`{name}` must be a tuple of whole numbers, got {value!r}.")
+    return tuple(check_count(name, size) for size in value)
+
+
+check_positive = partial(check_number, above=0)
+check_not_negative = partial(check_number, above=0, inclusive=True)
+
+CHECKS: dict[str, Check] = {
+    "n_members": check_count,
+    "locality": check_flag,
+    "split": check_flag,
+    "inverse_gamma": check_flag,
+    "extrapolate": check_flag,
+    "hidden_sizes": check_sizes,
+    "activation": partial(check_choice, choices=ACTIVATIONS),
+    "n_steps": check_count,
+    "warmup_fraction": partial(check_number, above=0, below=1, inclusive=True),
+    "variance_steps": check_count,
+    "batch_size": check_count,
+    "n_primary": pair_of(check_count),
+    "n_secondary": pair_of(check_count),
+    "n_neighbors": pair_of(check_count),
+    "learning_rate": pair_of(check_positive),
+    "weight_decay": pair_of(check_not_negative),
+    "decay_rate": check_flag,
+    "n_inducing": check_count,
+    "gate_scale": check_positive,
+    "gate_learning_rate": check_not_negative,
+    "prior_variance": check_positive,
+    "shrink_mean": check_flag,
+    "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
+    "patience": check_count,
+    "recalibrate": check_flag,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +108,7 @@ class Recipe:
     """Neighbours drawn of each centre."""
     n_neighbors: tuple[int, int] = (32, 32)
     """Neighbours to draw from."""
-    learning_rate: tuple[float, float] = (3e-3, 3e-3)
+    learning_rate: tuple[float, float] = (3e-3, 1e-3)
     """Step sizes of Adam."""
     weight_decay: tuple[float, float] = (1e-4, 1e-4)
     """Decoupled weight decay."""
@@ -69,7 +123,7 @@ class Recipe:
     """Step size of inducing points and gate width."""
     prior_variance: float = 1.0
     """Variance far from the data, in units of Var(y)."""
-    shrink_mean: bool = False
+    shrink_mean: bool = True
     """Let the mean tend to the mean of y off the data, too."""
     validation_fraction: float = 0.1
     """Rows that each member holds out to choose its best snapshot; 0 keeps the last one."""
@@ -78,49 +132,12 @@ class Recipe:
     recalibrate: bool = True
     """Fit one factor on all scales to the members' held-out rows."""
 
-    def __post_init__(self):
-        for name in ("n_members", "n_steps", "variance_steps", "batch_size", "n_inducing"):
-            check_count(name, getattr(self, name))
-        for name in ("locality", "split", "inverse_gamma", "extrapolate"):
-            check_flag(name, getattr(self, name))
-        for name in ("decay_rate", "shrink_mean", "recalibrate"):
-            check_flag(name, getattr(self, name))
-        for size in self.hidden_sizes:
-            check_count("hidden_sizes", size)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        for name in ("n_primary", "n_secondary", "n_neighbors"):
-            for value in self._pair(name):
-                check_count(name, value)
-        for value in self._pair("learning_rate"):
-            check_number("learning_rate", value, above=0)
-        for value in self._pair("weight_decay"):
-            check_number("weight_decay", value, above=0, inclusive=True)
-        check_number("gate_learning_rate", self.gate_learning_rate, above=0, inclusive=True)
-        check_number("prior_variance", self.prior_variance, above=0)
-        check_number("warmup_fraction", self.warmup_fraction, above=0, below=1, inclusive=True)
-        check_number(
-            "validation_fraction", self.validation_fraction, above=0, below=0.5, inclusive=True
-        )
-        if self.gate_scale is not None:
-            check_number("gate_scale", self.gate_scale, above=0)
-        if self.patience is not None:
-            check_count("patience", self.patience)
-
-    def _pair(self, name: str) -> tuple[Any, Any]:
-        value = getattr(self, name)
-        if not isinstance(value, tuple) or len(value) != 2:
-            raise InvalidArgumentError(
-                f"`{name}` must be a pair (for the mean, for the variance), got {value!r}."
-            )
-        return value
-
     def override(self, **settings: Any) -> "Recipe":
-        """The recipe with every setting that is not None put in place of its own."""
-        known = {field.name for field in fields(self)}
+        """The recipe with every setting that is not None checked and put in place of its own."""
         given = {
-            name: tuple(value) if isinstance(value, list) else value
+            name: CHECKS[name](name, value)
             for name, value in settings.items()
-            if name in known and value is not None
+            if name in CHECKS and value is not None
         }
         return replace(self, **given)
 
@@ -201,6 +218,7 @@ PAPER = Recipe(
     decay_rate=False,
     n_inducing=500,
     gate_scale=1.5,
+    shrink_mean=False,
     validation_fraction=0.0,
     patience=None,
     recalibrate=False,

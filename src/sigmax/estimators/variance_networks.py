@@ -6,11 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.calibration import best_scale_factor
-from sigmax.checks import check_choice
+from sigmax.checks import check_choice, check_count
 from sigmax.distributions import AbstractDistribution, Mixture, Predictive
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.progress import progress_bar
@@ -25,7 +25,7 @@ from sigmax.networks import (
     VarianceNetwork,
     gate_from_data,
 )
-from sigmax.random import make_key, named_key
+from sigmax.random import make_key, named_generator, named_key
 from sigmax.scaling import Standardizer
 from sigmax.training import Fold, TrainingData, bucket_size, pad_rows, train_stage
 
@@ -68,6 +68,7 @@ class AbstractVarianceNetworkRegressor(AbstractRegressor):
             How much each row counts; a row of weight 0 is as good as absent.
         """
         recipe = self.recipe()
+        check_count("verbose", self.verbose, minimum=0)
         X, y, weight = self._check_training_rows(X, y, sample_weight)
         recipe = recipe.fit_to(len(X))
         key = make_key(self.random_state)
@@ -82,7 +83,7 @@ class AbstractVarianceNetworkRegressor(AbstractRegressor):
         folds = Fold.create([weight], held_out, [0] * recipe.n_members, data.n_slots)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
         gate = initial_gate(X, centers, own_center, recipe)
-        networks = create_networks(keys, X.shape[1], y.shape[1], gate, recipe)
+        networks = create_networks(key, X.shape[1], y.shape[1], gate, recipe)
 
         stages = recipe.stages()
         self.history_ = {}
@@ -112,21 +113,20 @@ class AbstractVarianceNetworkRegressor(AbstractRegressor):
         }
 
     def _predict(self, X) -> tuple[Predictive, NDArray[np.float64]]:
-        X = self.x_scaling_(self._check_rows(X))
-        blocks, gates = [], []
+        X = self._check_rows(X)
+        X = self.x_scaling_(X)
+        blocks = []
         for start in range(0, len(X), ROWS_PER_CALL):
             rows = X[start : start + ROWS_PER_CALL]
             padded = pad_rows(rows, min(bucket_size(len(rows), smallest=64), ROWS_PER_CALL))
-            parts, gate = predict_members(self.networks_, padded)
-            blocks.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:, : len(rows)], parts))
-            gates.append(np.asarray(gate, dtype=np.float64)[: len(rows)])
-        members = jax.tree.map(
-            lambda *leaves: np.concatenate(leaves, axis=1).astype(np.float64), *blocks
+            blocks.append(predict_members(self.networks_, jnp.asarray(padded)))
+        members, gate = jax.tree.map(
+            lambda *leaves: np.concatenate(leaves, axis=1)[:, : len(X)].astype(np.float64), *blocks
         )
         members = members.affine(self.y_scaling_.mean, self.y_scaling_.scale)
         if self.is_single_output_:
             members = jax.tree.map(lambda leaf: leaf[..., 0], members)
-        return Predictive(Mixture(members)), np.concatenate(gates)
+        return Predictive(Mixture(members)), gate.mean(axis=0)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts = {"is_single_output": bool(self.is_single_output_), "factor": self.factor_}
@@ -158,15 +158,10 @@ class AbstractVarianceNetworkRegressor(AbstractRegressor):
     def _skeleton(self, n_features: int, n_outputs: int) -> VarianceNetwork:
         """The shapes of the fitted networks, from the settings alone."""
         recipe = self.recipe()
-
-        def build(keys):
-            gate = ExtrapolationGate.create(np.zeros((1, n_features)), recipe.n_inducing, scale=1.0)
-            return create_networks(
-                keys, n_features, n_outputs, gate if recipe.extrapolate else None, recipe
-            )
-
-        keys = jax.random.split(jax.random.key(0), recipe.n_members)
-        return eqx.filter_eval_shape(build, keys)
+        centers = np.zeros((1, n_features))
+        gate = ExtrapolationGate.create(centers, recipe.n_inducing, scale=1.0)
+        gate = gate if recipe.extrapolate else None
+        return create_networks(jax.random.key(0), n_features, n_outputs, gate, recipe)
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
@@ -175,29 +170,32 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
-@eqx.filter_jit
 def create_networks(
-    keys: Key[Array, " members"],
+    key: PRNGKeyArray,
     n_features: int,
     n_outputs: int,
     gate: ExtrapolationGate | None,
     recipe: Recipe,
 ) -> VarianceNetwork:
-    """Untrained members, one per key, around one gate."""
+    """Untrained members around one gate, along a new first axis."""
+    spread = InverseGammaSpread if recipe.inverse_gamma else NormalSpread
+    shape = (n_features, recipe.hidden_sizes, n_outputs)
 
-    def create(key: PRNGKeyArray) -> VarianceNetwork:
-        spread = InverseGammaSpread if recipe.inverse_gamma else NormalSpread
-        shape = (n_features, recipe.hidden_sizes, n_outputs)
+    def create(member: int) -> VarianceNetwork:
+        def rng(name: str) -> np.random.Generator:
+            return named_generator(key, f"{name} of member {member}")
+
         return VarianceNetwork(
-            mean=MLP.create(named_key(key, "mean"), *shape, activation=recipe.activation),
-            spread=spread.create(named_key(key, "spread"), *shape, activation=recipe.activation),
+            mean=MLP.create(rng("mean"), *shape, activation=recipe.activation),
+            spread=spread.create(rng("spread"), *shape, activation=recipe.activation),
             gate=gate,
             factor=jnp.ones(()),
             prior_variance=recipe.prior_variance,
             shrink_mean=recipe.shrink_mean,
         )
 
-    return eqx.filter_vmap(create)(keys)
+    members = [create(member) for member in range(recipe.n_members)]
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
 
 
 def inducing_points(
@@ -214,11 +212,12 @@ def inducing_points(
         return X[:1], own_center
     from sklearn.cluster import MiniBatchKMeans
 
-    seed = int(jax.random.randint(named_key(key, "inducing points"), (), 0, 2**31 - 1))
-    n_sample = min(len(X), 100 * recipe.n_inducing)
-    sample = X[np.random.default_rng(seed).choice(len(X), n_sample, replace=False)]
-    k_means = MiniBatchKMeans(recipe.n_inducing, random_state=seed, n_init=1, batch_size=2048)
-    return k_means.fit(sample).cluster_centers_.astype(np.float32), own_center
+    rng = named_generator(key, "inducing points")
+    sample = X[rng.choice(len(X), min(len(X), 100 * recipe.n_inducing), replace=False)]
+    seed = int(rng.integers(2**31))
+    settings: dict[str, Any] = {"n_init": 1, "batch_size": 2048, "random_state": seed}
+    k_means = MiniBatchKMeans(recipe.n_inducing, **settings).fit(sample)
+    return np.asarray(k_means.cluster_centers_, dtype=np.float32), own_center
 
 
 def initial_gate(
@@ -253,9 +252,8 @@ def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]
     n_folds = n_rows // n_held_out
     folds = []
     for member in range(recipe.n_members):
-        shuffle_key = jax.random.fold_in(named_key(key, "folds"), member // n_folds)
+        shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
         start = member % n_folds * n_held_out
-        shuffled = np.asarray(jax.random.permutation(shuffle_key, n_rows))
         folds.append(shuffled[start : start + n_held_out])
     return folds
 
@@ -263,20 +261,17 @@ def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]
 @eqx.filter_jit
 def predict_members(
     networks: VarianceNetwork, X: Float[Array, "rows features"]
-) -> tuple[AbstractDistribution, Float[Array, " rows"]]:
-    """Every member's density in standardised units, and the members' mean gate."""
+) -> tuple[AbstractDistribution, Float[Array, "members rows"]]:
+    """Every member's density in standardised units, and its gate."""
 
     def predict(network, X):
         return network(X), network.openness(X)
 
-    parts, gates = eqx.filter_vmap(predict, in_axes=(eqx.if_array(0), None))(networks, X)
-    return parts, jnp.mean(gates, axis=0)
+    return eqx.filter_vmap(predict, in_axes=(eqx.if_array(0), None))(networks, X)
 
 
 @eqx.filter_jit
-def held_out_factor(
-    networks: VarianceNetwork, folds: Fold, data: TrainingData
-) -> Float[Array, ""]:
+def held_out_factor(networks: VarianceNetwork, folds: Fold, data: TrainingData) -> Float[Array, ""]:
     """The factor on all scales that suits the members' held-out rows best."""
 
     def predict(network, fold, data):

@@ -46,7 +46,7 @@ class ExtrapolationGate(eqx.Module):
             jnp.asarray(np.pad(centers, ((0, padding), (0, 0))), dtype=jnp.float32),
             jnp.asarray(math.log(scale), dtype=jnp.float32),
             jnp.asarray(margin, dtype=jnp.float32),
-            jnp.arange(n_slots) < len(centers),
+            jnp.asarray(np.arange(n_slots) < len(centers)),
         )
 
     @property

@@ -7,11 +7,11 @@ from typing import final
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float
 
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
 from sigmax.networks.mlp import MLP
-from sigmax.random import named_key
 
 __all__ = ["AbstractSpread", "InverseGammaSpread", "NormalSpread"]
 
@@ -54,16 +54,16 @@ class InverseGammaSpread(AbstractSpread):
     @classmethod
     def create(
         cls,
-        key: PRNGKeyArray,
+        rng: np.random.Generator,
         n_inputs: int,
         hidden_sizes: Sequence[int],
         n_outputs: int,
         *,
         activation: str,
     ) -> "InverseGammaSpread":
-        def network(name: str, value: float) -> MLP:
+        def network(value: float) -> MLP:
             return MLP.create(
-                named_key(key, name),
+                rng,
                 n_inputs,
                 hidden_sizes,
                 n_outputs,
@@ -72,8 +72,8 @@ class InverseGammaSpread(AbstractSpread):
             )
 
         return cls(
-            network("concentration", INITIAL_CONCENTRATION - 1 - CONCENTRATION_MARGIN),
-            network("squared_scale", INITIAL_VARIANCE),
+            network(INITIAL_CONCENTRATION - 1 - CONCENTRATION_MARGIN),
+            network(INITIAL_VARIANCE),
         )
 
     def __call__(
@@ -93,7 +93,7 @@ class NormalSpread(AbstractSpread):
     @classmethod
     def create(
         cls,
-        key: PRNGKeyArray,
+        rng: np.random.Generator,
         n_inputs: int,
         hidden_sizes: Sequence[int],
         n_outputs: int,
@@ -102,7 +102,7 @@ class NormalSpread(AbstractSpread):
     ) -> "NormalSpread":
         return cls(
             MLP.create(
-                named_key(key, "variance"),
+                rng,
                 n_inputs,
                 hidden_sizes,
                 n_outputs,

@@ -7,7 +7,8 @@ from typing import final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float
 
 __all__ = ["ACTIVATIONS", "MLP"]
 
@@ -24,7 +25,7 @@ class MLP(eqx.Module):
 
     Examples
     --------
-    >>> mlp = MLP.create(jax.random.key(0), 3, (50,), 2, activation="relu")
+    >>> mlp = MLP.create(np.random.default_rng(0), 3, (50,), 2, activation="relu")
     >>> mlp(jnp.ones((7, 3))).shape
     (7, 2)
     """
@@ -36,7 +37,7 @@ class MLP(eqx.Module):
     @classmethod
     def create(
         cls,
-        key: PRNGKeyArray,
+        rng: np.random.Generator,
         n_inputs: int,
         hidden_sizes: Sequence[int],
         n_outputs: int,
@@ -47,20 +48,18 @@ class MLP(eqx.Module):
         """Random layers: He-normal weights, biases spread so that kinks lie among the data.
 
         The last layer starts small, near the constant ``output_bias``: standardised targets have
-        mean 0, and a spread should start from one level for all rows.
+        mean 0, and a spread should start from one level for all rows. Drawn on the host, where
+        nothing needs compiling.
         """
         sizes = [n_inputs, *hidden_sizes, n_outputs]
         weights, biases = [], []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
-            weight_key, bias_key = jax.random.split(jax.random.fold_in(key, i))
             is_last = i == len(sizes) - 2
             gain = 0.1 if is_last and hidden_sizes else 2**0.5
-            weights.append(jax.random.normal(weight_key, (fan_in, fan_out)) * gain / fan_in**0.5)
-            if is_last:
-                biases.append(jnp.full(fan_out, output_bias, dtype=jnp.float32))
-            else:
-                biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-1.0, maxval=1.0))
-        return cls(tuple(weights), tuple(biases), activation)
+            weights.append(rng.normal(0, gain / fan_in**0.5, (fan_in, fan_out)))
+            biases.append(np.full(fan_out, output_bias) if is_last else rng.uniform(-1, 1, fan_out))
+        as_single = [jnp.asarray(array, dtype=jnp.float32) for array in (*weights, *biases)]
+        return cls(tuple(as_single[: len(weights)]), tuple(as_single[len(weights) :]), activation)
 
     def __call__(self, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:
         activate = ACTIVATIONS[self.activation]

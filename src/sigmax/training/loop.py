@@ -77,12 +77,11 @@ def start_member(network: Network, stage: Stage) -> Snapshot:
         {part.name: part.optimizer(stage.n_cycles).init(parts[part.name]) for part in phase.parts}
         for phase in stage.phases
     )
-    return Snapshot(network, states, network, jnp.asarray(-jnp.inf))
+    no_score = jnp.full((), -jnp.inf, dtype=jnp.float32)  # not weakly typed: one compilation
+    return Snapshot(network, states, network, no_score)
 
 
-def weigh_rows(
-    index: Int[Array, " batch"], fold: Fold, data: TrainingData, phase: Phase
-) -> Batch:
+def weigh_rows(index: Int[Array, " batch"], fold: Fold, data: TrainingData, phase: Phase) -> Batch:
     """The rows of a locality batch, so weighted that sums estimate those over all training rows.
 
     Held-out rows may be among them: they are neighbours like any other, and count with weight 0.
@@ -96,23 +95,22 @@ def weigh_rows(
 def train_member(
     member: Snapshot,
     key: PRNGKeyArray,
-    chunk: Int[Array, ""],
     fold: Fold,
     data: TrainingData,
     stage: Stage,
 ) -> tuple[Snapshot, Float[Array, ""]]:
     """One chunk of cycles of one member, then its held-out score: no member axis in sight."""
-    key = jax.random.fold_in(named_key(key, stage.name), chunk)
+    n_phases = len(stage.phases)
     batches = tuple(
         draw_batches(
-            jax.random.fold_in(key, i),
+            phase_key,
             stage.cycles_per_chunk,
             data.graphs[phase.graph].neighbors[fold.group],
             data.n_rows[fold.group],
             phase.n_primary,
             phase.n_secondary,
         )
-        for i, phase in enumerate(stage.phases)
+        for phase, phase_key in zip(stage.phases, jax.random.split(key, n_phases), strict=True)
     )
 
     parts, rebuild = flatten_parts(member.network, stage)
@@ -126,11 +124,12 @@ def train_member(
 
         gradients = jax.grad(loss)({part.name: parts[part.name] for part in phase.parts})
         for part in phase.parts:
+            name = part.name
             updates, state = part.optimizer(stage.n_cycles).update(
-                gradients[part.name], states[part.name], parts[part.name]
+                gradients[name], states[name], parts[name]
             )
-            states = states | {part.name: state}
-            parts = parts | {part.name: optax.apply_updates(parts[part.name], updates)}
+            states = states | {name: state}
+            parts = parts | {name: parts[name] + jnp.asarray(updates)}
         return parts, states
 
     def run_cycle(carry, indices):
@@ -160,9 +159,7 @@ def train_member(
 
 MEMBER = eqx.if_array(0)
 start_members = eqx.filter_jit(eqx.filter_vmap(start_member, in_axes=(MEMBER, None)))
-train_chunk = eqx.filter_jit(
-    eqx.filter_vmap(train_member, in_axes=(MEMBER, 0, None, MEMBER, None, None))
-)
+train_chunk = eqx.filter_jit(eqx.filter_vmap(train_member, in_axes=(MEMBER, 0, MEMBER, None, None)))
 
 
 def shard_members(tree: Any, n_members: int) -> Any:
@@ -193,7 +190,8 @@ def train_stage(
     history: list[np.ndarray] = []
     best, since_best = np.full(len(keys), -np.inf), 0
     for chunk in range(stage.n_chunks):
-        members, scores = train_chunk(members, keys, jnp.asarray(chunk), folds, data, stage)
+        fresh = jax.vmap(named_key, (0, None))(keys, f"{stage.name} {chunk}")
+        members, scores = train_chunk(members, fresh, folds, data, stage)
         history.append(np.asarray(scores))  # the one wait for the device
         if report is not None:
             report(Progress(stage.name, chunk + 1, stage.n_chunks, history[-1]))

@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+SPARSE_WALK = 8
+"""Rows per primary row beyond which a chunk of batches draws with replacement."""
+
+
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
     r"""$R_j$: the number of neighbour lists that hold row $j$.
 
@@ -106,7 +110,9 @@ def draw_batches(
     For compiled loops: shapes depend on the settings and the padded size alone. Primary rows walk
     through a fresh random order of the rows and begin anew at its end: with
     ``n_primary <= n_rows`` they are distinct within a batch, and every batch on its own is a
-    uniform draw. Weigh each row by ``horvitz_thompson(expected_counts(...))``.
+    uniform draw. Where all batches together would touch few of the rows, ordering the rest would
+    be a waste, and primary rows are drawn with replacement. Either way the expected counts are
+    the same: weigh each row by ``horvitz_thompson(expected_counts(...))``.
 
     All random numbers come from one call: each further one would cost a tenth of a second to
     compile.
@@ -119,11 +125,16 @@ def draw_batches(
     """
     n_rows_padded, k = neighbors.shape
     n_sets, n_draws = n_batches * n_primary, min(n_secondary, k - n_secondary)
-    bits = jax.random.bits(key, (n_rows_padded + n_sets * n_draws,))
-    order = random_order(bits[:n_rows_padded], n_rows)
-    lists = neighbors[order[jnp.arange(n_sets) % n_rows]]
+    is_sparse = SPARSE_WALK * n_sets < n_rows_padded
+    n_first = n_sets if is_sparse else n_rows_padded
+    bits = jax.random.bits(key, (n_first + n_sets * n_draws,))
+    if is_sparse:
+        primary = _below(n_rows.astype(jnp.uint32), bits[:n_first])
+    else:
+        primary = random_order(bits[:n_first], n_rows)[jnp.arange(n_sets) % n_rows]
+    lists = neighbors[primary]
     if n_draws:
-        chosen = random_subsets(bits[n_rows_padded:].reshape(n_sets, n_draws), k, n_secondary)
+        chosen = random_subsets(bits[n_first:].reshape(n_sets, n_draws), k, n_secondary)
         lists = jnp.take_along_axis(lists, chosen, axis=1, mode="clip")
     return lists.reshape(n_batches, n_primary * n_secondary)
 
@@ -150,7 +161,7 @@ def random_subsets(
     """
     n_draws = bits.shape[1]
     last = jnp.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
-    draws = _below((last + 1).astype(jnp.uint32), bits)
+    draws = _below((last + 1).astype(jnp.uint32)[None], bits)
 
     def draw(i, taken):
         repeated = jnp.any(taken == draws[:, i][:, None], axis=1)
@@ -160,10 +171,13 @@ def random_subsets(
     return chosen if size == n_draws else _complement(chosen, size)
 
 
-def _below(bound: UInt32[Array, " n"], bits: UInt32[Array, "m n"]) -> Int[Array, "m n"]:
-    """``floor(bits * bound / 2**32)`` in 32-bit arithmetic, for bounds under 2**16."""
+def _below(bound: UInt32[Array, "..."], bits: UInt32[Array, "..."]) -> Int[Array, "..."]:
+    """``floor(bits * bound / 2**32)``: uniform below ``bound``, in 32-bit arithmetic."""
     high, low = bits >> 16, bits & 0xFFFF
-    return ((high * bound[None] + (low * bound[None] >> 16)) >> 16).astype(jnp.int32)
+    bound_high, bound_low = bound >> 16, bound & 0xFFFF
+    cross, crossed = high * bound_low, low * bound_high
+    carry = ((cross & 0xFFFF) + (crossed & 0xFFFF) + (low * bound_low >> 16)) >> 16
+    return (high * bound_high + (cross >> 16) + (crossed >> 16) + carry).astype(jnp.int32)
 
 
 def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]:

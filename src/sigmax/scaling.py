@@ -34,16 +34,19 @@ class Standardizer:
         array([[3.]], dtype=float32)
         """
         share = weight / weight.sum()
-        largest = np.max(np.abs(values), axis=0)
-        unit = np.where(largest > 0, largest, 1.0)  # squares of 1e200 overflow
-        mean = share @ (values / unit)
-        std = np.sqrt(share @ (values / unit - mean) ** 2)
-        mean, std = mean * unit, std * unit
-        varies = std > 8 * np.finfo(float).eps * largest
-        fallback = np.ones_like(std) if constant_scale is None else constant_scale * unit
-        return cls(mean, np.where(varies, std, fallback))
+        mean, scale = np.empty(values.shape[1]), np.empty(values.shape[1])
+        for j, column in enumerate(values.T):  # one by one: no copy of the whole table
+            largest = float(np.max(np.abs(column)))
+            unit = largest if largest > 0 else 1.0  # squares of 1e200 overflow
+            center = share @ (column / unit)
+            std = np.sqrt(share @ (column / unit - center) ** 2)
+            varies = std > 8 * np.finfo(float).eps
+            constant = 1.0 if constant_scale is None else constant_scale * unit
+            mean[j], scale[j] = center * unit, std * unit if varies else constant
+        return cls(mean, scale)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Standardised values, in single precision."""
-        standard = (values - self.mean) / self.scale
-        return np.clip(standard, -FARTHEST, FARTHEST).astype(np.float32)
+        standard = values - self.mean
+        standard /= self.scale
+        return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(np.float32)

@@ -147,11 +147,14 @@ class Recipe:
         n = tuple(min(n, k) for n, k in zip(self.n_secondary, k, strict=True))
         return replace(self, n_neighbors=k, n_secondary=n)
 
+    def graph_sizes(self) -> list[int]:
+        """Sizes of the neighbourhoods that batches are drawn from, each once."""
+        return sorted(set(self.n_neighbors)) if self.locality else []
+
     def stages(self) -> tuple[Stage, ...]:
         """Warm-up of the mean, then mean and variance, apart or together.
 
-        Graph 0 of the data are single rows, graphs 1 and 2 the neighbourhoods that mean and
-        variance are trained on.
+        Graph 0 of the data are single rows, the next ones are those of `graph_sizes`.
         """
         final_rate = 0.0 if self.decay_rate else 1.0
         parts = [
@@ -168,7 +171,11 @@ class Recipe:
             parts.append(Part(name="gate", learning_rate=rate, final_rate=final_rate))
         uniform = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
         local = [
-            {"graph": 1 + i, "n_primary": self.n_primary[i], "n_secondary": self.n_secondary[i]}
+            {
+                "graph": 1 + self.graph_sizes().index(self.n_neighbors[i]),
+                "n_primary": self.n_primary[i],
+                "n_secondary": self.n_secondary[i],
+            }
             if self.locality
             else uniform
             for i in range(2)

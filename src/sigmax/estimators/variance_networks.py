@@ -236,12 +236,12 @@ def initial_gate(
 
 
 def neighborhoods(X: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
-    """The graphs that `Recipe.stages` counts on: single rows, then for mean and variance."""
-    single = np.arange(len(X))[:, None]
-    if not recipe.locality:
+    """The graphs that `Recipe.stages` counts on: single rows, then neighbourhoods by size."""
+    single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
+    if not sizes:
         return [single]
-    graph = neighbor_graph(X, max(recipe.n_neighbors))
-    return [single, *(graph[:, :k] for k in recipe.n_neighbors)]
+    graph = neighbor_graph(X, max(sizes))
+    return [single, *(graph[:, :k] for k in sizes)]
 
 
 def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]:

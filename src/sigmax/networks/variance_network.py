@@ -22,7 +22,8 @@ class VarianceNetwork(eqx.Module):
     $\tilde\nu$ leaves the shape of the density and sets its variance to
     $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$; for the inverse-Gamma spread that is the rate
     $(1-\tilde\nu)\beta + \tilde\nu\eta(\alpha-1)$. With ``shrink_mean`` the mean, too, tends to
-    what is known without x: the mean of y, which is 0.
+    what is known without x: the mean of y, which is 0. It does so as $1-\tilde\nu^2$, later than
+    the variance: a row just beyond the data should be doubted before it is pulled to the middle.
 
     ``factor`` multiplies every scale on the data; it is found on held-out rows after training,
     and no step trains it.
@@ -44,7 +45,7 @@ class VarianceNetwork(eqx.Module):
         if self.gate is None:
             return self.spread(x, mean).widen(jnp.broadcast_to(self.factor, mean.shape))
         gate = self.openness(x, own_center)[:, None]
-        on_data = self.spread(x, (1 - gate) * mean if self.shrink_mean else mean)
+        on_data = self.spread(x, (1 - gate**2) * mean if self.shrink_mean else mean)
         on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
         return on_data.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / on_data.variance))
 

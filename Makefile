@@ -27,6 +27,7 @@ bench: $(VENV)/.developed
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/neighbors.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/toy.py
 
 clean:
 	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis

@@ -26,7 +26,7 @@ def quick_models(monkeypatch):
 def test_demo_prints_a_table_and_writes_a_picture(tmp_path, quick_models):
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "coverage" in result.output and "Combined" in result.output
+    assert "below true" in result.output and "Combined" in result.output
     picture = matplotlib.image.imread(tmp_path / "out" / "toy.png")
     assert picture.shape[0] > 400 and picture.std() > 0
 

@@ -57,7 +57,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
     patience : int
         Scorings without a better snapshot before training stops.
     recalibrate : bool
-        Fit one factor on all scales to the members' held-out rows.
+        Widen all scales by the one factor that suits the members' held-out rows best.
     random_state : int, RandomState or None
     verbose : int
         1 shows a progress bar.

@@ -1,12 +1,12 @@
-r"""Gaussian processes in closed form: the evidence of hyper-parameters, and the posterior they give.
+r"""Gaussian processes in closed form: the evidence of hyper-parameters, and their posterior.
 
-The prior is zero-mean with covariance $s^2 \exp(-\frac12 \sum_d (x_d - x'_d)^2 / \ell_d^2)$, and row
-$i$ of weight $w_i$ has noise variance $\sigma^2 / w_i$. Weight 0 is thus infinite noise, which is how
-padded rows are left out: only $w_i / \sigma^2$ is ever used. Everything wants float64.
+The prior has mean zero and covariance $s^2 \exp(-\frac12 \sum_d (x_d - x'_d)^2 / \ell_d^2)$, and
+row $i$ of weight $w_i$ has noise variance $\sigma^2 / w_i$. Weight 0 is thus infinite noise, which
+is how padded rows are left out: only $w_i / \sigma^2$ is ever used. Everything wants float64.
 """
 
 import math
-from functools import partial
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -31,23 +31,24 @@ __all__ = [
 BLOCK = 512
 """Rows that the sparse bound looks at together; longer data are a multiple of it."""
 
-Scalar = Float[Array | np.ndarray, ""]
+Values: TypeAlias = Array | np.ndarray
+Scalar: TypeAlias = Float[Values, ""]
 
 
 class Rows(eqx.Module):
     """Standardised training rows with one target; weight 0 marks padding."""
 
-    X: Float[Array | np.ndarray, "rows features"]
-    y: Float[Array | np.ndarray, " rows"]
-    weight: Float[Array | np.ndarray, " rows"]
+    X: Float[Values, "rows features"]
+    y: Float[Values, " rows"]
+    weight: Float[Values, " rows"]
 
 
 class Hyper(eqx.Module):
     """Logarithms of the length-scales, the variance of the function and that of the noise."""
 
-    log_length_scale: Float[Array | np.ndarray, " features"]
-    log_variance: Scalar
-    log_noise: Scalar
+    log_length_scale: Float[Values, "*outputs features"]
+    log_variance: Float[Values, "*outputs"]
+    log_noise: Float[Values, "*outputs"]
 
     @classmethod
     def create(cls, length_scale: np.ndarray, variance: float, noise: float) -> "Hyper":
@@ -56,12 +57,12 @@ class Hyper(eqx.Module):
         return cls(logs[0], np.asarray(logs[1]), np.asarray(logs[2]))
 
     @property
-    def variance(self) -> Scalar:
+    def variance(self) -> Float[Array, "*outputs"]:
         """Of the function, a priori and anywhere."""
         return jnp.exp(self.log_variance)
 
     @property
-    def noise(self) -> Scalar:
+    def noise(self) -> Float[Array, "*outputs"]:
         """Variance of the noise on a row of weight 1."""
         return jnp.exp(self.log_noise)
 
@@ -70,21 +71,24 @@ class Inducing(eqx.Module):
     """Hyper-parameters and the points that stand for the rows; ``live`` is 0 for padding."""
 
     hyper: Hyper
-    points: Float[Array | np.ndarray, "points features"]
-    live: Float[Array | np.ndarray, " points"]
+    points: Float[Values, "points features"]
+    live: Float[Values, " points"]
 
 
 class Posterior(eqx.Module):
-    r"""What prediction needs: mean $k(x, Z) a$ and latent variance $s^2 - \lVert R\,k(Z, x)\rVert^2$."""
+    r"""What prediction needs: the function's mean and variance from its covariance with the points.
+
+    With coefficients $a$ and reduction $R$: mean $k(x, Z)\,a$, variance $s^2 - |R\,k(Z, x)|^2$.
+    """
 
     hyper: Hyper
-    points: Float[Array | np.ndarray, "*outputs points features"]
-    coefficients: Float[Array | np.ndarray, "*outputs points"]
-    reduction: Float[Array | np.ndarray, "*outputs points points"]
+    points: Float[Values, "*outputs points features"]
+    coefficients: Float[Values, "*outputs points"]
+    reduction: Float[Values, "*outputs points points"]
 
 
 def covariance(
-    hyper: Hyper, X: Float[Array, "rows features"], Z: Float[Array, "points features"]
+    hyper: Hyper, X: Float[Values, "rows features"], Z: Float[Values, "points features"]
 ) -> Float[Array, "rows points"]:
     """Between the function at ``X`` and at ``Z``; matrix products, forwards and backwards."""
     scale = jnp.exp(-hyper.log_length_scale)[None, :]
@@ -98,7 +102,7 @@ def covariance(
 def quadratic_and_log_det(
     B: Float[Array, "n n"], r: Float[Array, " n"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """``r B⁻¹ r`` and ``log |B|``, with the gradient written down: a third of autodiff's time."""
+    """``r B⁻¹ r`` and ``log |B|``, with the gradient written down: faster than autodiff."""
     return quadratic_forwards(B, r)[0]
 
 
@@ -117,7 +121,7 @@ def quadratic_backwards(saved, slopes):
 quadratic_and_log_det.defvjp(quadratic_forwards, quadratic_backwards)
 
 
-def noise_log_density(hyper: Hyper, weight: Float[Array, " rows"]) -> Float[Array, ""]:
+def noise_log_density(hyper: Hyper, weight: Float[Values, " rows"]) -> Float[Array, ""]:
     """The sum over true rows of -½ log(2π noise / weight)."""
     log_precision = jnp.log(jnp.where(weight > 0, weight, 1.0)) - hyper.log_noise
     return 0.5 * jnp.sum(jnp.where(weight > 0, log_precision - math.log(2 * math.pi), 0.0))
@@ -150,7 +154,7 @@ def exact_posterior(hyper: Hyper, rows: Rows, jitter: Scalar) -> Posterior:
     return Posterior(hyper, jnp.asarray(rows.X), coefficients, reduction)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=())
+@jax.custom_vjp
 def project(
     factor: Float[Array, "points points"], inducing: Inducing, rows: Rows
 ) -> tuple[Float[Array, "points points"], Float[Array, " points"]]:
@@ -241,7 +245,7 @@ def sparse_posterior(inducing: Inducing, rows: Rows, jitter: Scalar) -> Posterio
 
 @jax.jit
 def predict_latent(
-    posterior: Posterior, X: Float[Array | np.ndarray, "rows features"]
+    posterior: Posterior, X: Float[Values, "rows features"]
 ) -> tuple[Float[Array, "outputs rows"], Float[Array, "outputs rows"]]:
     """Mean and variance of every output's function at ``X``, noise not included."""
 

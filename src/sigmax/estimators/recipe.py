@@ -130,7 +130,7 @@ class Recipe:
     patience: int | None = 15
     """Scorings without a better snapshot before training stops."""
     recalibrate: bool = True
-    """Fit one factor on all scales to the members' held-out rows."""
+    """Widen all scales by the one factor that suits the members' held-out rows best."""
 
     def override(self, **settings: Any) -> "Recipe":
         """The recipe with every setting that is not None checked and put in place of its own."""

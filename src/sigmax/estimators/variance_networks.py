@@ -272,7 +272,10 @@ def predict_members(
 
 @eqx.filter_jit
 def held_out_factor(networks: VarianceNetwork, folds: Fold, data: TrainingData) -> Float[Array, ""]:
-    """The factor on all scales that suits the members' held-out rows best."""
+    """The factor on all scales that suits the members' held-out rows best, but at least 1.
+
+    The same rows chose the snapshots and so flatter them: a factor below 1 is not to be believed.
+    """
 
     def predict(network, fold, data):
         rows = data.rows(fold.group, fold.validation, fold.validation_weight)
@@ -281,4 +284,4 @@ def held_out_factor(networks: VarianceNetwork, folds: Fold, data: TrainingData) 
     axes = (eqx.if_array(0), eqx.if_array(0), None)
     members = eqx.filter_vmap(predict, in_axes=axes)(networks, folds, data)
     pooled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), members)
-    return best_scale_factor(*pooled)
+    return jnp.maximum(best_scale_factor(*pooled), 1.0)

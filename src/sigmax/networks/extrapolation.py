@@ -16,6 +16,9 @@ __all__ = ["NO_CENTER", "ExtrapolationGate", "gate_from_data"]
 OFFSET = 6.9077
 """The paper's a / gamma: sigmoid(-6.9077) = 0.001."""
 
+SMALLEST_MARGIN = 0.15
+"""In standard deviations of a feature."""
+
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
 
@@ -87,7 +90,8 @@ def gate_from_data(distances: NDArray[np.floating]) -> tuple[float, float]:
 
     ``distances`` are leave-one-out distances of the training rows. Their 99 % quantile is how far
     a new row of the same kind may well lie from the others: the margin. At twice that distance
-    the gate is half open.
+    the gate is half open, at three times it is open. However dense the data, the margin is never
+    below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly moved.
     """
-    widest = max(float(np.quantile(distances, 0.99)), 1e-2)
-    return widest / OFFSET, widest
+    margin = max(float(np.quantile(distances, 0.99)), SMALLEST_MARGIN)
+    return margin / OFFSET, margin

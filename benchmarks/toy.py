@@ -1,0 +1,58 @@
+"""The toy problem over seeds: the default estimator, and what each departure from the paper gives.
+
+python benchmarks/toy.py [--seeds 5]
+"""
+
+import argparse
+import dataclasses
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from sigmax import CombinedRegressor, MeanVarianceRegressor
+from sigmax.experiments.toy import run_toy
+
+VARIANTS = {
+    "default": (CombinedRegressor, {}),
+    "mean left alone": (CombinedRegressor, {"shrink_mean": False}),
+    "gate without margin, γ = 0.03": (CombinedRegressor, {"gate_scale": 0.03}),
+    "no gate": (CombinedRegressor, {"extrapolate": False}),
+    "uniform batches": (CombinedRegressor, {"locality": False}),
+    "mean and variance together": (CombinedRegressor, {"split": False}),
+    "Normal": (CombinedRegressor, {"inverse_gamma": False}),
+    "preset fast": (CombinedRegressor, {"preset": "fast"}),
+    "preset paper": (CombinedRegressor, {"preset": "paper"}),
+    "NN": (MeanVarianceRegressor, {}),
+    "NN, five members": (MeanVarianceRegressor, {"n_members": 5}),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    seeds = range(parser.parse_args().seeds)
+    table = Table(title=f"toy problem, mean over {len(seeds)} seeds")
+    table.add_column("variant", no_wrap=True)
+    for column in ("std error", "below true", "90 % cov.", "std(−4)", "std(14)"):
+        table.add_column(column, justify="right")
+    for name, (estimator, settings) in VARIANTS.items():
+        found = []
+        for seed in seeds:
+            model = estimator(**settings, random_state=seed)
+            scores = run_toy({name: model}, random_state=seed).scores[name]
+            found.append(dataclasses.asdict(scores))
+        mean = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
+        table.add_row(
+            name,
+            f"{mean['std_error']:.3f}",
+            f"{mean['excess']:.3f}",
+            f"{mean['coverage']:.3f}",
+            f"{mean['std_left']:.2f}",
+            f"{mean['std_right']:.2f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Hyper-parameters of Gaussian processes: where to start, and the climb up the evidence."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from sigmax.errors import InvalidDataError
+from sigmax.estimators.gp_inference import (
+    BLOCK,
+    Hyper,
+    Inducing,
+    Rows,
+    exact_evidence,
+    sparse_evidence,
+)
+from sigmax.training import bucket_size, pad_rows
+
+__all__ = [
+    "exact_search",
+    "pad",
+    "slots",
+    "sparse_search",
+    "starts",
+    "with_jitter",
+]
+
+SMALLEST_JITTER, LARGEST_JITTER = 1e-8, 1e-2
+BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 10.0)}
+"""On standardised data; the noise has a floor, for no measurement is exact."""
+
+
+def slots(n: int, *, multiple: int = 1) -> int:
+    """``n`` padded by at most an eighth (to 32 at least), so that a few rows more fit as well.
+
+    Examples
+    --------
+    >>> slots(455), slots(460), slots(5000), slots(5000, multiple=512)
+    (480, 480, 5120, 5120)
+    """
+    step = max(32, bucket_size(n) // 16)
+    n = -(-n // step) * step
+    return n if n <= multiple else -(-n // multiple) * multiple
+
+
+def pad(rows: Rows, *, multiple: int = 1) -> Rows:
+    """Rows of weight 0 up to the next size of `slots`."""
+    n_slots = slots(len(rows.y), multiple=multiple)
+    return jax.tree.map(lambda leaf: pad_rows(np.asarray(leaf), n_slots), rows)
+
+
+def starts(n: int, n_features: int, rng: np.random.Generator) -> Iterator[Hyper]:
+    """Where to start from: length-scales √d and noise 0.1, then scattered about that."""
+    yield Hyper.create(np.full(n_features, n_features**0.5), 1.0, 0.1)
+    for _ in range(n - 1):
+        length_scale = n_features**0.5 * np.exp(rng.normal(size=n_features))
+        yield Hyper.create(length_scale, np.exp(0.5 * rng.normal()), 10 ** rng.uniform(-3, -0.3))
+
+
+def with_jitter(compute: Callable[[np.ndarray], Any], jitter: float = SMALLEST_JITTER):
+    """What ``compute`` returns with the smallest jitter from ``jitter`` on that gives numbers.
+
+    Returns the result and that jitter.
+    """
+    while jitter <= LARGEST_JITTER * 1.01:
+        result = jax.tree.map(np.asarray, compute(np.asarray(jitter)))
+        if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result)):
+            return result, jitter
+        jitter *= 10
+    raise InvalidDataError(
+        "The covariance of the training rows has no Cholesky factor, even with"
+        f" {LARGEST_JITTER:g} of its variance added to the diagonal: are values of `X` or `y`"
+        " absurdly large?"
+    )
+
+
+def maximise(
+    evidence: Callable[[np.ndarray, Rows, np.ndarray], tuple[Array, Array]],
+    start: np.ndarray,
+    bounds: np.ndarray,
+    rows: Rows,
+    max_iter: int,
+) -> tuple[np.ndarray, float]:
+    """L-BFGS-B from ``start``: the best parameters and their evidence.
+
+    The jitter only ever grows on the way, and the objective is per row, as its tolerance is.
+    """
+    from scipy.optimize import minimize
+
+    jitter, n_rows = SMALLEST_JITTER, np.sum(rows.weight > 0)
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal jitter
+        (value, slope), jitter = with_jitter(lambda j: evidence(theta, rows, j), jitter)
+        return -float(value) / n_rows, -slope / n_rows
+
+    start = np.clip(start, *bounds.T)
+    if max_iter == 0:
+        return start, -loss(start)[0] * n_rows
+    options = {"maxiter": max_iter, "ftol": 1e-7, "gtol": 1e-5}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return found.x, -float(found.fun) * n_rows
+
+
+def to_vector(hyper: Hyper) -> np.ndarray:
+    return np.r_[hyper.log_length_scale, hyper.log_variance, hyper.log_noise]
+
+
+def from_vector(theta: Any) -> Hyper:
+    return Hyper(theta[:-2], theta[-2], theta[-1])
+
+
+def hyper_bounds(n_features: int) -> np.ndarray:
+    length_scale, variance, noise = np.log([*BOUNDS.values()])
+    return np.vstack([np.tile(length_scale, (n_features, 1)), variance, noise])
+
+
+@jax.jit
+def exact_objective(
+    theta: Float[Array, " parameters"], rows: Rows, jitter: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
+    """Evidence and its gradient with respect to the vector of hyper-parameters."""
+    return jax.value_and_grad(lambda theta: exact_evidence(from_vector(theta), rows, jitter))(theta)
+
+
+@jax.jit
+def sparse_objective(
+    theta: Float[Array, " parameters"],
+    data: tuple[Rows, Float[Array, " points"]],
+    jitter: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
+    """The bound and its gradient; inducing points come first in ``theta``."""
+    rows, live = data
+    n_coordinates = len(live) * rows.X.shape[1]
+
+    def bound(theta):
+        points = theta[:n_coordinates].reshape(len(live), -1)
+        return sparse_evidence(
+            Inducing(from_vector(theta[n_coordinates:]), points, live), rows, jitter
+        )
+
+    return jax.value_and_grad(bound)(theta)
+
+
+def exact_search(hyper: Hyper, rows: Rows, max_iter: int) -> tuple[Hyper, float]:
+    """Hyper-parameters near ``hyper`` of largest marginal likelihood, and its logarithm."""
+    bounds = hyper_bounds(len(hyper.log_length_scale))
+    theta, value = maximise(exact_objective, to_vector(hyper), bounds, pad(rows), max_iter)
+    return from_vector(theta), value
+
+
+def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> tuple[Inducing, float]:
+    """Hyper-parameters and inducing points near ``inducing`` of largest bound, and the bound."""
+    shape, live = inducing.points.shape, np.asarray(inducing.live)
+    anywhere = np.tile([-np.inf, np.inf], (inducing.points.size, 1))
+    bounds = np.vstack([anywhere, hyper_bounds(shape[1])])
+    start = np.r_[np.ravel(inducing.points), to_vector(inducing.hyper)]
+
+    def objective(theta: np.ndarray, rows: Rows, jitter: np.ndarray):
+        return sparse_objective(theta, (rows, live), jitter)
+
+    theta, value = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
+    points = theta[: inducing.points.size].reshape(shape)
+    return Inducing(from_vector(theta[inducing.points.size :]), points, live), value

@@ -1,0 +1,325 @@
+"""Gaussian processes against scikit-learn's, GPJax's, each other and brute force."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_oddities import LEGAL
+
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.estimators import gp_search
+from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
+from sigmax.estimators.gp_inference import (
+    Hyper,
+    Inducing,
+    Rows,
+    exact_evidence,
+    exact_posterior,
+    predict_latent,
+    sparse_evidence,
+    sparse_posterior,
+)
+from sigmax.estimators.gp_search import pad, with_jitter
+
+HYPER = Hyper.create(np.array([0.7, 1.3, 2.0]), 1.7, 0.05)
+JITTER = np.asarray(1e-10)
+MODELS = [
+    GPRegressor(n_restarts=1, max_iter=20, random_state=0),
+    SparseGPRegressor(n_restarts=1, max_iter=20, random_state=0),
+]
+PRECISION = "a weight is the precision of a row; a repeated row also says that the noise is small"
+
+
+def make_rows(n=90, seed=0, weight=None):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=n)
+    return Rows(X, y, np.ones(n) if weight is None else weight)
+
+
+def predict(posterior, X):
+    batched = jax.tree.map(lambda leaf: np.asarray(leaf)[None], posterior)
+    return [np.asarray(part)[0] for part in predict_latent(batched, X)]
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def reference():
+    """scikit-learn's process with the same hyper-parameters."""
+    rows = make_rows()
+    kernel = ConstantKernel(1.7) * RBF([0.7, 1.3, 2.0]) + WhiteKernel(0.05)
+    return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(rows.X, rows.y)
+
+
+def test_evidence_is_scikit_learns_with_and_without_padding(reference):
+    expected = reference.log_marginal_likelihood_value_
+    assert exact_evidence(HYPER, make_rows(), JITTER) == pytest.approx(expected, abs=1e-6)
+    padded = pad(make_rows())
+    assert len(padded.y) > 90
+    assert exact_evidence(HYPER, padded, JITTER) == pytest.approx(expected, abs=1e-6)
+
+
+def test_predictions_are_scikit_learns(reference):
+    X = make_rows(50, seed=1).X
+    mean, variance = predict(exact_posterior(HYPER, pad(make_rows()), JITTER), X)
+    expected_mean, expected_std = reference.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, expected_mean, atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(variance + 0.05), expected_std, atol=1e-6)
+
+
+def test_an_estimator_that_keeps_its_start_is_scikit_learns_in_units_of_y():
+    rows = make_rows()
+    X, y = rows.X * [1.0, 50.0, 0.1], 30 * rows.y + 7
+    model = GPRegressor(n_restarts=1, max_iter=0).fit(X, y)
+    kernel = ConstantKernel(1.0) * RBF(np.sqrt(3) * np.ones(3)) + WhiteKernel(0.1)
+    settings = {"optimizer": None, "alpha": 0.0, "normalize_y": True}
+    expected = GaussianProcessRegressor(kernel, **settings).fit(X / X.std(axis=0), y)
+    X_new = X[:20] + 0.1
+    mean, std = model.predict(X_new, return_std=True)
+    expected_mean, expected_std = expected.predict(X_new / X.std(axis=0), return_std=True)
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-5)
+    np.testing.assert_allclose(std, expected_std, rtol=1e-5)
+    np.testing.assert_allclose(model.length_scale_, np.sqrt(3) * X.std(axis=0))
+    parts = model.predict_uncertainty(X_new)
+    np.testing.assert_allclose(parts["aleatoric"], np.sqrt(0.1) * y.std())
+    np.testing.assert_allclose(parts["epistemic"] ** 2, std**2 - 0.1 * y.var(), rtol=1e-6)
+    np.testing.assert_allclose(parts["total"], std)
+
+
+def test_fitted_hyper_parameters_are_no_worse_than_scikit_learns():
+    rows = make_rows()
+    kernel = ConstantKernel(1.0) * RBF(np.ones(3)) + WhiteKernel(0.1)
+    expected = GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True).fit(rows.X, rows.y)
+    found = GPRegressor(n_restarts=1).fit(rows.X, rows.y).log_evidence_[0]
+    assert found >= expected.log_marginal_likelihood_value_ - 1e-3
+
+
+def test_evidence_and_bound_are_gpjaxs():
+    gpx = pytest.importorskip("gpjax", reason="GPJax serves as a referee only")
+    rows = make_rows()
+    data = gpx.Dataset(X=jax.numpy.asarray(rows.X), y=jax.numpy.asarray(rows.y)[:, None])
+    points = rows.X[:20] + 0.1
+    with jax.numpy_rank_promotion("allow"):
+        scales = jax.numpy.array([0.7, 1.3, 2.0])
+        kernel = gpx.kernels.RBF(lengthscale=scales, variance=1.7)
+        zero = gpx.mean_functions.Zero()
+        prior = gpx.gps.Prior(mean_function=zero, kernel=kernel, jitter=1e-10)
+        model = prior * gpx.likelihoods.Gaussian(obs_stddev=0.05**0.5)
+        evidence = gpx.objectives.conjugate_mll(model, data)
+        family = gpx.variational_families.CollapsedVariationalGaussian(
+            model=model, inducing_inputs=jax.numpy.asarray(points)
+        )
+        bound = gpx.objectives.collapsed_elbo(family, data)
+    assert exact_evidence(HYPER, rows, JITTER) == pytest.approx(float(evidence), abs=1e-6)
+    inducing = Inducing(HYPER, points, np.ones(20))
+    assert sparse_evidence(inducing, pad(rows), JITTER) == pytest.approx(float(bound), abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [90, 1024])  # one block, and two
+def test_gradients_are_those_of_finite_differences(n):
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, size=n)
+    rows = make_rows(n, weight=weight * (np.arange(n) < n - 7))
+    points, live = make_rows(12, seed=2).X, np.r_[np.ones(10), np.zeros(2)]
+
+    def bound(hyper, points):
+        return sparse_evidence(Inducing(hyper, points, live), rows, np.asarray(1e-6))
+
+    check_grads(bound, (HYPER, points), order=1, modes=["rev"])
+    if n < 100:
+        check_grads(lambda h: exact_evidence(h, rows, JITTER), (HYPER,), order=1, modes=["rev"])
+
+
+def test_with_all_rows_as_points_the_sparse_process_is_exact():
+    rows, X = make_rows(), make_rows(40, seed=1).X
+    exact = predict(exact_posterior(HYPER, rows, JITTER), X)
+    inducing = Inducing(HYPER, rows.X, np.ones(90))
+    sparse = predict(sparse_posterior(inducing, rows, np.asarray(1e-8)), X)
+    np.testing.assert_allclose(sparse, exact, atol=1e-4)
+    kept = {"n_restarts": 1, "max_iter": 0}
+    exact = GPRegressor(**kept).fit(rows.X, rows.y).predict(X, return_std=True)
+    sparse = SparseGPRegressor(**kept).fit(rows.X, rows.y).predict(X, return_std=True)
+    np.testing.assert_allclose(sparse, exact, atol=1e-3)
+
+
+def test_the_bound_stays_below_the_evidence_and_rises_with_points():
+    rows = make_rows()
+    evidence = float(exact_evidence(HYPER, rows, JITTER))
+    bounds = [
+        float(sparse_evidence(Inducing(HYPER, rows.X[:m], np.ones(m)), rows, JITTER))
+        for m in (1, 5, 20, 60, 90)
+    ]
+    assert (np.diff(bounds) > 0).all() and bounds[-1] <= evidence + 1e-6
+    assert bounds[-1] == pytest.approx(evidence, abs=1e-3)
+
+
+def test_the_sparse_posterior_is_that_of_the_textbook():
+    rows, X = make_rows(), make_rows(30, seed=1).X
+    points = rows.X[:15]
+    found = predict(sparse_posterior(Inducing(HYPER, points, np.ones(15)), rows, JITTER), X)
+    kernel = ConstantKernel(1.7) * RBF([0.7, 1.3, 2.0])
+    Kuu, Kuf, Kus = (kernel(points, other) for other in (points, rows.X, X))
+    inverse = np.linalg.inv(Kuu + Kuf @ Kuf.T / 0.05)
+    mean = Kus.T @ inverse @ Kuf @ rows.y / 0.05
+    variance = 1.7 - np.einsum("us,uv,vs->s", Kus, np.linalg.inv(Kuu) - inverse, Kus)
+    np.testing.assert_allclose(found, [mean, variance], atol=1e-6)
+
+
+def test_a_row_of_weight_two_is_a_row_twice():
+    rows, X = make_rows(60), make_rows(30, seed=1).X
+    twice = np.arange(60) < 20
+    weighted = Rows(rows.X, rows.y, 1.0 + twice)
+    repeated = jax.tree.map(lambda leaf: np.r_[leaf, leaf[twice]], rows)
+    points = make_rows(25, seed=2).X
+    inducing = Inducing(HYPER, points, np.ones(25))
+    for posterior, model in ((exact_posterior, HYPER), (sparse_posterior, inducing)):
+        found = predict(posterior(model, weighted, np.asarray(1e-12)), X)
+        expected = predict(posterior(model, repeated, np.asarray(1e-12)), X)
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+def test_only_the_ratio_of_weights_counts(model):
+    rows, weight = make_rows(), np.random.default_rng(0).uniform(size=90)
+    expected = model.fit(rows.X, rows.y, sample_weight=weight).predict(rows.X)
+    found = model.fit(rows.X, rows.y, sample_weight=1000 * weight).predict(rows.X)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert not np.allclose(model.fit(rows.X, rows.y).predict(rows.X), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+def test_every_output_is_a_process_of_its_own(model):
+    rows = make_rows()
+    Y = np.stack([rows.y, 5 * np.random.default_rng(3).normal(size=90)], axis=1)
+    mean, std = model.fit(rows.X, Y).predict(rows.X[:9], return_std=True)
+    assert mean.shape == std.shape == (9, 2)
+    assert model.length_scale_.shape == (2, 3) and model.log_evidence_.shape == (2,)
+    assert (std[:, 0] < 1).all() and (std[:, 1] > 3).all()
+    alone = model.fit(rows.X, Y[:, 0]).predict(rows.X[:9], return_std=True)
+    np.testing.assert_allclose(alone, [mean[:, 0], std[:, 0]], rtol=1e-6)
+
+
+def test_more_rows_than_an_exact_process_can_bear_are_refused():
+    with pytest.raises(InvalidDataError, match=r"at most 5000 rows, got 5001.*SparseGPRegressor"):
+        GPRegressor().fit(np.zeros((5001, 1)), np.arange(5001))
+
+
+def test_jitter_grows_until_there_is_a_factor():
+    rows = jax.tree.map(lambda leaf: np.repeat(leaf, 20, axis=0), make_rows(12))
+    hyper = Hyper.create(np.full(3, 5.0), 1.0, 1e-18)
+    evidence, jitter = with_jitter(lambda j: exact_evidence(hyper, rows, j), jitter=1e-20)
+    assert np.isfinite(evidence) and 1e-20 < jitter < 1e-10
+    inducing = Inducing(hyper, rows.X, np.ones(240))
+    posterior, jitter = with_jitter(lambda j: sparse_posterior(inducing, rows, j), jitter=1e-20)
+    assert np.isfinite(predict(posterior, rows.X)).all() and 1e-20 < jitter < 1e-8
+
+
+def test_a_covariance_without_a_factor_is_named():
+    with pytest.raises(InvalidDataError, match="no Cholesky factor"):
+        with_jitter(lambda jitter: np.nan)
+
+
+def test_sparse_predictions_of_many_rows_come_near_the_truth():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(3000, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=3000)
+    settings = {"n_inducing": 60, "n_restarts": 1, "max_iter": 30, "random_state": 0}
+    model = SparseGPRegressor(**settings).fit(X[:2500], y[:2500])
+    mean, std = model.predict(X[2500:], return_std=True)
+    truth = np.sin(2 * X[2500:, 0]) * X[2500:, 1]
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.03
+    np.testing.assert_allclose(std, 0.1, rtol=0.15)
+    far = model.predict_uncertainty([[50.0, 50.0]])
+    assert far["epistemic"] > 5 * far["aleatoric"]
+
+
+def test_a_few_rows_more_compile_nothing():
+    for model in MODELS:
+        for n in (70, 75):  # both in the bucket of 96
+            rows = make_rows(n)
+            model.fit(rows.X, rows.y).predict(rows.X[: n - 60])
+            sizes = gp_search.exact_objective, gp_search.sparse_objective, predict_latent
+            compiled = [function._cache_size() for function in sizes]
+            if n == 75:
+                assert compiled == before
+            before = compiled
+
+
+def test_exact_process_of_boston_reaches_a_sane_likelihood(data_folder):
+    data = np.load(data_folder / "boston.npz")
+    train, test = data["splits_train"][0], data["splits_test"][0]
+    X, y = data["X"], data["y"]
+    model = GPRegressor(n_restarts=1, random_state=0).fit(X[train], y[train])
+    assert model.predict_dist(X[test]).log_prob(y[test]).mean() >= -2.9
+
+
+def expected_failures(estimator):
+    return {
+        "check_sample_weight_equivalence_on_dense_data": PRECISION,
+        "check_sample_weight_equivalence_on_sparse_data": PRECISION,
+    }
+
+
+@parametrize_with_checks(MODELS, expected_failed_checks=expected_failures)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal_oddities_get_finite_answers(model, name):
+    X, y = LEGAL[name]
+    mean, std = model.fit(X, y).predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()
+    dist = model.predict_dist(X)
+    assert np.isfinite(dist.log_prob(np.asarray(y, dtype=float))).all()
+    assert np.isfinite(dist.interval(0.9)).all()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+def test_far_away_the_prediction_is_the_prior(model):
+    rows = make_rows()
+    model.fit(rows.X, rows.y)
+    mean, std = model.predict([[1e30, -1e30, 0.0], [1e6, 0, 0]], return_std=True)
+    np.testing.assert_allclose(mean, rows.y.mean())
+    hyper = model.posterior_.hyper
+    prior_variance = np.exp(hyper.log_variance) + np.exp(hyper.log_noise)
+    np.testing.assert_allclose(std, np.sqrt(prior_variance[0]) * rows.y.std())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+def test_saved_loaded_and_pickled_predict_the_same_bits(model, tmp_path):
+    rows = make_rows()
+    model.fit(rows.X, np.stack([rows.y, rows.y**2], axis=1))
+    expected = model.predict(rows.X, return_std=True)
+    model.save(tmp_path / "model")
+    for copy in (type(model).load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(copy.predict(rows.X, return_std=True), expected)
+        np.testing.assert_array_equal(copy.length_scale_, model.length_scale_)
+        assert copy.get_params() == model.get_params()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_restarts", 0), ("max_iter", -1), ("verbose", "yes"), ("n_inducing", 2.5)],
+)
+def test_a_bad_setting_is_named(name, value):
+    with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
+        SparseGPRegressor(**{name: value}).fit(np.eye(3), np.arange(3))
+
+
+def test_verbose_shows_the_starts_and_silence_is_the_default(capsys):
+    rows = make_rows(20)
+    GPRegressor(n_restarts=2, max_iter=2).fit(rows.X, rows.y)
+    assert capsys.readouterr().out == ""
+    GPRegressor(n_restarts=2, max_iter=2, verbose=1).fit(rows.X, rows.y)
+    assert "all rows" in capsys.readouterr().out

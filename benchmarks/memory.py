@@ -16,7 +16,7 @@ def resident_gib() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="See the head of this file.")
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--features", type=int, default=90)
     parser.add_argument("--steps", type=int, default=200)

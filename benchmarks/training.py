@@ -50,7 +50,7 @@ def steady_step(X: np.ndarray, y: np.ndarray, n_members: int) -> float:
 
 def torch_step(X: np.ndarray, y: np.ndarray, n_steps: int = 1000) -> float:
     """Microseconds of an eager PyTorch step of the same networks and batch sizes."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
     n_rows, n_features = X.shape
@@ -101,7 +101,7 @@ def torch_step(X: np.ndarray, y: np.ndarray, n_steps: int = 1000) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="See the head of this file.")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 20, 100])
     parser.add_argument("--rows", type=int, default=455)
     parser.add_argument("--features", type=int, default=13)

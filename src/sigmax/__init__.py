@@ -7,15 +7,29 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sigmax.estimators import CombinedRegressor, MeanVarianceRegressor
+    from sigmax.estimators import (
+        BayesianRegressor,
+        CombinedRegressor,
+        MCDropoutRegressor,
+        MeanVarianceRegressor,
+    )
     from sigmax.sampling import LocalitySampler
     from sigmax.version import __version__
 
-__all__ = ["CombinedRegressor", "LocalitySampler", "MeanVarianceRegressor", "__version__"]
+__all__ = [
+    "BayesianRegressor",
+    "CombinedRegressor",
+    "LocalitySampler",
+    "MCDropoutRegressor",
+    "MeanVarianceRegressor",
+    "__version__",
+]
 
 HOMES = {
+    "BayesianRegressor": "sigmax.estimators",
     "CombinedRegressor": "sigmax.estimators",
     "LocalitySampler": "sigmax.sampling",
+    "MCDropoutRegressor": "sigmax.estimators",
     "MeanVarianceRegressor": "sigmax.estimators",
     "__version__": "sigmax.version",
 }

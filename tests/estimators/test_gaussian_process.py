@@ -1,6 +1,7 @@
 """Gaussian processes against scikit-learn's, GPJax's, each other and brute force."""
 
 import pickle
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,21 +11,23 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_oddities import LEGAL
+from threadpoolctl import threadpool_limits
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.estimators import gp_search
+from sigmax.estimators import gp_inference
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.gp_inference import (
     Hyper,
     Inducing,
     Rows,
-    exact_evidence,
     exact_posterior,
     predict_latent,
-    sparse_evidence,
     sparse_posterior,
 )
 from sigmax.estimators.gp_search import pad, with_jitter
+
+exact_evidence = jax.jit(gp_inference.exact_evidence)
+sparse_evidence = jax.jit(gp_inference.sparse_evidence)
 
 HYPER = Hyper.create(np.array([0.7, 1.3, 2.0]), 1.7, 0.05)
 JITTER = np.asarray(1e-10)
@@ -42,23 +45,30 @@ def make_rows(n=90, seed=0, weight=None):
     return Rows(X, y, np.ones(n) if weight is None else weight)
 
 
-def predict(posterior, X):
+def predict(posterior, X) -> list[np.ndarray]:
     batched = jax.tree.map(lambda leaf: np.asarray(leaf)[None], posterior)
     return [np.asarray(part)[0] for part in predict_latent(batched, X)]
 
 
+def squared_exponential(variance, length_scale) -> Any:
+    """scikit-learn's."""
+    rbf: Any = RBF  # whose stubs know no list of length-scales
+    return ConstantKernel(variance) * rbf(length_scale)
+
+
 @pytest.fixture(autouse=True)
 def double_precision():
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
         yield
 
 
 @pytest.fixture
-def reference():
+def reference() -> Any:
     """scikit-learn's process with the same hyper-parameters."""
     rows = make_rows()
-    kernel = ConstantKernel(1.7) * RBF([0.7, 1.3, 2.0]) + WhiteKernel(0.05)
-    return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(rows.X, rows.y)
+    kernel = squared_exponential(1.7, [0.7, 1.3, 2.0]) + WhiteKernel(0.05)
+    settings: dict[str, Any] = {"optimizer": None, "alpha": 0.0}
+    return GaussianProcessRegressor(kernel, **settings).fit(rows.X, rows.y)
 
 
 def test_evidence_is_scikit_learns_with_and_without_padding(reference):
@@ -79,11 +89,11 @@ def test_predictions_are_scikit_learns(reference):
 
 def test_an_estimator_that_keeps_its_start_is_scikit_learns_in_units_of_y():
     rows = make_rows()
-    X, y = rows.X * [1.0, 50.0, 0.1], 30 * rows.y + 7
+    X, y = rows.X * np.array([1.0, 50.0, 0.1]), 30 * rows.y + 7
     model = GPRegressor(n_restarts=1, max_iter=0).fit(X, y)
-    kernel = ConstantKernel(1.0) * RBF(np.sqrt(3) * np.ones(3)) + WhiteKernel(0.1)
-    settings = {"optimizer": None, "alpha": 0.0, "normalize_y": True}
-    expected = GaussianProcessRegressor(kernel, **settings).fit(X / X.std(axis=0), y)
+    kernel = squared_exponential(1.0, np.sqrt(3) * np.ones(3)) + WhiteKernel(0.1)
+    settings: dict[str, Any] = {"optimizer": None, "alpha": 0.0, "normalize_y": True}
+    expected: Any = GaussianProcessRegressor(kernel, **settings).fit(X / X.std(axis=0), y)
     X_new = X[:20] + 0.1
     mean, std = model.predict(X_new, return_std=True)
     expected_mean, expected_std = expected.predict(X_new / X.std(axis=0), return_std=True)
@@ -98,10 +108,11 @@ def test_an_estimator_that_keeps_its_start_is_scikit_learns_in_units_of_y():
 
 def test_fitted_hyper_parameters_are_no_worse_than_scikit_learns():
     rows = make_rows()
-    kernel = ConstantKernel(1.0) * RBF(np.ones(3)) + WhiteKernel(0.1)
-    expected = GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True).fit(rows.X, rows.y)
+    kernel = squared_exponential(1.0, np.ones(3)) + WhiteKernel(0.1)
+    settings: dict[str, Any] = {"alpha": 0.0, "normalize_y": True}
+    expected: Any = GaussianProcessRegressor(kernel, **settings).fit(rows.X, rows.y)
     found = GPRegressor(n_restarts=1).fit(rows.X, rows.y).log_evidence_[0]
-    assert found >= expected.log_marginal_likelihood_value_ - 1e-3
+    assert found >= expected.log_marginal_likelihood_value_ - 1e-2
 
 
 def test_evidence_and_bound_are_gpjaxs():
@@ -166,7 +177,7 @@ def test_the_sparse_posterior_is_that_of_the_textbook():
     rows, X = make_rows(), make_rows(30, seed=1).X
     points = rows.X[:15]
     found = predict(sparse_posterior(Inducing(HYPER, points, np.ones(15)), rows, JITTER), X)
-    kernel = ConstantKernel(1.7) * RBF([0.7, 1.3, 2.0])
+    kernel = squared_exponential(1.7, [0.7, 1.3, 2.0])
     Kuu, Kuf, Kus = (kernel(points, other) for other in (points, rows.X, X))
     inverse = np.linalg.inv(Kuu + Kuf @ Kuf.T / 0.05)
     mean = Kus.T @ inverse @ Kuf @ rows.y / 0.05
@@ -230,28 +241,33 @@ def test_a_covariance_without_a_factor_is_named():
 
 def test_sparse_predictions_of_many_rows_come_near_the_truth():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(3000, 2))
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=3000)
-    settings = {"n_inducing": 60, "n_restarts": 1, "max_iter": 30, "random_state": 0}
-    model = SparseGPRegressor(**settings).fit(X[:2500], y[:2500])
-    mean, std = model.predict(X[2500:], return_std=True)
-    truth = np.sin(2 * X[2500:, 0]) * X[2500:, 1]
+    X = rng.uniform(-2, 2, size=(1500, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
+    settings = {"n_inducing": 60, "n_restarts": 1, "max_iter": 15, "random_state": 0}
+    model = SparseGPRegressor(**settings).fit(X[:1300], y[:1300])
+    mean, std = model.predict(X[1300:], return_std=True)
+    truth = np.sin(2 * X[1300:, 0]) * X[1300:, 1]
     assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.03
     np.testing.assert_allclose(std, 0.1, rtol=0.15)
     far = model.predict_uncertainty([[50.0, 50.0]])
     assert far["epistemic"] > 5 * far["aleatoric"]
 
 
-def test_a_few_rows_more_compile_nothing():
-    for model in MODELS:
-        for n in (70, 75):  # both in the bucket of 96
-            rows = make_rows(n)
-            model.fit(rows.X, rows.y).predict(rows.X[: n - 60])
-            sizes = gp_search.exact_objective, gp_search.sparse_objective, predict_latent
-            compiled = [function._cache_size() for function in sizes]
-            if n == 75:
-                assert compiled == before
-            before = compiled
+@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
+def test_a_few_rows_more_compile_nothing(model, monkeypatch):
+    traced, covariance = [], gp_inference.covariance
+
+    def counted(*arguments):
+        traced.append(arguments)
+        return covariance(*arguments)
+
+    monkeypatch.setattr(gp_inference, "covariance", counted)
+    counts = []
+    for n in (101, 115):  # both in the bucket of 128
+        rows = make_rows(n)
+        model.fit(rows.X, rows.y).predict(rows.X[: n - 60])
+        counts.append(len(traced))
+    assert counts[0] == counts[1] > 0
 
 
 def test_exact_process_of_boston_reaches_a_sane_likelihood(data_folder):

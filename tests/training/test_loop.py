@@ -153,7 +153,7 @@ def test_batch_weights_estimate_the_training_objective(run):
     fold = jax.tree.map(pick(1), folds)
     values = jnp.asarray(np.random.default_rng(1).normal(size=data.n_slots), dtype=jnp.float32)
     index = draw_batches(keys[0], 1000, data.graphs[1].neighbors[0], data.n_rows[0], 4, 5)
-    batches = jax.vmap(lambda i: weigh_rows(i, fold, data, SPREAD))(index)
+    batches = jax.vmap(lambda i: weigh_rows(i, None, fold, data, SPREAD))(index)
     estimates = np.asarray(jnp.sum(batches.weight * values[batches.index], axis=1))
     expected = float(jnp.sum(fold.weight * values))
     error = estimates.std() / np.sqrt(len(estimates))

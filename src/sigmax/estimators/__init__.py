@@ -1,8 +1,17 @@
 """Estimators: scikit-learn on the outside, one predictive distribution per row inside."""
 
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.bayesian import BayesianRegressor
 from sigmax.estimators.combined import CombinedRegressor
+from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.recipe import Recipe
 
-__all__ = ["AbstractRegressor", "CombinedRegressor", "MeanVarianceRegressor", "Recipe"]
+__all__ = [
+    "AbstractRegressor",
+    "BayesianRegressor",
+    "CombinedRegressor",
+    "MCDropoutRegressor",
+    "MeanVarianceRegressor",
+    "Recipe",
+]

@@ -23,6 +23,7 @@ from sigmax.estimators.gp_inference import (
     sparse_posterior,
 )
 from sigmax.estimators.gp_search import (
+    Found,
     exact_search,
     pad,
     slots,
@@ -39,6 +40,9 @@ __all__ = ["GPRegressor", "SparseGPRegressor"]
 LARGEST_EXACT = 5000
 SEARCH_ROWS = 1000
 """Rows on which the starts compete; the winner goes on with all of them."""
+
+SPARSE_ROWS, POLISH_ITER = 5000, 10
+"""With more rows than this, inducing points are trained on so many, then polished on all."""
 
 ROWS_PER_CALL = 2048
 
@@ -60,8 +64,8 @@ class AbstractGPRegressor(AbstractRegressor):
     @abstractmethod
     def _infer(
         self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
-    ) -> tuple[Posterior, float]:
-        """The posterior of one output and the evidence; calls ``advance`` before every step."""
+    ) -> tuple[Posterior, Found]:
+        """The posterior of one output, and how it was found; ``advance`` is told every step."""
 
     def _check_settings(self) -> None:
         check_count("n_restarts", self.n_restarts)
@@ -92,7 +96,7 @@ class AbstractGPRegressor(AbstractRegressor):
         from rich.progress import Progress
         from threadpoolctl import threadpool_limits
 
-        n_outputs, found = y.shape[1], []
+        n_outputs, inferred = y.shape[1], []
         # On busy cores, threads that wait for each other slow a Cholesky factor down 70-fold.
         with (
             jax.enable_x64(True),
@@ -107,10 +111,11 @@ class AbstractGPRegressor(AbstractRegressor):
                     bar.update(task, description=name, advance=1)
 
                 rng = named_generator(key, f"output {output}")
-                found.append(self._infer(Rows(X, y[:, output], weight), rng, advance))
-        posteriors, evidence = zip(*found, strict=True)
+                inferred.append(self._infer(Rows(X, y[:, output], weight), rng, advance))
+        posteriors, found = zip(*inferred, strict=True)
         self.posterior_ = jax.tree.map(lambda *leaves: np.stack(leaves), *posteriors)
-        self.log_evidence_ = np.array(evidence)
+        self.log_evidence_ = np.array([one.log_evidence for one in found])
+        self.n_iter_ = max(one.n_iter for one in found)
         return self
 
     def _check_size(self, n_rows: int) -> None:
@@ -118,17 +123,13 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _best_start(
         self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
-    ) -> tuple[Hyper, float]:
+    ) -> Found:
         """The best of all starts, by the evidence of some rows, which may be all."""
-        n_rows, n_features = rows.X.shape
-        if n_rows > SEARCH_ROWS:
-            some = rng.choice(n_rows, SEARCH_ROWS, replace=False)
-            rows = jax.tree.map(lambda leaf: leaf[some], rows)
-        found = []
-        for number, start in enumerate(starts(self.n_restarts, n_features, rng), 1):
+        rows, found = some_rows(rows, SEARCH_ROWS, rng), []
+        for number, start in enumerate(starts(self.n_restarts, rows.X.shape[1], rng), 1):
             advance(f"start {number} of {self.n_restarts}")
             found.append(exact_search(start, rows, self.max_iter))
-        return max(found, key=lambda pair: pair[1])
+        return max(found, key=lambda one: one.log_evidence)
 
     def predict_dist(self, X) -> Predictive:
         """Normal densities of new measurements, noise included, in the units of ``y``."""
@@ -160,7 +161,8 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _predict(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Mean, variance of the function and variance of the noise, in the units of ``y``."""
-        X = standardize(self.x_scaling_, self._check_rows(X))
+        X = self._check_rows(X)
+        X = standardize(self.x_scaling_, X)
         blocks = []
         with jax.enable_x64(True):
             for start in range(0, len(X), ROWS_PER_CALL):
@@ -182,11 +184,12 @@ class AbstractGPRegressor(AbstractRegressor):
             arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
         for part in (self.posterior_, self.posterior_.hyper):
             arrays |= {name: leaf for name, leaf in vars(part).items() if name != "hyper"}
-        return {"is_single_output": bool(self.is_single_output_)}, arrays
+        facts = {"is_single_output": bool(self.is_single_output_), "n_iter": self.n_iter_}
+        return facts, arrays
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
-        self.log_evidence_ = arrays["log_evidence"]
+        self.log_evidence_, self.n_iter_ = arrays["log_evidence"], int(facts["n_iter"])
         self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
         self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
         p, m, d = len(arrays["y_mean"]), arrays["points"].shape[1], self.n_features_in_
@@ -225,6 +228,8 @@ class GPRegressor(AbstractGPRegressor):
         Log marginal likelihood of every output, on standardised data.
     length_scale_ : array of shape (d,) or (p, d)
         In the units of the columns of ``X``.
+    n_iter_ : int
+        L-BFGS iterations of the last step, the most of any output.
 
     Examples
     --------
@@ -248,13 +253,13 @@ class GPRegressor(AbstractGPRegressor):
                 " SparseGPRegressor."
             )
 
-    def _infer(self, rows, rng, advance) -> tuple[Posterior, float]:
-        hyper, evidence = self._best_start(rows, rng, advance)
+    def _infer(self, rows, rng, advance) -> tuple[Posterior, Found]:
+        found = self._best_start(rows, rng, advance)
         advance("all rows")
         if len(rows.y) > SEARCH_ROWS:
-            hyper, evidence = exact_search(hyper, rows, self.max_iter)
+            found = exact_search(found.model, rows, self.max_iter)
         padded = pad(rows)
-        return with_jitter(lambda jitter: exact_posterior(hyper, padded, jitter))[0], evidence
+        return with_jitter(lambda jitter: exact_posterior(found.model, padded, jitter))[0], found
 
 
 @final
@@ -271,9 +276,10 @@ class SparseGPRegressor(AbstractGPRegressor):
         Number of inducing points, at most one per distinct row; they start as centres of k-means.
     n_restarts : int
         Starts of the optimiser, as in `GPRegressor`; they compete on at most 1,000 rows, as exact
-        processes, and the best goes on with all rows and with the inducing points.
+        processes, and the best goes on with the inducing points.
     max_iter : int
-        Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start.
+        Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
+        more than 5,000 rows they are done on 5,000 of them, and ten more on all.
     random_state : int, RandomState or None
         Seed of k-means, of the choice of rows and of the random starts.
     verbose : int
@@ -285,6 +291,8 @@ class SparseGPRegressor(AbstractGPRegressor):
         Lower bound on the log marginal likelihood of every output, on standardised data.
     length_scale_ : array of shape (d,) or (p, d)
         In the units of the columns of ``X``.
+    n_iter_ : int
+        L-BFGS iterations of the last step, the most of any output.
 
     Examples
     --------
@@ -305,21 +313,31 @@ class SparseGPRegressor(AbstractGPRegressor):
         super()._check_settings()
         check_count("n_inducing", self.n_inducing)
 
-    def _infer(self, rows, rng, advance) -> tuple[Posterior, float]:
-        hyper, _ = self._best_start(rows, rng, advance)
+    def _infer(self, rows, rng, advance) -> tuple[Posterior, Found]:
+        hyper = self._best_start(rows, rng, advance).model
         advance("all rows")
         points = inducing_points(np.asarray(rows.X), self.n_inducing, rng)
         n_slots = slots(len(points))
         live = pad_rows(np.ones(len(points)), n_slots)
         inducing = Inducing(hyper, pad_rows(points, n_slots), live)
-        inducing, evidence = sparse_search(inducing, rows, self.max_iter)
+        found = sparse_search(inducing, some_rows(rows, SPARSE_ROWS, rng), self.max_iter)
+        if len(rows.y) > SPARSE_ROWS:
+            found = sparse_search(found.model, rows, min(self.max_iter, POLISH_ITER))
         padded = pad(rows, multiple=BLOCK)
-        return with_jitter(lambda jitter: sparse_posterior(inducing, padded, jitter))[0], evidence
+        return with_jitter(lambda jitter: sparse_posterior(found.model, padded, jitter))[0], found
 
 
 def standardize(scaling: Standardizer, values: np.ndarray) -> NDArray[np.float64]:
     """Standardised values in double precision, which a covariance needs."""
     return np.clip((values - scaling.mean) / scaling.scale, -FARTHEST, FARTHEST)
+
+
+def some_rows(rows: Rows, n_rows: int, rng: np.random.Generator) -> Rows:
+    """At most ``n_rows`` of the rows, drawn at random."""
+    if len(rows.y) <= n_rows:
+        return rows
+    some = rng.choice(len(rows.y), n_rows, replace=False)
+    return jax.tree.map(lambda leaf: leaf[some], rows)
 
 
 def inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:

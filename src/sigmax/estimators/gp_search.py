@@ -1,7 +1,7 @@
 """Hyper-parameters of Gaussian processes: where to start, and the climb up the evidence."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from sigmax.estimators.gp_inference import (
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = [
+    "Found",
     "exact_search",
     "pad",
     "slots",
@@ -30,6 +31,14 @@ __all__ = [
 SMALLEST_JITTER, LARGEST_JITTER = 1e-8, 1e-2
 BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 10.0)}
 """On standardised data; the noise has a floor, for no measurement is exact."""
+
+
+class Found(NamedTuple):
+    """Where the climb ended, how high, and after how many iterations."""
+
+    model: Any
+    log_evidence: float
+    n_iter: int
 
 
 def slots(n: int, *, multiple: int = 1) -> int:
@@ -82,8 +91,8 @@ def maximise(
     bounds: np.ndarray,
     rows: Rows,
     max_iter: int,
-) -> tuple[np.ndarray, float]:
-    """L-BFGS-B from ``start``: the best parameters and their evidence.
+) -> Found:
+    """L-BFGS-B from ``start``.
 
     The jitter only ever grows on the way, and the objective is per row, as its tolerance is.
     """
@@ -98,10 +107,10 @@ def maximise(
 
     start = np.clip(start, *bounds.T)
     if max_iter == 0:
-        return start, -loss(start)[0] * n_rows
+        return Found(start, -loss(start)[0] * n_rows, 0)
     options = {"maxiter": max_iter, "ftol": 1e-7, "gtol": 1e-5}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return found.x, -float(found.fun) * n_rows
+    return Found(found.x, -float(found.fun) * n_rows, int(found.nit))
 
 
 def to_vector(hyper: Hyper) -> np.ndarray:
@@ -109,7 +118,7 @@ def to_vector(hyper: Hyper) -> np.ndarray:
 
 
 def from_vector(theta: Any) -> Hyper:
-    return Hyper(theta[:-2], theta[-2], theta[-1])
+    return Hyper(theta[:-2], theta[-2:-1].reshape(()), theta[-1:].reshape(()))
 
 
 def hyper_bounds(n_features: int) -> np.ndarray:
@@ -144,15 +153,15 @@ def sparse_objective(
     return jax.value_and_grad(bound)(theta)
 
 
-def exact_search(hyper: Hyper, rows: Rows, max_iter: int) -> tuple[Hyper, float]:
-    """Hyper-parameters near ``hyper`` of largest marginal likelihood, and its logarithm."""
+def exact_search(hyper: Hyper, rows: Rows, max_iter: int) -> Found:
+    """Hyper-parameters uphill of ``hyper`` that make the marginal likelihood largest."""
     bounds = hyper_bounds(len(hyper.log_length_scale))
-    theta, value = maximise(exact_objective, to_vector(hyper), bounds, pad(rows), max_iter)
-    return from_vector(theta), value
+    found = maximise(exact_objective, to_vector(hyper), bounds, pad(rows), max_iter)
+    return found._replace(model=from_vector(found.model))
 
 
-def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> tuple[Inducing, float]:
-    """Hyper-parameters and inducing points near ``inducing`` of largest bound, and the bound."""
+def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> Found:
+    """Hyper-parameters and inducing points uphill of ``inducing`` that make the bound largest."""
     shape, live = inducing.points.shape, np.asarray(inducing.live)
     anywhere = np.tile([-np.inf, np.inf], (inducing.points.size, 1))
     bounds = np.vstack([anywhere, hyper_bounds(shape[1])])
@@ -161,6 +170,6 @@ def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> tuple[Induci
     def objective(theta: np.ndarray, rows: Rows, jitter: np.ndarray):
         return sparse_objective(theta, (rows, live), jitter)
 
-    theta, value = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
-    points = theta[: inducing.points.size].reshape(shape)
-    return Inducing(from_vector(theta[inducing.points.size :]), points, live), value
+    found = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
+    points, hyper = np.split(found.model, [inducing.points.size])
+    return found._replace(model=Inducing(from_vector(hyper), points.reshape(shape), live))

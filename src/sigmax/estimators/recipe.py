@@ -169,8 +169,8 @@ class Recipe:
         if self.extrapolate:
             rate = self.gate_learning_rate
             parts.append(Part(name="gate", learning_rate=rate, final_rate=final_rate))
-        uniform = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
-        local = [
+        uniform: dict[str, Any] = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
+        local: list[dict[str, Any]] = [
             {
                 "graph": 1 + self.graph_sizes().index(self.n_neighbors[i]),
                 "n_primary": self.n_primary[i],

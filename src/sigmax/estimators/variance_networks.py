@@ -1,4 +1,4 @@
-"""What all variance networks share: members, data, training, prediction, saving."""
+"""Variance networks as estimators: their start, their gate, and the factor at the end."""
 
 from typing import Any
 
@@ -10,12 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.calibration import best_scale_factor
-from sigmax.checks import check_choice, check_count
-from sigmax.distributions import AbstractDistribution, Mixture, Predictive
-from sigmax.estimators.base import AbstractRegressor
-from sigmax.estimators.progress import progress_bar
-from sigmax.estimators.recipe import DEFAULT, PRESETS, Recipe
-from sigmax.neighbors import neighbor_graph
+from sigmax.distributions import AbstractComponent
+from sigmax.estimators.networks import ROWS_PER_CALL, AbstractNetworkRegressor, by_blocks
+from sigmax.estimators.recipe import Recipe
 from sigmax.networks import (
     MLP,
     NO_CENTER,
@@ -25,149 +22,50 @@ from sigmax.networks import (
     VarianceNetwork,
     gate_from_data,
 )
-from sigmax.random import make_key, named_generator, named_key
-from sigmax.scaling import Standardizer
-from sigmax.training import Fold, TrainingData, bucket_size, pad_rows, train_stage
+from sigmax.random import named_generator
+from sigmax.training import Fold, Stage, TrainingData
 
 __all__ = ["AbstractVarianceNetworkRegressor"]
 
-LARGEST_HOLD_OUT = 4096
-"""More held-out rows than this say nothing new about which snapshot is best."""
 
-ROWS_PER_CALL = 8192
-
-
-class AbstractVarianceNetworkRegressor(AbstractRegressor):
-    """Members of mean, spread and gate networks, trained at once, mixed in prediction.
-
-    A setting of None, the default of all, is taken from the preset.
-    """
-
-    preset: str | None
-    random_state: Any
-    verbose: int
+class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
+    """Members of mean, spread and gate networks."""
 
     networks_: VarianceNetwork
 
-    def recipe(self) -> Recipe:
-        """All settings in force: those of the preset, with the given ones in their place."""
-        preset = DEFAULT
-        if self.preset is not None:
-            preset = PRESETS[check_choice("preset", self.preset, PRESETS)]
-        return preset.override(**self.get_params(deep=False))
-
-    def fit(self, X, y, sample_weight=None) -> "AbstractVarianceNetworkRegressor":
-        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,) or (n, p)
-            One target, or p targets with their own variances.
-        sample_weight : array-like of shape (n,), optional
-            How much each row counts; a row of weight 0 is as good as absent.
-        """
-        recipe = self.recipe()
-        check_count("verbose", self.verbose, minimum=0)
-        X, y, weight = self._check_training_rows(X, y, sample_weight)
-        recipe = recipe.fit_to(len(X))
-        key = make_key(self.random_state)
-        self.x_scaling_ = Standardizer.fit(X, weight)
-        self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
-        X, y = self.x_scaling_(X), self.y_scaling_(y)
-
-        centers, own_center = inducing_points(X, recipe, key)
-        graphs = neighborhoods(X, recipe)
-        data = TrainingData.create([X], [y], [own_center], [[graph] for graph in graphs])
-        held_out = hold_out(len(X), recipe, key)
-        folds = Fold.create([weight], held_out, [0] * recipe.n_members, data.n_slots)
-        keys = jax.random.split(named_key(key, "members"), recipe.n_members)
-        gate = initial_gate(X, centers, own_center, recipe)
-        networks = create_networks(key, X.shape[1], y.shape[1], gate, recipe)
-
-        stages = recipe.stages()
-        self.history_ = {}
-        with progress_bar(stages, visible=self.verbose > 0) as report:
-            for stage in stages:
-                networks, history = train_stage(networks, keys, folds, data, stage, report)
-                self.history_[stage.name] = history
-        self.factor_ = 1.0
-        if recipe.recalibrate and len(held_out[0]):
-            self.factor_ = float(held_out_factor(networks, folds, data))
-            factors = jnp.full(recipe.n_members, self.factor_, dtype=jnp.float32)
-            networks = eqx.tree_at(lambda n: n.factor, networks, factors)
-        self.networks_ = jax.tree.map(np.asarray, networks)
-        return self
-
-    def predict_dist(self, X) -> Predictive:
-        """The equal mixture of the members' densities, in the units of ``y``."""
-        return self._predict(X)[0]
-
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
-        dist, gate = self._predict(X)
-        return {
-            "total": dist.std,
-            "aleatoric": np.sqrt(dist.aleatoric_variance),
-            "epistemic": np.sqrt(dist.epistemic_variance),
-            "gate": gate,
-        }
+        parts = super().predict_uncertainty(X)
+        gates = by_blocks(self._gates, self.x_scaling_(self._check_rows(X)), axis=1)
+        return parts | {"gate": gates.mean(axis=0)}
 
-    def _predict(self, X) -> tuple[Predictive, NDArray[np.float64]]:
-        X = self._check_rows(X)
-        X = self.x_scaling_(X)
-        blocks = []
-        for start in range(0, len(X), ROWS_PER_CALL):
-            rows = X[start : start + ROWS_PER_CALL]
-            padded = pad_rows(rows, min(bucket_size(len(rows), smallest=64), ROWS_PER_CALL))
-            blocks.append(predict_members(self.networks_, jnp.asarray(padded)))
-        members, gate = jax.tree.map(
-            lambda *leaves: np.concatenate(leaves, axis=1)[:, : len(X)].astype(np.float64), *blocks
-        )
-        members = members.affine(self.y_scaling_.mean, self.y_scaling_.scale)
-        if self.is_single_output_:
-            members = jax.tree.map(lambda leaf: leaf[..., 0], members)
-        return Predictive(Mixture(members)), gate.mean(axis=0)
+    @property
+    def factor_(self) -> float:
+        """What the held-out rows widened all scales by."""
+        return float(self.networks_.factor[0])
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        facts = {"is_single_output": bool(self.is_single_output_), "factor": self.factor_}
-        arrays = {f"networks{name}": leaf for name, leaf in named_leaves(self.networks_)}
-        arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
-        for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
-            arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
-        return facts, arrays
+    def _create_networks(
+        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+    ) -> tuple[VarianceNetwork, np.ndarray]:
+        centers, own_center = inducing_points(X, recipe, key)
+        gate = initial_gate(X, centers, own_center, recipe)
+        return create_networks(key, X.shape[1], n_outputs, gate, recipe), own_center
 
-    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.is_single_output_ = bool(facts["is_single_output"])
-        self.factor_ = float(facts["factor"])
-        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
-        self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
-        self.history_ = {
-            name.removeprefix("history."): scores
-            for name, scores in arrays.items()
-            if name.startswith("history.")
-        }
-        skeleton = self._skeleton(len(self.x_scaling_.mean), len(self.y_scaling_.mean))
-        leaves = []
-        for name, expected in named_leaves(skeleton):
-            leaf = arrays[f"networks{name}"]
-            if leaf.shape != expected.shape or leaf.dtype != expected.dtype:
-                raise ValueError(f"{name} is {leaf.dtype}{leaf.shape}, not {expected}")
-            leaves.append(leaf)
-        self.networks_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+    def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
+        return recipe.stages()
 
-    def _skeleton(self, n_features: int, n_outputs: int) -> VarianceNetwork:
-        """The shapes of the fitted networks, from the settings alone."""
-        recipe = self.recipe()
-        centers = np.zeros((1, n_features))
-        gate = ExtrapolationGate.create(centers, recipe.n_inducing, scale=1.0)
-        gate = gate if recipe.extrapolate else None
-        return create_networks(jax.random.key(0), n_features, n_outputs, gate, recipe)
+    def _finish(
+        self, networks: VarianceNetwork, folds: Fold, data: TrainingData, recipe: Recipe
+    ) -> VarianceNetwork:
+        if not recipe.recalibrate:
+            return networks
+        factors = jnp.broadcast_to(held_out_factor(networks, folds, data), recipe.n_members)
+        return eqx.tree_at(lambda n: n.factor, networks, factors)
 
+    def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
+        return predict_members(self.networks_, X)
 
-def named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Every array of a pytree with the path that leads to it."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+    def _gates(self, X: Float[Array, "rows features"]) -> Float[Array, "members rows"]:
+        return predict_gates(self.networks_, X)
 
 
 def create_networks(
@@ -235,39 +133,27 @@ def initial_gate(
     return ExtrapolationGate.create(centers, recipe.n_inducing, scale=scale, margin=margin)
 
 
-def neighborhoods(X: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
-    """The graphs that `Recipe.stages` counts on: single rows, then neighbourhoods by size."""
-    single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
-    if not sizes:
-        return [single]
-    graph = neighbor_graph(X, max(sizes))
-    return [single, *(graph[:, :k] for k in sizes)]
-
-
-def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]:
-    """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up."""
-    n_held_out = min(round(recipe.validation_fraction * n_rows), LARGEST_HOLD_OUT)
-    if n_held_out == 0:
-        return [np.empty(0, dtype=int)] * recipe.n_members
-    n_folds = n_rows // n_held_out
-    folds = []
-    for member in range(recipe.n_members):
-        shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
-        start = member % n_folds * n_held_out
-        folds.append(shuffled[start : start + n_held_out])
-    return folds
+MEMBER = eqx.if_array(0)
 
 
 @eqx.filter_jit
 def predict_members(
     networks: VarianceNetwork, X: Float[Array, "rows features"]
-) -> tuple[AbstractDistribution, Float[Array, "members rows"]]:
-    """Every member's density in standardised units, and its gate."""
+) -> AbstractComponent:
+    """Every member's density in standardised units."""
+    return eqx.filter_vmap(lambda network, X: network(X), in_axes=(MEMBER, None))(networks, X)
 
-    def predict(network, X):
-        return network(X), network.openness(X)
 
-    return eqx.filter_vmap(predict, in_axes=(eqx.if_array(0), None))(networks, X)
+@eqx.filter_jit
+def predict_gates(
+    networks: VarianceNetwork, X: Float[Array, "rows features"]
+) -> Float[Array, "members rows"]:
+    """Every member's gate."""
+
+    def openness(network, X):
+        return network.openness(X)
+
+    return eqx.filter_vmap(openness, in_axes=(MEMBER, None))(networks, X)
 
 
 @eqx.filter_jit
@@ -281,7 +167,6 @@ def held_out_factor(networks: VarianceNetwork, folds: Fold, data: TrainingData) 
         rows = data.rows(fold.group, fold.validation, fold.validation_weight)
         return network(rows.X, rows.own_center), rows.y, rows.weight
 
-    axes = (eqx.if_array(0), eqx.if_array(0), None)
-    members = eqx.filter_vmap(predict, in_axes=axes)(networks, folds, data)
+    members = eqx.filter_vmap(predict, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
     pooled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), members)
     return jnp.maximum(best_scale_factor(*pooled), 1.0)

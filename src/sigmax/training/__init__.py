@@ -3,7 +3,10 @@
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
 from sigmax.training.loop import Progress, train_stage
 from sigmax.training.objective import (
+    dropout_error,
     log_likelihood,
+    mean_weights_log_likelihood,
+    negative_evidence,
     negative_log_likelihood,
     negative_squared_error,
     squared_error,
@@ -20,7 +23,10 @@ __all__ = [
     "Stage",
     "TrainingData",
     "bucket_size",
+    "dropout_error",
     "log_likelihood",
+    "mean_weights_log_likelihood",
+    "negative_evidence",
     "negative_log_likelihood",
     "negative_squared_error",
     "pad_rows",

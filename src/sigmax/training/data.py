@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.sampling import neighbor_counts
 
@@ -86,21 +86,29 @@ class TrainingData(eqx.Module):
         return self.X.shape[1]
 
     def rows(
-        self, group: Int[Array, ""], index: Int[Array, " batch"], weight: Float[Array, " batch"]
+        self,
+        group: Int[Array, ""],
+        index: Int[Array, " batch"],
+        weight: Float[Array, " batch"],
+        key: PRNGKeyArray | None = None,
     ) -> "Batch":
         """The rows ``index`` of one group."""
         X, y, own_center = self.X[group, index], self.y[group, index], self.own_center[group, index]
-        return Batch(X, y, own_center, index, weight)
+        return Batch(X, y, own_center, index, weight, key)
 
 
 class Batch(eqx.Module):
-    """Some rows: what an objective sees. It may look up others by ``index``."""
+    """Some rows: what an objective sees. It may look up others by ``index``.
+
+    ``key`` is there for the objective of a phase that `Phase.is_random`, fresh in every step.
+    """
 
     X: Float[Array, "batch features"]
     y: Float[Array, "batch outputs"]
     own_center: Int[Array, " batch"]
     index: Int[Array, " batch"]
     weight: Float[Array, " batch"]
+    key: PRNGKeyArray | None = None
 
 
 class Fold(eqx.Module):

@@ -81,7 +81,13 @@ def start_member(network: Network, stage: Stage) -> Snapshot:
     return Snapshot(network, states, network, no_score)
 
 
-def weigh_rows(index: Int[Array, " batch"], fold: Fold, data: TrainingData, phase: Phase) -> Batch:
+def weigh_rows(
+    index: Int[Array, " batch"],
+    key: PRNGKeyArray | None,
+    fold: Fold,
+    data: TrainingData,
+    phase: Phase,
+) -> Batch:
     """The rows of a locality batch, so weighted that sums estimate those over all training rows.
 
     Held-out rows may be among them: they are neighbours like any other, and count with weight 0.
@@ -89,7 +95,7 @@ def weigh_rows(index: Int[Array, " batch"], fold: Fold, data: TrainingData, phas
     graph = data.graphs[phase.graph]
     draws_per_list = phase.n_primary * phase.n_secondary / graph.neighbors.shape[-1]
     expected_count = draws_per_list * graph.counts[fold.group, index] / data.n_rows[fold.group]
-    return data.rows(fold.group, index, fold.weight[index] / expected_count)
+    return data.rows(fold.group, index, fold.weight[index] / expected_count, key)
 
 
 def train_member(
@@ -100,23 +106,22 @@ def train_member(
     stage: Stage,
 ) -> tuple[Snapshot, Float[Array, ""]]:
     """One chunk of cycles of one member, then its held-out score: no member axis in sight."""
-    n_phases = len(stage.phases)
-    batches = tuple(
-        draw_batches(
-            phase_key,
-            stage.cycles_per_chunk,
-            data.graphs[phase.graph].neighbors[fold.group],
-            data.n_rows[fold.group],
-            phase.n_primary,
-            phase.n_secondary,
-        )
-        for phase, phase_key in zip(stage.phases, jax.random.split(key, n_phases), strict=True)
-    )
+    draws = []
+    phase_keys = jax.random.split(key, len(stage.phases))
+    for phase, phase_key in zip(stage.phases, phase_keys, strict=True):
+        neighbors, n_rows = data.graphs[phase.graph].neighbors[fold.group], data.n_rows[fold.group]
+        sizes = (phase.n_primary, phase.n_secondary)
+        batches = draw_batches(phase_key, stage.cycles_per_chunk, neighbors, n_rows, *sizes)
+        step_keys = None
+        if phase.is_random:
+            step_keys = jax.random.split(named_key(phase_key, "steps"), stage.cycles_per_chunk)
+        draws.append((batches, step_keys))
 
     parts, rebuild = flatten_parts(member.network, stage)
 
-    def take_step(phase: Phase, parts: Parts, states: dict, index) -> tuple[Parts, dict]:
-        batch = weigh_rows(index, fold, data, phase)
+    def take_step(phase: Phase, parts: Parts, states: dict, draw) -> tuple[Parts, dict]:
+        index, step_key = draw
+        batch = weigh_rows(index, step_key, fold, data, phase)
 
         def loss(learning: Parts):
             losses = phase.objective(rebuild(parts | learning), batch, data)
@@ -132,15 +137,15 @@ def train_member(
             parts = parts | {name: parts[name] + jnp.asarray(updates)}
         return parts, states
 
-    def run_cycle(carry, indices):
+    def run_cycle(carry, draws):
         parts, states = carry
         new_states = []
-        for phase, state, index in zip(stage.phases, states, indices, strict=True):
-            parts, state = take_step(phase, parts, state, index)
+        for phase, state, draw in zip(stage.phases, states, draws, strict=True):
+            parts, state = take_step(phase, parts, state, draw)
             new_states.append(state)
         return (parts, tuple(new_states)), None
 
-    (parts, states), _ = lax.scan(run_cycle, (parts, member.states), batches)
+    (parts, states), _ = lax.scan(run_cycle, (parts, member.states), draws)
     network = rebuild(parts)
     if not stage.keep_best:
         return Snapshot(network, states, network, member.best_score), jnp.asarray(jnp.nan)

@@ -42,6 +42,8 @@ class Phase:
     """Centres of a batch."""
     n_secondary: int
     """Neighbours taken of each."""
+    is_random: bool = False
+    """Whether the objective draws, and so needs a key in every step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,183 @@
+"""What all networks share as estimators: members, data, training, prediction, saving."""
+
+from abc import abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sigmax.checks import check_choice, check_count
+from sigmax.distributions import AbstractComponent, Mixture, Predictive
+from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.progress import progress_bar
+from sigmax.estimators.recipe import DEFAULT, PRESETS, Recipe
+from sigmax.neighbors import neighbor_graph
+from sigmax.random import make_key, named_generator, named_key
+from sigmax.scaling import Standardizer
+from sigmax.training import Fold, Stage, TrainingData, bucket_size, pad_rows, train_stage
+
+__all__ = ["ROWS_PER_CALL", "AbstractNetworkRegressor", "by_blocks"]
+
+LARGEST_HOLD_OUT = 4096
+"""More held-out rows than this say nothing new about which snapshot is best."""
+
+ROWS_PER_CALL = 8192
+
+
+class AbstractNetworkRegressor(AbstractRegressor):
+    """Members of one kind of network, trained at once by the engine, mixed in prediction.
+
+    A setting of None, the default of most, is taken from the preset. A subclass gives the
+    networks to start from, the stages to train them by, what follows, and their densities.
+    """
+
+    preset: str | None
+    random_state: Any
+    verbose: int
+
+    networks_: Any
+
+    def recipe(self) -> Recipe:
+        """All settings in force: those of the preset, with the given ones in their place."""
+        preset = DEFAULT
+        if self.preset is not None:
+            preset = PRESETS[check_choice("preset", self.preset, PRESETS)]
+        return preset.override(**self.get_params(deep=False))
+
+    @abstractmethod
+    def _create_networks(
+        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+    ) -> tuple[Any, np.ndarray]:
+        """Untrained members along a first axis, and the inducing point that each row is."""
+
+    @abstractmethod
+    def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
+        """How the members are trained."""
+
+    def _finish(self, networks: Any, folds: Fold, data: TrainingData, recipe: Recipe) -> Any:
+        """The trained members with whatever their held-out rows still decide."""
+        return networks
+
+    @abstractmethod
+    def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
+        """The members' densities in standardised units: leaves (components, rows, outputs)."""
+
+    def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,) or (n, p)
+            One target, or p targets with their own variances.
+        sample_weight : array-like of shape (n,), optional
+            How much each row counts; a row of weight 0 is as good as absent.
+        """
+        recipe = self.recipe()
+        check_count("verbose", self.verbose, minimum=0)
+        X, y, weight = self._check_training_rows(X, y, sample_weight)
+        recipe = recipe.fit_to(len(X))
+        key = make_key(self.random_state)
+        self.x_scaling_ = Standardizer.fit(X, weight)
+        self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
+        X, y = self.x_scaling_(X), self.y_scaling_(y)
+
+        networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
+        graphs = neighborhoods(X, recipe)
+        data = TrainingData.create([X], [y], [own_center], [[graph] for graph in graphs])
+        held_out = hold_out(len(X), recipe, key)
+        folds = Fold.create([weight], held_out, [0] * recipe.n_members, data.n_slots)
+        keys = jax.random.split(named_key(key, "members"), recipe.n_members)
+
+        stages = self._stages(recipe)
+        self.history_ = {}
+        with progress_bar(stages, visible=self.verbose > 0) as report:
+            for stage in stages:
+                networks, history = train_stage(networks, keys, folds, data, stage, report)
+                self.history_[stage.name] = history
+        if len(held_out[0]):
+            networks = self._finish(networks, folds, data, recipe)
+        self.networks_ = jax.tree.map(np.asarray, networks)
+        return self
+
+    def predict_dist(self, X) -> Predictive:
+        """The equal mixture of the members' densities, in the units of ``y``."""
+        X = self._check_rows(X)
+        components = by_blocks(self._components, self.x_scaling_(X), axis=1)
+        components = components.affine(self.y_scaling_.mean, self.y_scaling_.scale)
+        if self.is_single_output_:
+            components = jax.tree.map(lambda leaf: leaf[..., 0], components)
+        return Predictive(Mixture(components))
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        facts = {"is_single_output": bool(self.is_single_output_)}
+        arrays = {f"networks{name}": leaf for name, leaf in named_leaves(self.networks_)}
+        arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
+        for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
+            arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
+        return facts, arrays
+
+    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.is_single_output_ = bool(facts["is_single_output"])
+        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
+        self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
+        self.history_ = {
+            name.removeprefix("history."): scores
+            for name, scores in arrays.items()
+            if name.startswith("history.")
+        }
+        rows = np.zeros((2, len(self.x_scaling_.mean)), dtype=np.float32)
+        n_outputs, key = len(self.y_scaling_.mean), jax.random.key(0)
+        skeleton, _ = self._create_networks(rows, n_outputs, self.recipe(), key)
+        leaves = []
+        for name, expected in named_leaves(skeleton):
+            leaf = arrays[f"networks{name}"]
+            if leaf.shape != expected.shape or leaf.dtype != expected.dtype:
+                shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{expected.shape}"
+                raise ValueError(f"networks{name} is {shapes}")
+            leaves.append(leaf)
+        self.networks_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+def by_blocks(function: Any, X: np.ndarray, *, axis: int) -> Any:
+    """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
+    blocks = []
+    for start in range(0, len(X), ROWS_PER_CALL):
+        block = X[start : start + ROWS_PER_CALL]
+        n_slots = min(bucket_size(len(block), smallest=64), ROWS_PER_CALL)
+        blocks.append(function(jnp.asarray(pad_rows(block, n_slots))))
+    rows = (slice(None),) * axis + (slice(len(X)),)
+    return jax.tree.map(
+        lambda *leaves: np.concatenate(leaves, axis=axis)[rows].astype(np.float64), *blocks
+    )
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Every array of a pytree with the path that leads to it."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def neighborhoods(X: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
+    """The graphs that `Recipe.stages` counts on: single rows, then neighbourhoods by size."""
+    single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
+    if not sizes:
+        return [single]
+    graph = neighbor_graph(X, max(sizes))
+    return [single, *(graph[:, :k] for k in sizes)]
+
+
+def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]:
+    """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up."""
+    n_held_out = min(round(recipe.validation_fraction * n_rows), LARGEST_HOLD_OUT)
+    if n_held_out == 0:
+        return [np.empty(0, dtype=int)] * recipe.n_members
+    n_folds = n_rows // n_held_out
+    folds = []
+    for member in range(recipe.n_members):
+        shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
+        start = member % n_folds * n_held_out
+        folds.append(shuffled[start : start + n_held_out])
+    return folds

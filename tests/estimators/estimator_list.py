@@ -4,7 +4,12 @@ from typing import cast
 
 from sklearn.base import clone
 
-from sigmax import CombinedRegressor, MeanVarianceRegressor
+from sigmax import (
+    BayesianRegressor,
+    CombinedRegressor,
+    MCDropoutRegressor,
+    MeanVarianceRegressor,
+)
 from sigmax.estimators import AbstractRegressor
 
 SMALL = {"hidden_sizes": (16,), "n_steps": 400, "random_state": 0}
@@ -12,6 +17,8 @@ SMALL = {"hidden_sizes": (16,), "n_steps": 400, "random_state": 0}
 ESTIMATORS: list[AbstractRegressor] = [
     CombinedRegressor(n_members=2, **SMALL),
     MeanVarianceRegressor(n_members=2, **SMALL),
+    MCDropoutRegressor(n_draws=10, **SMALL),
+    BayesianRegressor(n_draws=10, **SMALL),
 ]
 
 

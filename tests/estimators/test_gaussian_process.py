@@ -166,7 +166,7 @@ def test_the_bound_stays_below_the_evidence_and_rises_with_points():
     rows = make_rows()
     evidence = float(exact_evidence(HYPER, rows, JITTER))
     bounds = [
-        float(sparse_evidence(Inducing(HYPER, rows.X[:m], np.ones(m)), rows, JITTER))
+        float(sparse_evidence(Inducing(HYPER, rows.X, 1.0 * (np.arange(90) < m)), rows, JITTER))
         for m in (1, 5, 20, 60, 90)
     ]
     assert (np.diff(bounds) > 0).all() and bounds[-1] <= evidence + 1e-6
@@ -243,7 +243,7 @@ def test_sparse_predictions_of_many_rows_come_near_the_truth():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
-    settings = {"n_inducing": 60, "n_restarts": 1, "max_iter": 15, "random_state": 0}
+    settings = {"n_inducing": 60, "n_restarts": 1, "max_iter": 10, "random_state": 0}
     model = SparseGPRegressor(**settings).fit(X[:1300], y[:1300])
     mean, std = model.predict(X[1300:], return_std=True)
     truth = np.sin(2 * X[1300:, 0]) * X[1300:, 1]

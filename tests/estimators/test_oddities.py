@@ -123,9 +123,7 @@ def test_bad_weights_are_named(estimator):
         ("learning_rate", (0.0, 1e-3)),
         ("learning_rate", 1e-3),
         ("learning_rate", (float("nan"), 1e-3)),
-        ("weight_decay", (-1.0, 0.0)),
         ("validation_fraction", 0.9),
-        ("warmup_fraction", 1.5),
         ("patience", 0),
         ("verbose", "yes"),
     ],
@@ -147,6 +145,8 @@ def test_a_bad_setting_is_named_at_fit(estimator, name, value):
         ("gate_scale", -1.0),
         ("prior_variance", 0.0),
         ("variance_steps", 0),
+        ("warmup_fraction", 1.5),
+        ("weight_decay", (-1.0, 0.0)),
     ],
 )
 def test_a_bad_setting_of_combined_is_named(name, value):

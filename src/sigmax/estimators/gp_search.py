@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
 
 def slots(n: int, *, multiple: int = 1) -> int:
-    """``n`` padded by at most an eighth (to 32 at least), so that a few rows more fit as well.
+    """``n`` padded by an eighth at most (to 64 at least), so that a few rows more fit as well.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def slots(n: int, *, multiple: int = 1) -> int:
     (480, 480, 5120, 5120)
     """
     step = max(32, bucket_size(n) // 16)
-    n = -(-n // step) * step
+    n = max(64, -(-n // step) * step)
     return n if n <= multiple else -(-n // multiple) * multiple
 
 

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from sigmax.estimators import (
         BayesianRegressor,
         CombinedRegressor,
+        GPRegressor,
         MCDropoutRegressor,
         MeanVarianceRegressor,
+        SparseGPRegressor,
     )
     from sigmax.sampling import LocalitySampler
     from sigmax.version import __version__
@@ -19,18 +21,22 @@ if TYPE_CHECKING:
 __all__ = [
     "BayesianRegressor",
     "CombinedRegressor",
+    "GPRegressor",
     "LocalitySampler",
     "MCDropoutRegressor",
     "MeanVarianceRegressor",
+    "SparseGPRegressor",
     "__version__",
 ]
 
 HOMES = {
     "BayesianRegressor": "sigmax.estimators",
     "CombinedRegressor": "sigmax.estimators",
+    "GPRegressor": "sigmax.estimators",
     "LocalitySampler": "sigmax.sampling",
     "MCDropoutRegressor": "sigmax.estimators",
     "MeanVarianceRegressor": "sigmax.estimators",
+    "SparseGPRegressor": "sigmax.estimators",
     "__version__": "sigmax.version",
 }
 

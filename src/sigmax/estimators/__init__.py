@@ -4,6 +4,7 @@ from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.bayesian import BayesianRegressor
 from sigmax.estimators.combined import CombinedRegressor
 from sigmax.estimators.dropout import MCDropoutRegressor
+from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.recipe import Recipe
 
@@ -11,7 +12,9 @@ __all__ = [
     "AbstractRegressor",
     "BayesianRegressor",
     "CombinedRegressor",
+    "GPRegressor",
     "MCDropoutRegressor",
     "MeanVarianceRegressor",
     "Recipe",
+    "SparseGPRegressor",
 ]

@@ -76,10 +76,13 @@ def test_divergence_is_that_of_quadrature():
     )
 
     def divergence(mean, raw):
-        posterior = stats.norm(mean, np.log1p(np.exp(raw)))
-        return integrate.quad(
-            lambda w: posterior.pdf(w) * (posterior.logpdf(w) - stats.norm.logpdf(w)), -12, 12
-        )[0]
+        std = np.log1p(np.exp(raw))
+
+        def integrand(w):
+            log_posterior = stats.norm.logpdf(w, mean, std)
+            return np.exp(log_posterior) * (log_posterior - stats.norm.logpdf(w))
+
+        return integrate.quad(integrand, -12, 12)[0]
 
     expected = divergence(0.4, -1.0) + divergence(-0.2, 0.3)
     assert float(layer.divergence()) == pytest.approx(expected, rel=1e-5)

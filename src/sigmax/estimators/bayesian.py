@@ -78,8 +78,15 @@ random_state, verbose
         self.verbose = verbose
 
     def recipe(self) -> Recipe:
-        """All settings in force; the prior takes the place of weight decay."""
-        return super().recipe().override(weight_decay=(0.0, 0.0))
+        """All settings in force; the prior takes the place of weight decay.
+
+        The noise is one number per output and has a long way to go: it may take larger steps.
+        """
+        recipe = super().recipe().override(weight_decay=(0.0, 0.0))
+        if self.learning_rate is None:
+            weights, _ = recipe.learning_rate
+            recipe = recipe.override(learning_rate=(weights, 10 * weights))
+        return recipe
 
     def _create_networks(
         self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray

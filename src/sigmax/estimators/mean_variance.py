@@ -21,6 +21,9 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
     preset : None, "fast" or "paper"
     n_members : int
         Networks in the mixture; by default 1.
+    loss : "likelihood", "beta" or "faithful"
+        Plain likelihood, β-NLL with β = ½ (Seitzer et al.), or the squared error for the mean and
+        the likelihood around it for the variance (Stirn et al.).
     hidden_sizes, activation, n_steps, warmup_fraction, batch_size, validation_fraction, patience, \
 recalibrate, random_state, verbose
         As in `CombinedRegressor`.
@@ -46,6 +49,7 @@ recalibrate, random_state, verbose
         preset=None,
         *,
         n_members=1,
+        loss=None,
         hidden_sizes=None,
         activation=None,
         n_steps=None,
@@ -62,6 +66,7 @@ recalibrate, random_state, verbose
     ):
         self.preset = preset
         self.n_members = n_members
+        self.loss = loss
         self.hidden_sizes = hidden_sizes
         self.activation = activation
         self.n_steps = n_steps

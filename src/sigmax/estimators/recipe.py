@@ -12,6 +12,8 @@ from sigmax.training import (
     Part,
     Phase,
     Stage,
+    beta_negative_log_likelihood,
+    faithful_error,
     log_likelihood,
     negative_log_likelihood,
     negative_squared_error,
@@ -19,6 +21,12 @@ from sigmax.training import (
 )
 
 __all__ = ["DEFAULT", "FAST", "PAPER", "PRESETS", "Recipe"]
+
+LOSSES: dict[str, Callable] = {
+    "likelihood": negative_log_likelihood,
+    "beta": beta_negative_log_likelihood,
+    "faithful": faithful_error,
+}
 
 N_CHUNKS = 50
 """Held-out rows are scored about this often in each stage."""
@@ -53,6 +61,7 @@ CHECKS: dict[str, Check] = {
     "split": check_flag,
     "inverse_gamma": check_flag,
     "extrapolate": check_flag,
+    "loss": partial(check_choice, choices=LOSSES),
     "hidden_sizes": check_sizes,
     "activation": partial(check_choice, choices=ACTIVATIONS),
     "n_steps": check_count,
@@ -90,6 +99,8 @@ class Recipe:
     """Give the variance an inverse-Gamma distribution (IG): a Student-t predictive."""
     extrapolate: bool = True
     """Let the variance tend to `prior_variance` off the data (EX)."""
+    loss: str = "likelihood"
+    """Without `split`: ``"likelihood"``, ``"beta"`` (β-NLL, β = ½) or ``"faithful"``."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers of each network."""
     activation: str = "silu"
@@ -184,7 +195,7 @@ class Recipe:
         warmup = Phase(parts=(parts[0],), objective=squared_error, **uniform)
         mean = Phase(parts=(parts[0],), objective=likelihood, **local[0])
         variance = Phase(parts=tuple(parts[1:]), objective=likelihood, **local[1])
-        joint = Phase(parts=tuple(parts), objective=likelihood, **local[0])
+        joint = Phase(parts=tuple(parts), objective=LOSSES[self.loss], **local[0])
 
         n_warmup = round(self.warmup_fraction * self.n_steps)
         cycle = (mean, *[variance] * self.variance_steps) if self.split else (joint,)

@@ -3,7 +3,9 @@
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
 from sigmax.training.loop import Progress, train_stage
 from sigmax.training.objective import (
+    beta_negative_log_likelihood,
     dropout_error,
+    faithful_error,
     log_likelihood,
     mean_weights_log_likelihood,
     negative_evidence,
@@ -22,8 +24,10 @@ __all__ = [
     "Progress",
     "Stage",
     "TrainingData",
+    "beta_negative_log_likelihood",
     "bucket_size",
     "dropout_error",
+    "faithful_error",
     "log_likelihood",
     "mean_weights_log_likelihood",
     "negative_evidence",

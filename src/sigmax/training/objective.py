@@ -3,14 +3,18 @@
 All take the whole data as well, for objectives that look at other rows than the batch's own.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.networks import DropoutNetwork, FlipoutNetwork, VarianceNetwork
 from sigmax.training.data import Batch, TrainingData
 
 __all__ = [
+    "beta_negative_log_likelihood",
     "dropout_error",
+    "faithful_error",
     "log_likelihood",
     "mean_weights_log_likelihood",
     "negative_evidence",
@@ -29,6 +33,21 @@ def log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -
 
 def negative_log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -> Rows:
     return -log_likelihood(network, batch, data)
+
+
+def beta_negative_log_likelihood(
+    network: VarianceNetwork, batch: Batch, data: TrainingData
+) -> Rows:
+    """Each row's misfit times its standard deviation, taken as given (Seitzer 2022, β = ½)."""
+    dist = network(batch.X, batch.own_center)
+    return -jnp.sum(lax.stop_gradient(dist.std) * dist.log_prob(batch.y), axis=1)
+
+
+def faithful_error(network: VarianceNetwork, batch: Batch, data: TrainingData) -> Rows:
+    """Squared error for the mean, misfit around it as it is for the variance (Stirn 2023)."""
+    dist = network(batch.X, batch.own_center)
+    fixed = eqx.tree_at(lambda d: d.mean, dist, lax.stop_gradient(dist.mean))
+    return squared_error(network, batch, data) - jnp.sum(fixed.log_prob(batch.y), axis=1)
 
 
 def squared_error(

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -178,9 +179,9 @@ def test_saving_twice_replaces_and_strangers_are_refused(estimator, rows, tmp_pa
 
 def test_scorers_serve_a_grid_search(estimator, rows):
     X, y = rows
-    search = GridSearchCV(
-        estimator, {"n_members": [1, 2]}, scoring=scorers.log_likelihood, cv=2, error_score=np.nan
-    ).fit(X, y)
+    settings: dict[str, Any] = {"cv": 2, "error_score": "raise"}
+    scoring = scorers.log_likelihood
+    search = GridSearchCV(estimator, {"n_members": [1, 2]}, scoring=scoring, **settings).fit(X, y)
     assert np.isfinite(search.best_score_)
     dist = search.best_estimator_.predict_dist(X)
     assert scorers.crps(search.best_estimator_, X, y) == pytest.approx(-dist.crps(y).mean())

@@ -5,12 +5,14 @@ python benchmarks/toy.py [--seeds 5]
 
 import argparse
 import dataclasses
+from functools import partial
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from sigmax import CombinedRegressor, MeanVarianceRegressor
+from sigmax.experiments.methods import Method
 from sigmax.experiments.toy import run_toy
 
 VARIANTS = {
@@ -21,11 +23,16 @@ VARIANTS = {
     "uniform batches": (CombinedRegressor, {"locality": False}),
     "mean and variance together": (CombinedRegressor, {"split": False}),
     "Normal": (CombinedRegressor, {"inverse_gamma": False}),
+    "tails of any weight, α > 1.1": (CombinedRegressor, {"min_concentration": 1.1}),
     "preset fast": (CombinedRegressor, {"preset": "fast"}),
     "preset paper": (CombinedRegressor, {"preset": "paper"}),
     "NN": (MeanVarianceRegressor, {}),
     "NN, five members": (MeanVarianceRegressor, {"n_members": 5}),
 }
+
+
+def create(estimator, settings, seed: int):
+    return estimator(**settings, random_state=seed)
 
 
 def main() -> None:
@@ -39,8 +46,8 @@ def main() -> None:
     for name, (estimator, settings) in VARIANTS.items():
         found = []
         for seed in seeds:
-            model = estimator(**settings, random_state=seed)
-            scores = run_toy({name: model}, random_state=seed).scores[name]
+            method = Method(name, partial(create, estimator, settings))
+            scores = run_toy({name: method}, random_state=seed).scores[name]
             found.append(dataclasses.asdict(scores))
         mean = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
         table.add_row(

@@ -1,6 +1,7 @@
 """What sigmax raises: one tree, each leaf also the builtin that people expect."""
 
 __all__ = [
+    "DataFileError",
     "InvalidArgumentError",
     "InvalidDataError",
     "MissingExtraError",
@@ -19,6 +20,10 @@ class InvalidArgumentError(SigmaxError, ValueError):
 
 class InvalidDataError(SigmaxError, ValueError):
     """The data cannot be used as given; the message says what is wrong with them."""
+
+
+class DataFileError(SigmaxError, OSError):
+    """A data file is missing or cannot be read; the message says which and what to do."""
 
 
 class ModelFileError(SigmaxError, OSError):

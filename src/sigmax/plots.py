@@ -1,11 +1,24 @@
 """Pictures, with matplotlib; functions draw on axes or return a figure, and save nothing."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-__all__ = ["draw_prediction", "draw_spread", "shade_range"]
+__all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_range"]
 
 INK, MODEL, BAND, TRUTH, QUIET = "#222222", "#1f5fa8", "#9ec3ea", "#d1495b", "#888888"
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean and standard deviation of one model along a range."""
+
+    mean: NDArray
+    std: NDArray
 
 
 def tidy(axes: Axes) -> None:
@@ -21,19 +34,24 @@ def shade_range(axes: Axes, lower: float, upper: float) -> None:
 def draw_prediction(
     axes: Axes,
     grid: NDArray,
-    mean: NDArray,
-    std: NDArray,
+    curve: Curve,
     *,
     data: tuple[NDArray, NDArray] | None = None,
     true_mean: NDArray | None = None,
+    true_std: NDArray | None = None,
 ) -> None:
     """A mean with two standard deviations around it, over data and truth where given."""
-    band = {"color": BAND, "alpha": 0.7, "lw": 0, "label": "mean ± 2 std"}
+    mean, std = curve.mean, curve.std
+    band: dict[str, Any] = {"color": BAND, "alpha": 0.7, "lw": 0, "label": "mean ± 2 std"}
     axes.fill_between(grid, mean - 2 * std, mean + 2 * std, **band)
     if data is not None:
         axes.scatter(*data, s=5, color=INK, alpha=0.35, lw=0, label="data")
     if true_mean is not None:
         axes.plot(grid, true_mean, color=TRUTH, lw=1.2, ls="--", label="true mean")
+    if true_mean is not None and true_std is not None:
+        for sign, label in ((-2, "true mean ± 2 std"), (2, None)):
+            edge = true_mean + sign * true_std
+            axes.plot(grid, edge, color=TRUTH, lw=0.8, label=label)
     axes.plot(grid, mean, color=MODEL, lw=1.8, label="mean")
     axes.set_xlim(grid[0], grid[-1])
     tidy(axes)
@@ -42,7 +60,7 @@ def draw_prediction(
 def draw_spread(
     axes: Axes,
     grid: NDArray,
-    std: NDArray,
+    curve: Curve,
     *,
     true_std: NDArray | None = None,
     prior_std: float | None = None,
@@ -52,7 +70,40 @@ def draw_spread(
         axes.plot(grid, true_std, color=TRUTH, lw=1.5, ls="--", label="true std")
     if prior_std is not None:
         axes.axhline(prior_std, color=QUIET, lw=1, ls=":", label="std of y")
-    axes.plot(grid, std, color=MODEL, lw=1.8, label="predicted std")
+    axes.plot(grid, curve.std, color=MODEL, lw=1.8, label="predicted std")
     axes.set_xlim(grid[0], grid[-1])
     axes.set_ylim(0, None)
     tidy(axes)
+
+
+def model_panels(
+    curves: Mapping[str, Curve],
+    draw: Callable[[Axes, Curve], None],
+    *,
+    xlabel: str,
+    ylabel: str,
+    ylim: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """One panel per model, three in a row, titled with its name; ``draw`` fills each of them."""
+    n_columns = min(3, len(curves))
+    n_rows = -(-len(curves) // n_columns)
+    figure = Figure(figsize=(1 + 3.6 * n_columns, 0.8 + 2.9 * n_rows), layout="constrained")
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
+    for axes in grid.flat[len(curves) :]:
+        axes.remove()
+    for axes, (name, curve) in zip(grid.flat, curves.items(), strict=False):
+        draw(axes, curve)
+        axes.set_title(name, fontsize=11)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(ylabel)
+    for axes in grid[-1]:
+        axes.set_xlabel(xlabel)
+    if ylim is not None:
+        grid[0, 0].set_ylim(*ylim)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=9, frameon=False, **place)
+    if title is not None:
+        figure.suptitle(title, fontsize=12)
+    return figure

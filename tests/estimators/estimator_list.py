@@ -7,8 +7,10 @@ from sklearn.base import clone
 from sigmax import (
     BayesianRegressor,
     CombinedRegressor,
+    GPRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
+    SparseGPRegressor,
 )
 from sigmax.estimators import AbstractRegressor
 
@@ -19,7 +21,11 @@ ESTIMATORS: list[AbstractRegressor] = [
     MeanVarianceRegressor(n_members=2, **SMALL),
     MCDropoutRegressor(n_draws=10, **SMALL),
     BayesianRegressor(n_draws=10, **SMALL),
+    GPRegressor(n_restarts=1, max_iter=20, random_state=0),
+    SparseGPRegressor(n_inducing=40, n_restarts=1, max_iter=20, random_state=0),
 ]
+
+NETWORKS = [estimator for estimator in ESTIMATORS if "n_steps" in estimator.get_params()]
 
 
 def fresh(estimator: AbstractRegressor) -> AbstractRegressor:

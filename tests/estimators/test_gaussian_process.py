@@ -1,6 +1,5 @@
 """Gaussian processes against scikit-learn's, GPJax's, each other and brute force."""
 
-import pickle
 from typing import Any
 
 import jax
@@ -9,8 +8,6 @@ import pytest
 from jax.test_util import check_grads
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_oddities import LEGAL
 from threadpoolctl import threadpool_limits
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
@@ -35,7 +32,6 @@ MODELS = [
     GPRegressor(n_restarts=1, max_iter=20, random_state=0),
     SparseGPRegressor(n_restarts=1, max_iter=20, random_state=0),
 ]
-PRECISION = "a weight is the precision of a row; a repeated row also says that the noise is small"
 
 
 def make_rows(n=90, seed=0, weight=None):
@@ -278,29 +274,6 @@ def test_exact_process_of_boston_reaches_a_sane_likelihood(data_folder):
     assert model.predict_dist(X[test]).log_prob(y[test]).mean() >= -2.9
 
 
-def expected_failures(estimator):
-    return {
-        "check_sample_weight_equivalence_on_dense_data": PRECISION,
-        "check_sample_weight_equivalence_on_sparse_data": PRECISION,
-    }
-
-
-@parametrize_with_checks(MODELS, expected_failed_checks=expected_failures)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
-@pytest.mark.parametrize("name", LEGAL)
-def test_legal_oddities_get_finite_answers(model, name):
-    X, y = LEGAL[name]
-    mean, std = model.fit(X, y).predict(X, return_std=True)
-    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()
-    dist = model.predict_dist(X)
-    assert np.isfinite(dist.log_prob(np.asarray(y, dtype=float))).all()
-    assert np.isfinite(dist.interval(0.9)).all()
-
-
 @pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
 def test_far_away_the_prediction_is_the_prior(model):
     rows = make_rows()
@@ -312,18 +285,6 @@ def test_far_away_the_prediction_is_the_prior(model):
     np.testing.assert_allclose(std, np.sqrt(prior_variance[0]) * rows.y.std())
 
 
-@pytest.mark.parametrize("model", MODELS, ids=["exact", "sparse"])
-def test_saved_loaded_and_pickled_predict_the_same_bits(model, tmp_path):
-    rows = make_rows()
-    model.fit(rows.X, np.stack([rows.y, rows.y**2], axis=1))
-    expected = model.predict(rows.X, return_std=True)
-    model.save(tmp_path / "model")
-    for copy in (type(model).load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(copy.predict(rows.X, return_std=True), expected)
-        np.testing.assert_array_equal(copy.length_scale_, model.length_scale_)
-        assert copy.get_params() == model.get_params()
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("n_restarts", 0), ("max_iter", -1), ("verbose", "yes"), ("n_inducing", 2.5)],
@@ -333,9 +294,11 @@ def test_a_bad_setting_is_named(name, value):
         SparseGPRegressor(**{name: value}).fit(np.eye(3), np.arange(3))
 
 
-def test_verbose_shows_the_starts_and_silence_is_the_default(capsys):
-    rows = make_rows(20)
-    GPRegressor(n_restarts=2, max_iter=2).fit(rows.X, rows.y)
-    assert capsys.readouterr().out == ""
-    GPRegressor(n_restarts=2, max_iter=2, verbose=1).fit(rows.X, rows.y)
-    assert "all rows" in capsys.readouterr().out
+def test_starts_of_the_sparse_process_are_judged_by_its_own_bound():
+    """Repeated rows with discrete noise, as in wine: an exact process memorises them, and a sparse
+    one that goes on from there collapses to the mean."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(300, 6)), 2, axis=0)
+    y = np.repeat(np.round(X[::2, 0] + rng.normal(size=300)), 2)
+    model = SparseGPRegressor(n_inducing=50, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.3

@@ -7,16 +7,15 @@ import pytest
 
 from sigmax import CombinedRegressor, MeanVarianceRegressor
 from sigmax.data import ToyProblem
-from sigmax.experiments.toy import ToyScores, demo_models, run_toy, toy_figure
+from sigmax.experiments.methods import METHODS, Method
+from sigmax.experiments.toy import ToyScores, run_toy, toy_figures, toy_table
 
 
 @pytest.fixture(scope="module")
 def scores():
     """Scores of the default estimator on the five seeds of the aim, and their mean."""
-    found = [
-        run_toy({"Combined": CombinedRegressor(random_state=seed)}, random_state=seed)
-        for seed in range(5)
-    ]
+    combined = {"combined": METHODS["combined"]}
+    found = [run_toy(combined, random_state=seed) for seed in range(5)]
     rows = [dataclasses.asdict(result.scores["Combined"]) for result in found]
     return ToyScores(**{name: float(np.mean([row[name] for row in rows])) for name in rows[0]})
 
@@ -33,23 +32,28 @@ def test_default_estimator_is_wide_off_the_data(scores):
 
 
 def test_without_the_gate_the_spread_does_not_grow_to_the_left():
-    model = CombinedRegressor(n_members=1, extrapolate=False, random_state=0)
-    result = run_toy({"no gate": model})
+    method = Method(
+        "no gate",
+        lambda seed: CombinedRegressor(n_members=1, extrapolate=False, random_state=seed),
+    )
+    result = run_toy({"no gate": method})
     assert result.scores["no gate"].std_left < 0.7
 
 
-def test_figure_shows_every_model():
-    small = {"hidden_sizes": (8,), "n_steps": 100, "random_state": 0}
-    models = {
-        "NN": MeanVarianceRegressor(**small),
-        "Combined": CombinedRegressor(n_members=1, **small),
+def test_table_and_figures_show_every_model():
+    small = {"hidden_sizes": (8,), "n_steps": 100}
+    methods = {
+        "nn": Method("NN", lambda seed: MeanVarianceRegressor(random_state=seed, **small)),
+        "combined": Method(
+            "Combined", lambda seed: CombinedRegressor(n_members=1, random_state=seed, **small)
+        ),
     }
-    names = []
-    result = run_toy(models, n_rows=60, report=names.append)
-    assert names == ["NN", "Combined"] == list(demo_models(0))
-    figure = toy_figure(result)
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles[:2] == names
+    titles = []
+    result = run_toy(methods, n_rows=60, report=titles.append)
+    assert titles == ["NN", "Combined"]
+    assert [row[0] for row in toy_table(result).rows] == titles
+    for figure in toy_figures(result).values():
+        assert [axes.get_title() for axes in figure.axes] == titles
 
 
 def test_noise_of_the_toy_problem_adds_in_variance():

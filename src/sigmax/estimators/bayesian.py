@@ -1,16 +1,21 @@
 """A Bayesian neural network: a Gaussian on every weight, trained on the evidence bound."""
 
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from sigmax.estimators.recipe import Recipe
+from sigmax.estimators.recipe import DEFAULT, Recipe
 from sigmax.estimators.sampled import AbstractSampledRegressor, no_centers, stack_members
 from sigmax.networks import FlipoutNetwork
 from sigmax.training import Stage, mean_weights_log_likelihood, negative_evidence
 
 __all__ = ["BayesianRegressor"]
+
+
+BAYESIAN = replace(DEFAULT, hidden_sizes=(50, 50), activation="relu", n_steps=20_000, patience=None)
+"""Every weight costs evidence: in wider networks more of them fall back to the prior."""
 
 
 @final
@@ -24,6 +29,7 @@ class BayesianRegressor(AbstractSampledRegressor):
     Parameters
     ----------
     preset : None, "fast" or "paper"
+        None has two hidden layers of 50 units, as wider networks fit worse.
     n_draws : int
         Draws of all weights in the prediction.
     n_members : int
@@ -45,6 +51,8 @@ random_state, verbose
     >>> sorted(model.predict_uncertainty([[5.0]]))
     ['aleatoric', 'epistemic', 'total']
     """
+
+    default_recipe = BAYESIAN
 
     def __init__(
         self,

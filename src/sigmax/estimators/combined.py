@@ -27,6 +27,8 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         Networks in the mixture; 1 is a single network.
     locality, split, inverse_gamma, extrapolate : bool
         The four ideas.
+    min_concentration : float
+        With `inverse_gamma`, the least α, above 1: half the degrees of freedom of the Student-t.
     hidden_sizes : tuple of int
         Units of the hidden layers of each network.
     activation : "relu", "silu" or "tanh"
@@ -84,6 +86,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         split=None,
         inverse_gamma=None,
         extrapolate=None,
+        min_concentration=None,
         hidden_sizes=None,
         activation=None,
         n_steps=None,
@@ -113,6 +116,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         self.split = split
         self.inverse_gamma = inverse_gamma
         self.extrapolate = extrapolate
+        self.min_concentration = min_concentration
         self.hidden_sizes = hidden_sizes
         self.activation = activation
         self.n_steps = n_steps

@@ -1,5 +1,6 @@
 """MC-Dropout: a network with dropout, read as a sample from a posterior."""
 
+from dataclasses import replace
 from typing import final
 
 import equinox as eqx
@@ -11,12 +12,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.checks import check_number
 from sigmax.distributions import Mixture, Normal
-from sigmax.estimators.recipe import Recipe
+from sigmax.estimators.recipe import DEFAULT, Recipe
 from sigmax.estimators.sampled import AbstractSampledRegressor, no_centers, stack_members
 from sigmax.networks import MLP, DropoutNetwork
 from sigmax.training import Fold, Stage, TrainingData, dropout_error, negative_squared_error
 
 __all__ = ["MCDropoutRegressor"]
+
+DROPOUT = replace(DEFAULT, n_steps=20_000, patience=None)
+"""Masks are noise to the training as well: many steps, all the way down the cosine."""
 
 LOG_PRECISIONS = np.linspace(np.log(1e-2), np.log(1e6), 241)
 
@@ -32,6 +36,7 @@ class MCDropoutRegressor(AbstractSampledRegressor):
     Parameters
     ----------
     preset : None, "fast" or "paper"
+        None is the default of the other networks with more steps, and no early stop.
     dropout_rate : float
         Chance of a unit, inputs included, to be dropped.
     n_draws : int
@@ -55,6 +60,8 @@ random_state, verbose
     >>> model.predict_interval([[1.0], [9.0]], coverage=0.9).shape
     (2, 2)
     """
+
+    default_recipe = DROPOUT
 
     def __init__(
         self,

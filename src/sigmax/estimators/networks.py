@@ -1,7 +1,7 @@
 """What all networks share as estimators: members, data, training, prediction, saving."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     networks to start from, the stages to train them by, what follows, and their densities.
     """
 
+    default_recipe: ClassVar[Recipe] = DEFAULT
+
     preset: str | None
     random_state: Any
     verbose: int
@@ -41,7 +43,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def recipe(self) -> Recipe:
         """All settings in force: those of the preset, with the given ones in their place."""
-        preset = DEFAULT
+        preset = self.default_recipe
         if self.preset is not None:
             preset = PRESETS[check_choice("preset", self.preset, PRESETS)]
         return preset.override(**self.get_params(deep=False))

@@ -61,6 +61,7 @@ CHECKS: dict[str, Check] = {
     "split": check_flag,
     "inverse_gamma": check_flag,
     "extrapolate": check_flag,
+    "min_concentration": partial(check_number, above=1),
     "loss": partial(check_choice, choices=LOSSES),
     "hidden_sizes": check_sizes,
     "activation": partial(check_choice, choices=ACTIVATIONS),
@@ -99,6 +100,9 @@ class Recipe:
     """Give the variance an inverse-Gamma distribution (IG): a Student-t predictive."""
     extrapolate: bool = True
     """Let the variance tend to `prior_variance` off the data (EX)."""
+    min_concentration: float = 3.0
+    """With `inverse_gamma`: the least α, half the degrees of freedom. Near 1 the tails may be so
+    heavy that the variance, which follows from them, means nothing."""
     loss: str = "likelihood"
     """Without `split`: ``"likelihood"``, ``"beta"`` (β-NLL, β = ½) or ``"faithful"``."""
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -223,6 +227,7 @@ DEFAULT = Recipe()
 FAST = replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), n_steps=1500)
 PAPER = Recipe(
     n_members=1,
+    min_concentration=1.1,
     hidden_sizes=(50,),
     activation="relu",
     n_steps=10_000,

@@ -1,5 +1,6 @@
 """Variance networks as estimators: their start, their gate, and the factor at the end."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -76,7 +77,10 @@ def create_networks(
     recipe: Recipe,
 ) -> VarianceNetwork:
     """Untrained members around one gate, along a new first axis."""
-    spread = InverseGammaSpread if recipe.inverse_gamma else NormalSpread
+    spread = NormalSpread.create
+    if recipe.inverse_gamma:
+        least = recipe.min_concentration
+        spread = partial(InverseGammaSpread.create, min_concentration=least)
     shape = (n_features, recipe.hidden_sizes, n_outputs)
 
     def create(member: int) -> VarianceNetwork:
@@ -85,7 +89,7 @@ def create_networks(
 
         return VarianceNetwork(
             mean=MLP.create(rng("mean"), *shape, activation=recipe.activation),
-            spread=spread.create(rng("spread"), *shape, activation=recipe.activation),
+            spread=spread(rng("spread"), *shape, activation=recipe.activation),
             gate=gate,
             factor=jnp.ones(()),
             prior_variance=recipe.prior_variance,

@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.data import ToyProblem
-from sigmax.estimators import AbstractRegressor, CombinedRegressor, MeanVarianceRegressor
+from sigmax.estimators import AbstractRegressor
+from sigmax.experiments.methods import Method
+from sigmax.experiments.tables import Table
 from sigmax.metrics import coverage, log_likelihood
-from sigmax.plots import draw_prediction, draw_spread, shade_range
+from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
 
-__all__ = ["ToyCurve", "ToyResult", "ToyScores", "demo_models", "run_toy", "toy_figure"]
+__all__ = ["ToyResult", "ToyScores", "run_toy", "score_toy", "toy_figures", "toy_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +36,7 @@ class ToyScores:
     """The same at x = 14."""
 
 
-@dataclass(frozen=True)
-class ToyCurve:
-    """Mean and standard deviation of one model along the shown range."""
-
-    mean: NDArray
-    std: NDArray
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToyResult:
     """What the picture and the table are made from."""
 
@@ -49,16 +44,8 @@ class ToyResult:
     X: NDArray
     y: NDArray
     grid: NDArray
-    curves: dict[str, ToyCurve]
+    curves: dict[str, Curve]
     scores: dict[str, ToyScores]
-
-
-def demo_models(random_state: int) -> dict[str, AbstractRegressor]:
-    """The models that the demonstration compares."""
-    return {
-        "NN": MeanVarianceRegressor(random_state=random_state),
-        "Combined": CombinedRegressor(random_state=random_state),
-    }
 
 
 def score_toy(
@@ -82,52 +69,76 @@ def score_toy(
 
 
 def run_toy(
-    models: Mapping[str, AbstractRegressor],
+    methods: Mapping[str, Method],
     *,
     n_rows: int = 500,
     random_state: int = 0,
-    report: Callable[[str], None] = lambda name: None,
+    report: Callable[[str], None] = lambda title: None,
 ) -> ToyResult:
-    """Fit every model to the same points; ``report`` hears each name before its fit."""
+    """Fit every method to the same points; ``report`` hears each title before its fit."""
     problem = ToyProblem()
     X, y = problem.sample(n_rows, random_state=random_state)
     grid = np.linspace(-4, 14, 361)
     curves, scores = {}, {}
-    for name, model in models.items():
-        report(name)
-        model.fit(X, y)
-        curves[name] = ToyCurve(*model.predict(grid[:, None], return_std=True))
-        scores[name] = score_toy(model, problem, float(y.std()), random_state + 1)
+    for method in methods.values():
+        report(method.title)
+        model = method.create(random_state).fit(X, y)
+        curves[method.title] = Curve(*model.predict(grid[:, None], return_std=True))
+        scores[method.title] = score_toy(model, problem, float(y.std()), random_state + 1)
     return ToyResult(problem, X, y, grid, curves, scores)
 
 
-def toy_figure(result: ToyResult) -> Figure:
-    """One column per model: the prediction above, its standard deviation below."""
+def toy_table(result: ToyResult) -> Table:
+    """One row per model."""
+    return Table(
+        title=f"toy problem: {len(result.y)} points, y = x sin x + 0.3 ε₁ + 0.3 x ε₂ on [0, 10]",
+        header=["model", "log p", "below true", "std error", "90 % cov.", "std(−4)", "std(14)"],
+        rows=[
+            [
+                title,
+                f"{score.log_likelihood:.3f}",
+                f"{score.excess:.3f}",
+                f"{score.std_error:.1%}",
+                f"{score.coverage:.1%}",
+                f"{score.std_left:.2f}",
+                f"{score.std_right:.2f}",
+            ]
+            for title, score in result.scores.items()
+        ],
+        notes=[
+            "Log-likelihood and coverage on 10,000 fresh points; mean relative error of std on"
+            " [0.5, 9.5]; std at x = −4 and 14 in units of std(y)."
+        ],
+    )
+
+
+def toy_figures(result: ToyResult) -> dict[str, Figure]:
+    """The pictures by their names: predictions, and standard deviations."""
+    return {"toy": prediction_figure(result), "toy_std": spread_figure(result)}
+
+
+def prediction_figure(result: ToyResult) -> Figure:
+    """Every model's mean and two standard deviations, on the data and off them."""
+    problem, grid = result.problem, result.grid
+
+    def draw(axes: Axes, curve: Curve) -> None:
+        data = result.X[:, 0], result.y
+        draw_prediction(axes, grid, curve, data=data, true_mean=problem.mean(grid))
+        shade_range(axes, problem.lower, problem.upper)
+
+    return model_panels(result.curves, draw, xlabel="x", ylabel="y", ylim=(-25.0, 25.0))
+
+
+def spread_figure(result: ToyResult) -> Figure:
+    """Every model's standard deviation against x, and the true one where there are data."""
     problem, grid = result.problem, result.grid
     on_data = (grid >= problem.lower) & (grid <= problem.upper)
     true_std = np.where(on_data, problem.std(grid), np.nan)
-    figure = Figure(figsize=(1 + 4.4 * len(result.curves), 6.2), layout="constrained")
-    upper, lower = figure.subplots(
-        2, len(result.curves), squeeze=False, sharex=True, sharey="row", height_ratios=[3, 2]
-    )
-    for above, below, (name, curve) in zip(upper, lower, result.curves.items(), strict=True):
-        draw_prediction(
-            above,
-            grid,
-            curve.mean,
-            curve.std,
-            data=(result.X[:, 0], result.y),
-            true_mean=problem.mean(grid),
-        )
-        draw_spread(below, grid, curve.std, true_std=true_std, prior_std=float(result.y.std()))
-        for axes in (above, below):
-            shade_range(axes, problem.lower, problem.upper)
-        above.set_title(name, fontsize=11)
-        below.set_xlabel("x")
-    upper[0].set_ylim(-25, 25)
-    lower[0].set_ylim(0, 10)
-    upper[0].set_ylabel("y")
-    lower[0].set_ylabel("standard deviation")
-    for axes in (upper[0], lower[0]):
-        axes.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
-    return figure
+    prior_std = float(result.y.std())
+
+    def draw(axes: Axes, curve: Curve) -> None:
+        draw_spread(axes, grid, curve, true_std=true_std, prior_std=prior_std)
+        shade_range(axes, problem.lower, problem.upper)
+
+    label = "standard deviation"
+    return model_panels(result.curves, draw, xlabel="x", ylabel=label, ylim=(0.0, 10.0))

@@ -21,9 +21,6 @@ SMALLEST_VARIANCE = 1e-7
 INITIAL_VARIANCE = 0.3
 INITIAL_CONCENTRATION = 4.0
 
-CONCENTRATION_MARGIN = 0.1
-"""How far the concentration stays above 1, where the expected variance would be infinite."""
-
 
 def inverse_softplus(value: float) -> float:
     """The x with softplus(x) = ``value``."""
@@ -44,12 +41,14 @@ class AbstractSpread(eqx.Module):
 class InverseGammaSpread(AbstractSpread):
     r"""A variance with an inverse-Gamma distribution, hence a Student-t around the mean.
 
-    $\alpha = 1 + \epsilon + \text{softplus}(\cdot)$, so that $E[\sigma^2] = \beta/(\alpha-1)$
-    exists, and $\beta = \alpha\,\text{softplus}(\cdot)$: the second network is the squared scale.
+    $\alpha = \alpha_0 + \text{softplus}(\cdot)$ with $\alpha_0 > 1$, so that
+    $E[\sigma^2] = \beta/(\alpha-1)$ exists, and $\beta = \alpha\,\text{softplus}(\cdot)$: the
+    second network is the squared scale.
     """
 
     concentration: MLP
     squared_scale: MLP
+    min_concentration: float = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -60,6 +59,7 @@ class InverseGammaSpread(AbstractSpread):
         n_outputs: int,
         *,
         activation: str,
+        min_concentration: float = 1.1,
     ) -> "InverseGammaSpread":
         def network(value: float) -> MLP:
             return MLP.create(
@@ -71,15 +71,13 @@ class InverseGammaSpread(AbstractSpread):
                 output_bias=inverse_softplus(value),
             )
 
-        return cls(
-            network(INITIAL_CONCENTRATION - 1 - CONCENTRATION_MARGIN),
-            network(INITIAL_VARIANCE),
-        )
+        above_least = max(INITIAL_CONCENTRATION - min_concentration, 1.0)
+        return cls(network(above_least), network(INITIAL_VARIANCE), min_concentration)
 
     def __call__(
         self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
     ) -> StudentT:
-        concentration = 1 + CONCENTRATION_MARGIN + jax.nn.softplus(self.concentration(x))
+        concentration = self.min_concentration + jax.nn.softplus(self.concentration(x))
         squared_scale = jax.nn.softplus(self.squared_scale(x)) + SMALLEST_VARIANCE
         return StudentT.from_inverse_gamma(mean, concentration, concentration * squared_scale)
 

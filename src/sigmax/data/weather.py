@@ -1,0 +1,111 @@
+"""A century of daily maximum temperatures: for every calendar day the true spread is known."""
+
+import csv
+import gzip
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.data.store import find_file
+from sigmax.errors import DataFileError
+
+__all__ = ["STATIONS", "Station", "load_station", "read_station"]
+
+STATIONS = {
+    "san_diego": "San Diego, 1939-2019",
+    "sydney": "Sydney, 1859-2018",
+    "central_england": "Central England, 1878-2020",
+}
+FILES = {
+    "san_diego": "weather_san_diego.csv.gz",
+    "sydney": "weather_sydney_observatory_hill.csv.gz",
+    "central_england": "weather_central_england.csv.gz",
+}
+
+N_DAYS = 365
+FEWEST_YEARS = 10
+"""A calendar day measured less often has no spread worth comparing with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Station:
+    """Maximum temperatures of one place, one row per day that was measured.
+
+    The 29th of February is left out, so that all days have about as many years.
+    """
+
+    name: str
+    stem: str
+    """The name in file names."""
+    day: NDArray[np.integer]
+    """Calendar day from 1 to 365."""
+    tmax: NDArray[np.floating]
+    """Degrees, in the units of the file."""
+
+    @property
+    def days(self) -> NDArray[np.float64]:
+        """All calendar days, as rows (365, 1) of inputs."""
+        return np.arange(1.0, N_DAYS + 1)[:, None]
+
+    def mean(self) -> NDArray[np.float64]:
+        """Mean over the years, for every calendar day."""
+        return np.bincount(self.day, self.tmax)[1:] / np.bincount(self.day)[1:]
+
+    def variance(self) -> NDArray[np.float64]:
+        """Variance over the years, for every calendar day."""
+        count = np.bincount(self.day)[1:]
+        squares = np.bincount(self.day, (self.tmax - self.mean()[self.day - 1]) ** 2)[1:]
+        return squares / (count - 1)
+
+    def draw_year(self, random_state=None) -> tuple[NDArray, NDArray]:
+        """A training set: for every calendar day the value of one random year."""
+        rng = np.random.default_rng(random_state)
+        order = rng.permutation(len(self.day))
+        _, first = np.unique(self.day[order], return_index=True)
+        return self.days, self.tmax[order[first]]
+
+
+def load_station(name: str) -> Station:
+    """One of `STATIONS` by its name, or any station from a file (see `read_station`)."""
+    if name in STATIONS:
+        return read_station(find_file(FILES[name]), name=STATIONS[name], stem=name)
+    if Path(name).is_file():
+        stem = Path(name).name.split(".")[0]
+        return read_station(Path(name), name=stem, stem=stem)
+    raise DataFileError(f"No station {name!r}: give one of {', '.join(STATIONS)}, or a file.")
+
+
+def read_station(path: Path, *, name: str, stem: str) -> Station:
+    """A csv file, gzipped or not, with the columns ``date`` (YYYY-MM-DD) and ``tmax``.
+
+    Days without a value are passed over; every calendar day needs at least ten years.
+    """
+    try:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise DataFileError(f"{path} cannot be read: {error}") from error
+    if not rows or not {"date", "tmax"} <= set(rows[0]):
+        raise DataFileError(f"{path}: rows with the columns date and tmax are needed.")
+    days, values = [], []
+    for line, row in enumerate(rows, start=2):
+        if not (row["tmax"] or "").strip():
+            continue
+        try:
+            when, value = date.fromisoformat(row["date"].strip()), float(row["tmax"])
+        except ValueError as error:
+            raise DataFileError(f"{path}, line {line}: {error}") from error
+        if (when.month, when.day) != (2, 29) and np.isfinite(value):
+            days.append(when.replace(year=2001).timetuple().tm_yday)
+            values.append(value)
+    day = np.array(days, dtype=int)
+    fewest = int(np.bincount(day, minlength=N_DAYS + 1)[1:].min())
+    if fewest < FEWEST_YEARS:
+        raise DataFileError(
+            f"{path}: every calendar day needs at least {FEWEST_YEARS} years, one has {fewest}."
+        )
+    return Station(name, stem, day, np.array(values))

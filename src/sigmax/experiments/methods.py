@@ -1,0 +1,49 @@
+"""The methods that the experiments compare, by the names of the command line."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sigmax.errors import InvalidArgumentError
+from sigmax.estimators import (
+    AbstractRegressor,
+    BayesianRegressor,
+    CombinedRegressor,
+    GPRegressor,
+    MCDropoutRegressor,
+    MeanVarianceRegressor,
+    SparseGPRegressor,
+)
+
+__all__ = ["METHODS", "Method", "choose_methods"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method to compare: its title in tables, and an estimator for a seed."""
+
+    title: str
+    create: Callable[[int], AbstractRegressor]
+
+
+METHODS = {
+    "gp": Method("GP", lambda seed: GPRegressor(random_state=seed)),
+    "sgp": Method("SGP", lambda seed: SparseGPRegressor(random_state=seed)),
+    "nn": Method("NN", lambda seed: MeanVarianceRegressor(random_state=seed)),
+    "bnn": Method("BNN", lambda seed: BayesianRegressor(random_state=seed)),
+    "mc-dropout": Method("MC-Dropout", lambda seed: MCDropoutRegressor(random_state=seed)),
+    "ens-nn": Method("Ens-NN", lambda seed: MeanVarianceRegressor(n_members=5, random_state=seed)),
+    "combined-paper": Method(
+        "Combined (paper)", lambda seed: CombinedRegressor(preset="paper", random_state=seed)
+    ),
+    "combined": Method("Combined", lambda seed: CombinedRegressor(random_state=seed)),
+}
+
+
+def choose_methods(names: Iterable[str]) -> dict[str, Method]:
+    """The named methods, in the order given."""
+    names = list(names)
+    for name in names:
+        if name not in METHODS:
+            known = ", ".join(METHODS)
+            raise InvalidArgumentError(f"No method {name!r}: choose from {known}.")
+    return {name: METHODS[name] for name in names}

@@ -20,10 +20,12 @@ ROOMS = [
     {"networks"},
     {"training"},
     {"estimators"},
+    {"active_learning"},
     {"data"},
     {"plots"},
     {"experiments"},
     {"cli"},
+    {"__main__"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

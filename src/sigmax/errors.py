@@ -6,6 +6,7 @@ __all__ = [
     "InvalidDataError",
     "MissingExtraError",
     "ModelFileError",
+    "RecordFileError",
     "SigmaxError",
 ]
 
@@ -28,6 +29,10 @@ class DataFileError(SigmaxError, OSError):
 
 class ModelFileError(SigmaxError, OSError):
     """A model folder cannot be written or read; the message says why."""
+
+
+class RecordFileError(SigmaxError, OSError):
+    """The records of an experiment cannot be read or written; the message says why."""
 
 
 class MissingExtraError(SigmaxError, ImportError):

@@ -1,6 +1,6 @@
 """The list of estimators that every contract test runs over, small enough to be quick."""
 
-from typing import cast
+from typing import TypeVar, cast
 
 from sklearn.base import clone
 
@@ -12,7 +12,9 @@ from sigmax import (
     MeanVarianceRegressor,
     SparseGPRegressor,
 )
-from sigmax.estimators import AbstractRegressor
+from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor
+
+E = TypeVar("E", bound=AbstractRegressor)
 
 SMALL = {"hidden_sizes": (16,), "n_steps": 400, "random_state": 0}
 
@@ -25,9 +27,9 @@ ESTIMATORS: list[AbstractRegressor] = [
     SparseGPRegressor(n_inducing=40, n_restarts=1, max_iter=20, random_state=0),
 ]
 
-NETWORKS = [estimator for estimator in ESTIMATORS if "n_steps" in estimator.get_params()]
+NETWORKS = [e for e in ESTIMATORS if isinstance(e, AbstractNetworkRegressor)]
 
 
-def fresh(estimator: AbstractRegressor) -> AbstractRegressor:
+def fresh(estimator: E) -> E:
     """An unfitted copy."""
-    return cast(AbstractRegressor, clone(estimator))
+    return cast(E, clone(estimator))

@@ -1,59 +1,53 @@
 """The toy problem: the default estimator against the truth, over seeds."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from sigmax import CombinedRegressor, MeanVarianceRegressor
 from sigmax.data import ToyProblem
-from sigmax.experiments.methods import METHODS, Method
-from sigmax.experiments.toy import ToyScores, run_toy, toy_figures, toy_table
+from sigmax.experiments.records import Record
+from sigmax.experiments.toy import group_toy, run_toy, toy_figures, toy_tables, toy_tasks
 
 
 @pytest.fixture(scope="module")
 def scores():
-    """Scores of the default estimator on the five seeds of the aim, and their mean."""
-    combined = {"combined": METHODS["combined"]}
-    found = [run_toy(combined, random_state=seed) for seed in range(5)]
-    rows = [dataclasses.asdict(result.scores["Combined"]) for result in found]
-    return ToyScores(**{name: float(np.mean([row[name] for row in rows])) for name in rows[0]})
+    """Mean scores of the default estimator on the five seeds of the aim."""
+    records = run_toy(toy_tasks(["combined"], 5, 0, {}))
+    return {name: np.mean([r.scores[name] for r in records]) for name in records[0].scores}
 
 
 def test_default_estimator_finds_the_spread_on_the_data(scores):
-    assert scores.std_error <= 0.12
-    assert scores.excess <= 0.06
-    assert 0.88 <= scores.coverage <= 0.92
+    assert scores["std_error"] <= 0.12
+    assert scores["excess"] <= 0.06
+    assert 0.88 <= scores["coverage"] <= 0.92
 
 
 def test_default_estimator_is_wide_off_the_data(scores):
-    assert 0.9 <= scores.std_left <= 1.6
-    assert 0.9 <= scores.std_right <= 1.6
+    assert 0.9 <= scores["std_left"] <= 1.6
+    assert 0.9 <= scores["std_right"] <= 1.6
 
 
 def test_without_the_gate_the_spread_does_not_grow_to_the_left():
-    method = Method(
-        "no gate",
-        lambda seed: CombinedRegressor(n_members=1, extrapolate=False, random_state=seed),
-    )
-    result = run_toy({"no gate": method})
-    assert result.scores["no gate"].std_left < 0.7
+    (record,) = run_toy(toy_tasks(["combined"], 1, 0, {"n_members": 1, "extrapolate": False}))
+    assert record.scores["std_left"] < 0.7
 
 
-def test_table_and_figures_show_every_model():
-    small = {"hidden_sizes": (8,), "n_steps": 100}
-    methods = {
-        "nn": Method("NN", lambda seed: MeanVarianceRegressor(random_state=seed, **small)),
-        "combined": Method(
-            "Combined", lambda seed: CombinedRegressor(n_members=1, random_state=seed, **small)
-        ),
-    }
-    titles = []
-    result = run_toy(methods, n_rows=60, report=titles.append)
-    assert titles == ["NN", "Combined"]
-    assert [row[0] for row in toy_table(result).rows] == titles
-    for figure in toy_figures(result).values():
-        assert [axes.get_title() for axes in figure.axes] == titles
+def test_seeds_are_trained_together_and_shown_from_their_lines():
+    tasks = toy_tasks(["nn", "combined", "gp"], 2, 7, {})
+    jobs = group_toy(tasks)
+    assert [len(job) for job in jobs] == [2, 2, 1, 1]
+    small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
+    tasks = toy_tasks(["nn", "combined"], 2, 7, small)
+    records = [
+        Record.from_line(record.to_line()) for job in group_toy(tasks) for record in run_toy(job)
+    ]
+    assert all(record.seconds["together"] == 2 for record in records)
+    (table,) = toy_tables(records)
+    assert [row[0] for row in table.rows] == ["NN", "Combined"]
+    assert "2 seeds" in table.title
+    figures = toy_figures(records)
+    assert list(figures) == ["toy", "toy_std"]
+    for figure in figures.values():
+        assert [axes.get_title() for axes in figure.axes] == ["NN", "Combined"]
 
 
 def test_noise_of_the_toy_problem_adds_in_variance():

@@ -184,7 +184,7 @@ def test_a_phase_leaves_the_other_parts_alone(run):
 def test_best_snapshot_is_that_of_the_best_score(run):
     networks, keys, folds, data = run
     worse = replace(STAGE, phases=(replace(MEAN, objective=negative_squared_error),))
-    best, history = train_stage(networks, keys, folds, data, worse)
+    best, (history,) = train_stage(networks, keys, folds, data, worse)
 
     @eqx.filter_vmap(in_axes=(eqx.if_array(0), eqx.if_array(0), None))
     def score(network, fold, data):
@@ -204,7 +204,7 @@ def test_training_stops_when_no_member_gets_better(run):
         patience=3,
     )
     heard: list[Progress] = []
-    _, history = train_stage(networks, keys, folds, data, still, heard.append)
+    _, (history,) = train_stage(networks, keys, folds, data, still, heard.append)
     assert len(history) < 20
     assert [p.chunk for p in heard] == list(range(1, len(history) + 1))
     assert heard[0].n_chunks == 100

@@ -1,6 +1,19 @@
 """Files and formulas in, arrays and splits out."""
 
+from sigmax.data.splits import standard_splits
 from sigmax.data.toy import ToyProblem
+from sigmax.data.uci import RegressionData, load_uci
+from sigmax.data.uci_sets import UCI_SETS, UCISet
 from sigmax.data.weather import STATIONS, Station, load_station
 
-__all__ = ["STATIONS", "Station", "ToyProblem", "load_station"]
+__all__ = [
+    "STATIONS",
+    "UCI_SETS",
+    "RegressionData",
+    "Station",
+    "ToyProblem",
+    "UCISet",
+    "load_station",
+    "load_uci",
+    "standard_splits",
+]

@@ -38,8 +38,6 @@ class Station:
     """
 
     name: str
-    stem: str
-    """The name in file names."""
     day: NDArray[np.integer]
     """Calendar day from 1 to 365."""
     tmax: NDArray[np.floating]
@@ -71,14 +69,13 @@ class Station:
 def load_station(name: str) -> Station:
     """One of `STATIONS` by its name, or any station from a file (see `read_station`)."""
     if name in STATIONS:
-        return read_station(find_file(FILES[name]), name=STATIONS[name], stem=name)
+        return read_station(find_file(FILES[name]), name=STATIONS[name])
     if Path(name).is_file():
-        stem = Path(name).name.split(".")[0]
-        return read_station(Path(name), name=stem, stem=stem)
+        return read_station(Path(name), name=Path(name).name.split(".")[0])
     raise DataFileError(f"No station {name!r}: give one of {', '.join(STATIONS)}, or a file.")
 
 
-def read_station(path: Path, *, name: str, stem: str) -> Station:
+def read_station(path: Path, *, name: str) -> Station:
     """A csv file, gzipped or not, with the columns ``date`` (YYYY-MM-DD) and ``tmax``.
 
     Days without a value are passed over; every calendar day needs at least ten years.
@@ -108,4 +105,4 @@ def read_station(path: Path, *, name: str, stem: str) -> Station:
         raise DataFileError(
             f"{path}: every calendar day needs at least {FEWEST_YEARS} years, one has {fewest}."
         )
-    return Station(name, stem, day, np.array(values))
+    return Station(name, day, np.array(values))

@@ -6,9 +6,11 @@ from sigmax.estimators.combined import CombinedRegressor
 from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
+from sigmax.estimators.networks import AbstractNetworkRegressor, fit_together
 from sigmax.estimators.recipe import Recipe
 
 __all__ = [
+    "AbstractNetworkRegressor",
     "AbstractRegressor",
     "BayesianRegressor",
     "CombinedRegressor",
@@ -17,4 +19,5 @@ __all__ = [
     "MeanVarianceRegressor",
     "Recipe",
     "SparseGPRegressor",
+    "fit_together",
 ]

@@ -1,15 +1,18 @@
 """What all networks share as estimators: members, data, training, prediction, saving."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from sigmax.checks import check_choice, check_count
 from sigmax.distributions import AbstractComponent, Mixture, Predictive
+from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, PRESETS, Recipe
@@ -18,7 +21,7 @@ from sigmax.random import make_key, named_generator, named_key
 from sigmax.scaling import Standardizer
 from sigmax.training import Fold, Stage, TrainingData, bucket_size, pad_rows, train_stage
 
-__all__ = ["ROWS_PER_CALL", "AbstractNetworkRegressor", "by_blocks"]
+__all__ = ["ROWS_PER_CALL", "AbstractNetworkRegressor", "by_blocks", "fit_together"]
 
 LARGEST_HOLD_OUT = 4096
 """More held-out rows than this say nothing new about which snapshot is best."""
@@ -77,6 +80,11 @@ class AbstractNetworkRegressor(AbstractRegressor):
         sample_weight : array-like of shape (n,), optional
             How much each row counts; a row of weight 0 is as good as absent.
         """
+        fit_together([self], [(X, y, sample_weight)])
+        return self
+
+    def _start(self, X, y, sample_weight) -> "Start":
+        """The data in standardised units, and the untrained members."""
         recipe = self.recipe()
         check_count("verbose", self.verbose, minimum=0)
         X, y, weight = self._check_training_rows(X, y, sample_weight)
@@ -85,24 +93,11 @@ class AbstractNetworkRegressor(AbstractRegressor):
         self.x_scaling_ = Standardizer.fit(X, weight)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         X, y = self.x_scaling_(X), self.y_scaling_(y)
-
         networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
-        graphs = neighborhoods(X, recipe)
-        data = TrainingData.create([X], [y], [own_center], [[graph] for graph in graphs])
-        held_out = hold_out(len(X), recipe, key)
-        folds = Fold.create([weight], held_out, [0] * recipe.n_members, data.n_slots)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
-
-        stages = self._stages(recipe)
-        self.history_ = {}
-        with progress_bar(stages, visible=self.verbose > 0) as report:
-            for stage in stages:
-                networks, history = train_stage(networks, keys, folds, data, stage, report)
-                self.history_[stage.name] = history
-        if len(held_out[0]):
-            networks = self._finish(networks, folds, data, recipe)
-        self.networks_ = jax.tree.map(np.asarray, networks)
-        return self
+        held_out = hold_out(len(X), recipe, key)
+        graphs = neighborhoods(X, recipe)
+        return Start(recipe, X, y, weight, networks, own_center, graphs, held_out, keys)
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
@@ -141,6 +136,67 @@ class AbstractNetworkRegressor(AbstractRegressor):
                 raise ValueError(f"networks{name} is {shapes}")
             leaves.append(leaf)
         self.networks_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """All that the training of one estimator begins from."""
+
+    recipe: Recipe
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    networks: Any
+    own_center: np.ndarray
+    graphs: list[np.ndarray]
+    held_out: list[np.ndarray]
+    keys: Key[Array, " members"]
+
+
+def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tuple]) -> None:
+    """Fit each model to its own ``(X, y)`` or ``(X, y, sample_weight)``, all in one training.
+
+    The models share class and settings, up to the seed: the splits of a cross-validation, say, or
+    repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
+    compilation and, on an accelerator, one device serve them all.
+    """
+    starts = [
+        model._start(X, y, *(rest or (None,)))
+        for model, (X, y, *rest) in zip(models, data, strict=True)
+    ]
+    recipe, n_members = starts[0].recipe, starts[0].recipe.n_members
+    if any(start.recipe != recipe or start.X.shape != starts[0].X.shape for start in starts):
+        raise InvalidArgumentError(
+            "Models that are fitted together need the same settings and data of the same shape."
+        )
+    rows = TrainingData.create(
+        [start.X for start in starts],
+        [start.y for start in starts],
+        [start.own_center for start in starts],
+        [list(kind) for kind in zip(*(start.graphs for start in starts), strict=True)],
+    )
+    held_out = [fold for start in starts for fold in start.held_out]
+    groups = [group for group in range(len(starts)) for _ in range(n_members)]
+    folds = Fold.create([start.weight for start in starts], held_out, groups, rows.n_slots)
+    networks, keys = starts[0].networks, starts[0].keys
+    if len(starts) > 1:
+        leaves = [start.networks for start in starts]
+        networks = jax.tree.map(lambda *leaf: jnp.concatenate(leaf), *leaves)
+        keys = jnp.concatenate([start.keys for start in starts])
+
+    stages, histories = models[0]._stages(recipe), {}
+    with progress_bar(stages, visible=models[0].verbose > 0) as report:
+        for stage in stages:
+            networks, histories[stage.name] = train_stage(
+                networks, keys, folds, rows, stage, report
+            )
+    for group, model in enumerate(models):
+        own = slice(group * n_members, (group + 1) * n_members)
+        mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
+        if len(held_out[0]):
+            mine = model._finish(mine, fold, rows, recipe)
+        model.networks_ = jax.tree.map(np.asarray, mine)
+        model.history_ = {name: history[group] for name, history in histories.items()}
 
 
 def by_blocks(function: Any, X: np.ndarray, *, axis: int) -> Any:

@@ -13,6 +13,7 @@ from sigmax.estimators import (
     MeanVarianceRegressor,
     SparseGPRegressor,
 )
+from sigmax.estimators.gaussian_process import LARGEST_EXACT
 
 __all__ = ["METHODS", "Method", "choose_methods"]
 
@@ -23,15 +24,24 @@ class Method:
 
     title: str
     create: Callable[[int], AbstractRegressor]
+    is_network: bool = True
+    """Whether several can be trained in one call."""
+    largest: int | None = None
+    """The most rows it takes, if there is a limit."""
 
 
 METHODS = {
-    "gp": Method("GP", lambda seed: GPRegressor(random_state=seed)),
-    "sgp": Method("SGP", lambda seed: SparseGPRegressor(random_state=seed)),
+    "gp": Method(
+        "GP", lambda seed: GPRegressor(random_state=seed), is_network=False, largest=LARGEST_EXACT
+    ),
+    "sgp": Method("SGP", lambda seed: SparseGPRegressor(random_state=seed), is_network=False),
     "nn": Method("NN", lambda seed: MeanVarianceRegressor(random_state=seed)),
     "bnn": Method("BNN", lambda seed: BayesianRegressor(random_state=seed)),
     "mc-dropout": Method("MC-Dropout", lambda seed: MCDropoutRegressor(random_state=seed)),
     "ens-nn": Method("Ens-NN", lambda seed: MeanVarianceRegressor(n_members=5, random_state=seed)),
+    "nn-paper": Method(
+        "NN (paper)", lambda seed: MeanVarianceRegressor(preset="paper", random_state=seed)
+    ),
     "combined-paper": Method(
         "Combined (paper)", lambda seed: CombinedRegressor(preset="paper", random_state=seed)
     ),

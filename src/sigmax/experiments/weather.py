@@ -1,156 +1,194 @@
 """Calibration of variances: one year of weather to learn from, a century to be judged by."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from sigmax.data import Station
-from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.methods import Method
+from sigmax.data import STATIONS, Station, load_station
+from sigmax.experiments.engines import Job
+from sigmax.experiments.fits import create_model, fit_models
+from sigmax.experiments.methods import METHODS
+from sigmax.experiments.records import Record, Task, describe_machine, done
 from sigmax.experiments.tables import Table, mean_and_error
+from sigmax.experiments.toy import curve_of
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
 
 __all__ = [
-    "WeatherResult",
-    "WeatherScores",
+    "group_weather",
     "run_weather",
     "score_weather",
     "weather_figures",
-    "weather_table",
+    "weather_tables",
+    "weather_tasks",
 ]
 
-
-@dataclass(frozen=True, kw_only=True)
-class WeatherScores:
-    """How far a model's variance is from the one over the years, over all calendar days."""
-
-    variance_error: float
-    """Mean |σ²_true - σ²|, the paper's Err, in squared degrees."""
-    std_error: float
-    """Mean |σ_true - σ|, in degrees."""
-    variance_bias: float
-    """Mean σ² - σ²_true: below 0 where the model is too sure."""
-    mean_error: float
-    """Root mean squared difference between the model's mean and that over the years."""
+DAYS = np.arange(1, 366)
 
 
-@dataclass(frozen=True, eq=False)
-class WeatherResult:
-    """Scores of every draw by the models' titles, and what the pictures of the first show."""
+def weather_tasks(
+    stations: Sequence[str], methods: Sequence[str], n_draws: int, seed: int, settings: dict
+) -> list[Task]:
+    """One task per station, method and draw of a year."""
+    for name in stations:
+        load_station(name)  # an error now rather than a failed record each
+    return [
+        Task(
+            experiment="weather",
+            dataset=name,
+            method=method,
+            split=draw,
+            seed=seed + draw,
+            settings=settings,
+        )
+        for name in stations
+        for method in methods
+        for draw in range(n_draws)
+    ]
 
-    station: Station
-    data: tuple[NDArray, NDArray]
-    curves: dict[str, Curve]
-    scores: dict[str, list[WeatherScores]]
+
+def group_weather(tasks: Sequence[Task]) -> list[Job]:
+    """Draws of the same station and method in one job, where they can be trained together."""
+    jobs: list[Job] = []
+    for kind in dict.fromkeys((task.dataset, task.method) for task in tasks):
+        alike = tuple(task for task in tasks if (task.dataset, task.method) == kind)
+        jobs += [alike] if METHODS[kind[1]].is_network else [(task,) for task in alike]
+    return jobs
 
 
-def score_weather(station: Station, curve: Curve) -> WeatherScores:
-    """A prediction for every calendar day against what the years say."""
+def run_weather(job: Sequence[Task]) -> list[Record]:
+    """Fit a method to each draw of a year, and judge it by all years."""
+    station, machine = load_station(job[0].dataset), describe_machine()
+    models = [create_model(task) for task in job]
+    draws = [station.draw_year(task.seed) for task in job]
+    seconds = fit_models(models, draws)
+    truth = {"true_mean": station.mean(), "true_std": np.sqrt(station.variance())}
+    records = []
+    for task, model, (_, y) in zip(job, models, draws, strict=True):
+        curve = Curve(*model.predict(station.days, return_std=True))
+        curves = {"mean": curve.mean, "std": curve.std}
+        if task.split == 0:  # the draw of the picture
+            curves |= {"y": y, **truth}
+        scores = score_weather(station, curve)
+        parts = {"curves": curves, "seconds": seconds, "machine": machine}
+        records.append(done(task, scores=scores, **parts))
+    return records
+
+
+def score_weather(station: Station, curve: Curve) -> dict[str, float]:
+    """A prediction for every calendar day against what the years say.
+
+    Returns
+    -------
+    dict with
+        ``variance_error``, the mean |σ²_true - σ²|, the paper's Err, in squared degrees;
+        ``std_error``, the mean |σ_true - σ|, in degrees;
+        ``variance_bias``, the mean σ² - σ²_true: below 0 where the model is too sure;
+        ``mean_error``, the root mean squared difference of the means.
+    """
     variance, true_variance = curve.std**2, station.variance()
-    return WeatherScores(
-        variance_error=float(np.abs(variance - true_variance).mean()),
-        std_error=float(np.abs(curve.std - np.sqrt(true_variance)).mean()),
-        variance_bias=float((variance - true_variance).mean()),
-        mean_error=float(np.sqrt(np.mean((curve.mean - station.mean()) ** 2))),
-    )
-
-
-def predict_year(model: AbstractRegressor, station: Station, draw: int) -> Curve:
-    """Fit a model to one draw of a year, and let it predict every calendar day."""
-    model.fit(*station.draw_year(draw))
-    return Curve(*model.predict(station.days, return_std=True))
-
-
-def run_weather(
-    station: Station,
-    methods: Mapping[str, Method],
-    draws: Iterable[int],
-    *,
-    report: Callable[[str], None] = lambda what: None,
-) -> WeatherResult:
-    """Fit every method to every draw of a year; ``report`` hears of each fit before it."""
-    draws = list(draws)
-    curves, scores = {}, {method.title: [] for method in methods.values()}
-    for draw in draws:
-        for method in methods.values():
-            report(f"{station.name}, draw {draw}: {method.title}")
-            curve = predict_year(method.create(draw), station, draw)
-            scores[method.title].append(score_weather(station, curve))
-            curves.setdefault(method.title, curve)
-    X, y = station.draw_year(draws[0])
-    return WeatherResult(station, (X[:, 0], y), curves, scores)
-
-
-def weather_table(results: Iterable[WeatherResult]) -> Table:
-    """One row per station and model."""
-    columns = ("variance_error", "std_error", "variance_bias", "mean_error")
-    rows, n_draws = [], 0
-    for result in results:
-        for title, scores in result.scores.items():
-            n_draws = len(scores)
-            cells = [
-                mean_and_error([getattr(score, column) for score in scores]) for column in columns
-            ]
-            rows.append([f"{result.station.name}: {title}", *cells])
-    return Table(
-        title=f"weather: one year to learn from, {n_draws} draws",
-        header=["station: model", "Err σ² (°C²)", "Err σ (°C)", "bias σ² (°C²)", "RMSE mean (°C)"],
-        rows=rows,
-        notes=[
-            "Err: mean absolute difference from the variance (and from the standard deviation) over"
-            " the years, over the calendar days; bias: mean difference, below 0 where the model is"
-            " too sure; mean ± standard error over the draws."
-        ],
-    )
-
-
-def weather_figures(result: WeatherResult) -> dict[str, Figure]:
-    """The pictures of the first draw by their names: predictions, and standard deviations."""
-    stem = result.station.stem
-    return {stem: prediction_figure(result), f"{stem}_std": spread_figure(result)}
-
-
-def titled_curves(result: WeatherResult) -> dict[str, Curve]:
-    """The curves, each title with the error of the draw that is shown."""
     return {
-        f"{title}: Err {result.scores[title][0].variance_error:.2f}": curve
-        for title, curve in result.curves.items()
+        "variance_error": float(np.abs(variance - true_variance).mean()),
+        "std_error": float(np.abs(curve.std - np.sqrt(true_variance)).mean()),
+        "variance_bias": float((variance - true_variance).mean()),
+        "mean_error": float(np.sqrt(np.mean((curve.mean - station.mean()) ** 2))),
     }
 
 
-def prediction_figure(result: WeatherResult) -> Figure:
-    """The first draw: every model's band over the data, and the true one in lines."""
-    station, grid = result.station, result.station.days[:, 0]
-    truth = {"true_mean": station.mean(), "true_std": np.sqrt(station.variance())}
+def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
+    """Done records: station -> title of the method -> draws."""
+    found: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        if record.status == "done":
+            of_station = found.setdefault(record.task.dataset, {})
+            of_station.setdefault(METHODS[record.task.method].title, []).append(record)
+    return found
+
+
+def weather_tables(records: Sequence[Record]) -> list[Table]:
+    """One table per station, one row per method."""
+    columns = ("variance_error", "std_error", "variance_bias", "mean_error")
+    return [
+        Table(
+            title=f"{title_of(name)}: one year to learn from,"
+            f" {max(map(len, methods.values()))} draws",
+            header=["model", "Err σ²", "Err σ", "bias σ²", "RMSE of mean"],
+            rows=[
+                [title, *(mean_and_error([r.scores[column] for r in draws]) for column in columns)]
+                for title, draws in methods.items()
+            ],
+            notes=[
+                "Err: mean absolute difference from the variance (standard deviation) over the"
+                " years, in °C² (°C); bias: mean difference, below 0 where the model is too sure;"
+                " ± standard error over the draws."
+            ],
+        )
+        for name, methods in by_station(records).items()
+    ]
+
+
+def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """Per station the pictures of the first draw: predictions, and standard deviations."""
+    figures: dict[str, Figure] = {}
+    for name, methods in by_station(records).items():
+        shown = {
+            title: record
+            for title, draws in methods.items()
+            for record in draws
+            if record.task.split == 0
+        }
+        if not shown:
+            continue
+        stem = Path(name).name.split(".")[0]
+        figures[stem] = prediction_figure(name, shown)
+        figures[f"{stem}_std"] = spread_figure(name, shown)
+    return figures
+
+
+def title_of(name: str) -> str:
+    """A known station's title, or the name of a file."""
+    return STATIONS.get(name, Path(name).name.split(".")[0])
+
+
+def titled_curves(shown: dict[str, Record]) -> dict[str, Curve]:
+    """The curves, each title with its error."""
+    return {
+        f"{title}: Err {record.scores['variance_error']:.2f}": curve_of(record)
+        for title, record in shown.items()
+    }
+
+
+def prediction_figure(name: str, shown: dict[str, Record]) -> Figure:
+    """Every model's band over the data, and the true one in lines."""
+    some = next(iter(shown.values())).curves
+    data = DAYS, np.asarray(some["y"])
+    true_mean, true_std = np.asarray(some["true_mean"]), np.asarray(some["true_std"])
 
     def draw(axes: Axes, curve: Curve) -> None:
-        draw_prediction(axes, grid, curve, data=result.data, **truth)
+        draw_prediction(axes, DAYS, curve, data=data, true_mean=true_mean, true_std=true_std)
 
     return model_panels(
-        titled_curves(result),
+        titled_curves(shown),
         draw,
-        title=station.name,
+        title=title_of(name),
         xlabel="day of the year",
         ylabel="maximum temperature (°C)",
     )
 
 
-def spread_figure(result: WeatherResult) -> Figure:
-    """The first draw: every model's standard deviation against that over the years."""
-    station, grid = result.station, result.station.days[:, 0]
-    true_std = np.sqrt(station.variance())
+def spread_figure(name: str, shown: dict[str, Record]) -> Figure:
+    """Every model's standard deviation against that over the years."""
+    true_std = np.asarray(next(iter(shown.values())).curves["true_std"])
 
     def draw(axes: Axes, curve: Curve) -> None:
-        draw_spread(axes, grid, curve, true_std=true_std)
+        draw_spread(axes, DAYS, curve, true_std=true_std)
 
     return model_panels(
-        titled_curves(result),
+        titled_curves(shown),
         draw,
-        title=station.name,
+        title=title_of(name),
         xlabel="day of the year",
         ylabel="standard deviation (°C)",
     )

@@ -94,11 +94,11 @@ class TrainingData(eqx.Module):
     ) -> "Batch":
         """The rows ``index`` of one group."""
         X, y, own_center = self.X[group, index], self.y[group, index], self.own_center[group, index]
-        return Batch(X, y, own_center, index, weight, key)
+        return Batch(X, y, own_center, group, index, weight, key)
 
 
 class Batch(eqx.Module):
-    """Some rows: what an objective sees. It may look up others by ``index``.
+    """Some rows: what an objective sees. It may look up others of its ``group`` by ``index``.
 
     ``key`` is there for the objective of a phase that `Phase.is_random`, fresh in every step.
     """
@@ -106,6 +106,7 @@ class Batch(eqx.Module):
     X: Float[Array, "batch features"]
     y: Float[Array, "batch outputs"]
     own_center: Int[Array, " batch"]
+    group: Int[Array, ""]
     index: Int[Array, " batch"]
     weight: Float[Array, " batch"]
     key: PRNGKeyArray | None = None

@@ -183,26 +183,40 @@ def train_stage(
     data: TrainingData,
     stage: Stage,
     report: Callable[[Progress], None] | None = None,
-) -> tuple[Network, np.ndarray]:
-    """All members through one stage: the networks to go on with, and the scores per chunk.
+) -> tuple[Network, list[np.ndarray]]:
+    """All members through one stage: the networks to go on with, and the scores of every group.
 
-    ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared.
+    ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared. The scores
+    have the shape (chunks, members of the group). A group whose members have not become better for
+    ``stage.patience`` chunks is done: it keeps its snapshots, whatever the others still do.
     """
     arrays, static = eqx.partition((networks, folds), eqx.is_array)
     arrays, keys = shard_members((arrays, keys), len(keys))
     networks, folds = eqx.combine(arrays, static)
     members = start_members(networks, stage)
+    group = np.asarray(folds.group)
+    n_groups = int(group.max()) + 1
     history: list[np.ndarray] = []
-    best, since_best = np.full(len(keys), -np.inf), 0
+    best, since_best = np.full(len(keys), -np.inf), np.zeros(n_groups, dtype=int)
+    length = np.full(n_groups, stage.n_chunks)
     for chunk in range(stage.n_chunks):
         fresh = jax.vmap(named_key, (0, None))(keys, f"{stage.name} {chunk}")
         members, scores = train_chunk(members, fresh, folds, data, stage)
         history.append(np.asarray(scores))  # the one wait for the device
         if report is not None:
             report(Progress(stage.name, chunk + 1, stage.n_chunks, history[-1]))
-        if stage.keep_best:
-            since_best = 0 if np.any(history[-1] > best) else since_best + 1
-            best = np.fmax(best, history[-1])
-            if stage.patience is not None and since_best >= stage.patience:
-                break
-    return members.best, np.stack(history)
+        if not stage.keep_best or stage.patience is None:
+            continue
+        has_better = np.bincount(group, history[-1] > best, minlength=n_groups) > 0
+        since_best = np.where(has_better, 0, since_best + 1)
+        best = np.fmax(best, history[-1])
+        done = (since_best >= stage.patience) & (length == stage.n_chunks)
+        if not done.any():
+            continue
+        length[done] = chunk + 1
+        if (length <= chunk + 1).all():
+            break
+        final = jnp.where(jnp.asarray(done[group]), jnp.inf, members.best_score)
+        members = eqx.tree_at(lambda m: m.best_score, members, final)  # no snapshot beats infinity
+    scores = np.stack(history)
+    return members.best, [scores[: length[g], group == g] for g in range(n_groups)]

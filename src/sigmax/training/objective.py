@@ -76,7 +76,7 @@ def negative_evidence(network: FlipoutNetwork, batch: Batch, data: TrainingData)
     """
     assert batch.key is not None
     misfit = -jnp.sum(network(batch.X, batch.key).log_prob(batch.y), axis=1)
-    return misfit + network.divergence() / jnp.max(data.n_rows)
+    return misfit + network.divergence() / data.n_rows[batch.group]
 
 
 def mean_weights_log_likelihood(network: FlipoutNetwork, batch: Batch, data: TrainingData) -> Rows:

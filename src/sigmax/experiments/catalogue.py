@@ -1,0 +1,190 @@
+"""All experiments by name: their tasks, jobs, records, tables and pictures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from sigmax.data import STATIONS, UCI_SETS
+from sigmax.errors import InvalidArgumentError
+from sigmax.experiments.ablation import ablation_figures, ablation_tables, ablation_tasks
+from sigmax.experiments.active import (
+    active_figures,
+    active_tables,
+    active_tasks,
+    group_repeats,
+    run_active,
+)
+from sigmax.experiments.engines import Job
+from sigmax.experiments.gradients import (
+    gradient_figures,
+    gradient_tables,
+    gradient_tasks,
+    run_gradients,
+)
+from sigmax.experiments.methods import METHODS
+from sigmax.experiments.records import Record, Task
+from sigmax.experiments.tables import Table
+from sigmax.experiments.toy import group_toy, run_toy, toy_figures, toy_tables, toy_tasks
+from sigmax.experiments.uci import group_splits, run_splits, split_tasks
+from sigmax.experiments.uci_report import uci_figures, uci_tables
+from sigmax.experiments.weather import (
+    group_weather,
+    run_weather,
+    weather_figures,
+    weather_tables,
+    weather_tasks,
+)
+
+__all__ = ["EXPERIMENTS", "Choice", "Experiment"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What to run of an experiment; empty means all that is usual."""
+
+    datasets: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    n_splits: int | None = None
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of the models that differ from the methods' own."""
+    acquisitions: Sequence[str] = ()
+    """Of active learning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment: what its tasks are, how they are run, and what is made of the records."""
+
+    about: str
+    datasets: Sequence[str]
+    methods: Sequence[str]
+    n_splits: int
+    tasks: Callable[[Choice], list[Task]]
+    jobs: Callable[[Sequence[Task], str], list[Job]]
+    """From tasks and the kind of device, ``cpu`` or ``gpu``."""
+    run: Callable[[Sequence[Task]], list[Record]]
+    tables: Callable[[Sequence[Record]], list[Table]]
+    figures: Callable[[Sequence[Record]], dict[str, Figure]]
+
+    def choose(self, choice: Choice) -> list[Task]:
+        """The tasks of a choice, with the usual in place of what is empty."""
+        for method in choice.methods:
+            if method not in METHODS:
+                known = ", ".join(METHODS)
+                raise InvalidArgumentError(f"No method {method!r}: choose from {known}.")
+        own = self.datasets is not STATION_NAMES
+        for dataset in choice.datasets:
+            if own and dataset not in self.datasets and dataset not in UCI_SETS:
+                known = ", ".join(self.datasets)
+                raise InvalidArgumentError(f"No data set {dataset!r}: choose from {known}.")
+        return self.tasks(
+            Choice(
+                datasets=tuple(choice.datasets or self.datasets),
+                methods=tuple(choice.methods or self.methods),
+                n_splits=choice.n_splits or self.n_splits,
+                seed=choice.seed,
+                settings=choice.settings,
+                acquisitions=tuple(choice.acquisitions or ("variance", "random")),
+            )
+        )
+
+
+SIX = ("gp", "nn", "bnn", "mc-dropout", "ens-nn", "combined")
+STATION_NAMES = tuple(STATIONS)
+SMALL_SETS = ("boston", "concrete", "energy", "yacht", "wine_red", "superconduct")
+"""The ablation's."""
+
+
+def singly(tasks: Sequence[Task], device: str) -> list[Job]:
+    """Every task a job of its own, as timings need it."""
+    return [(task,) for task in tasks]
+
+
+EXPERIMENTS = {
+    "toy": Experiment(
+        about="known mean and spread, on the data and off them",
+        datasets=("toy",),
+        methods=SIX,
+        n_splits=1,
+        tasks=lambda c: toy_tasks(c.methods, c.n_splits or 1, c.seed, c.settings),
+        jobs=lambda tasks, device: group_toy(tasks),
+        run=run_toy,
+        tables=toy_tables,
+        figures=toy_figures,
+    ),
+    "weather": Experiment(
+        about="one year of temperatures to learn from, a century to be judged by",
+        datasets=STATION_NAMES,
+        methods=SIX,
+        n_splits=5,
+        tasks=lambda c: weather_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
+        jobs=lambda tasks, device: group_weather(tasks),
+        run=run_weather,
+        tables=weather_tables,
+        figures=weather_figures,
+    ),
+    "uci": Experiment(
+        about="the UCI benchmark on standard splits",
+        datasets=tuple(UCI_SETS),
+        methods=tuple(METHODS),
+        n_splits=20,
+        tasks=lambda c: split_tasks(
+            "uci", c.datasets, c.methods, c.n_splits or 1, seed=c.seed, settings=c.settings
+        ),
+        jobs=lambda tasks, device: group_splits(tasks, device=device),
+        run=run_splits,
+        tables=uci_tables,
+        figures=uci_figures,
+    ),
+    "timings": Experiment(
+        about="every method alone on its first split, compilation apart",
+        datasets=tuple(UCI_SETS),
+        methods=tuple(METHODS),
+        n_splits=1,
+        tasks=lambda c: split_tasks(
+            "timings", c.datasets, c.methods, c.n_splits or 1, seed=c.seed, settings=c.settings
+        ),
+        jobs=singly,
+        run=run_splits,
+        tables=uci_tables,
+        figures=lambda records: {},
+    ),
+    "ablation": Experiment(
+        about="all sixteen combinations of the paper's four ideas",
+        datasets=SMALL_SETS,
+        methods=("combined-paper", "combined"),
+        n_splits=5,
+        tasks=lambda c: ablation_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
+        jobs=lambda tasks, device: group_splits(tasks, device=device),
+        run=run_splits,
+        tables=ablation_tables,
+        figures=ablation_figures,
+    ),
+    "active": Experiment(
+        about="active learning: the rows of highest variance against rows at random",
+        datasets=tuple(name for name in UCI_SETS if name != "year"),
+        methods=("gp", "nn", "bnn", "mc-dropout", "ens-nn", "combined"),
+        n_splits=10,
+        tasks=lambda c: active_tasks(
+            c.datasets, c.methods, c.acquisitions, c.n_splits or 1, c.seed, c.settings
+        ),
+        jobs=lambda tasks, device: group_repeats(tasks, device=device),
+        run=run_active,
+        tables=active_tables,
+        figures=active_figures,
+    ),
+    "gradients": Experiment(
+        about="sparsity and variance of the gradient, uniform against locality batches",
+        datasets=("boston", "concrete", "wine_red", "yacht"),
+        methods=("combined-paper",),
+        n_splits=3,
+        tasks=lambda c: gradient_tasks(c.datasets, c.n_splits or 1, c.seed, c.settings),
+        jobs=singly,
+        run=run_gradients,
+        tables=gradient_tables,
+        figures=gradient_figures,
+    ),
+}

@@ -1,0 +1,102 @@
+"""What experiments do with models: make them for tasks, fit them together, time and judge them."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax.monitoring
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError
+from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor, fit_together
+from sigmax.experiments.methods import METHODS
+from sigmax.experiments.records import Task
+from sigmax.metrics import coverage, evaluate
+
+__all__ = ["Stopwatch", "create_model", "fit_models", "judge", "stopwatch", "supports"]
+
+
+class Stopwatch:
+    """Seconds of a block of code, and how many of them were tracing and compiling."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter()
+        self.compile = 0.0
+        self.run = 0.0
+
+    def hear(self, event: str, seconds: float) -> None:
+        if event.startswith("/jax/core/compile/"):
+            self.compile += seconds
+
+    def stop(self) -> None:
+        whole = time.perf_counter() - self.begin
+        self.compile = min(self.compile, whole)
+        self.run = whole - self.compile
+
+
+WATCHES: list[Stopwatch] = []
+
+
+def tell_watches(event: str, duration: float, **_: Any) -> None:
+    for watch in WATCHES:
+        watch.hear(event, duration)
+
+
+jax.monitoring.register_event_duration_secs_listener(tell_watches)  # pyright: ignore
+
+
+@contextmanager
+def stopwatch() -> Iterator[Stopwatch]:
+    """Time a block; compilation, which JAX reports as it goes, is kept apart."""
+    watch = Stopwatch()
+    WATCHES.append(watch)
+    try:
+        yield watch
+    finally:
+        watch.stop()
+        WATCHES.remove(watch)
+
+
+def create_model(task: Task) -> AbstractRegressor:
+    """The task's method, with its settings and seed."""
+    model = METHODS[task.method].create(task.seed)
+    settings = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in task.settings.items()
+    }
+    unknown = sorted(set(settings) - set(model.get_params()))
+    if unknown:
+        raise InvalidArgumentError(f"{task.method} has no setting {', '.join(unknown)}.")
+    return model.set_params(**settings)
+
+
+def supports(method: str, setting: str) -> bool:
+    """Whether a method has a setting of that name."""
+    return setting in METHODS[method].create(0).get_params()
+
+
+def fit_models(
+    models: Sequence[AbstractRegressor], data: Sequence[tuple[NDArray, NDArray]]
+) -> dict[str, float]:
+    """Fit each model to its data, networks in one training; the seconds are those of one model."""
+    with stopwatch() as watch:
+        networks = [model for model in models if isinstance(model, AbstractNetworkRegressor)]
+        if len(networks) == len(models):
+            fit_together(networks, data)
+        else:
+            for model, (X, y) in zip(models, data, strict=True):
+                model.fit(X, y)
+    n = len(models)
+    together = float(n if len(networks) == n else 1)
+    return {"fit": watch.run / n, "compile": watch.compile / n, "together": together}
+
+
+def judge(y: NDArray, dist: Predictive) -> dict[str, float]:
+    """All scores of a prediction, and the coverage of its 50 % intervals."""
+    scores = evaluate(y, dist)
+    scores["coverage_50"] = coverage(y, dist, level=0.5)
+    scores["mean_std"] = float(np.mean(dist.std))
+    return scores

@@ -1,0 +1,104 @@
+"""The benchmark on UCI data: every method on standard splits, by many scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sigmax.data import UCI_SETS, RegressionData, load_uci
+from sigmax.experiments.engines import Job
+from sigmax.experiments.fits import create_model, fit_models, judge, stopwatch
+from sigmax.experiments.methods import METHODS
+from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
+
+__all__ = ["describe_split", "group_splits", "run_splits", "split_tasks"]
+
+ROWS_TOGETHER = {"cpu": 20_000, "gpu": 400_000}
+"""Training rows of all splits in one job, at most: few enough to be held, and to be lost."""
+
+
+def split_tasks(
+    experiment: str,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    n_splits: int,
+    *,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> list[Task]:
+    """One task per data set, method and split, as many splits as there are, up to ``n_splits``."""
+    return [
+        Task(
+            experiment=experiment,
+            dataset=dataset,
+            method=method,
+            split=split,
+            seed=seed + split,
+            settings=dict(settings or {}),
+        )
+        for dataset in datasets
+        for method in methods
+        for split in range(min(n_splits, UCI_SETS[dataset].n_splits))
+    ]
+
+
+def group_splits(tasks: Sequence[Task], *, device: str) -> list[Job]:
+    """Jobs of tasks that differ in split and seed only, as many rows in each as may be."""
+    alike: dict[str, list[Task]] = {}
+    for task in tasks:
+        kind = f"{task.dataset} {task.method} {sorted(task.settings.items())}"
+        alike.setdefault(kind, []).append(task)
+    jobs = []
+    for group in alike.values():
+        n_together = max(1, ROWS_TOGETHER[device] // UCI_SETS[group[0].dataset].n_rows)
+        if not METHODS[group[0].method].is_network:
+            n_together = 1
+        jobs += [tuple(group[i : i + n_together]) for i in range(0, len(group), n_together)]
+    return jobs
+
+
+def run_splits(job: Sequence[Task]) -> list[Record]:
+    """Fit a job's splits together and judge each on its test rows."""
+    data, machine = load_uci(job[0].dataset), describe_machine()
+    splits = [data.splits[task.split] for task in job]
+    largest = METHODS[job[0].method].largest
+    n_train = max(len(train) for train, _ in splits)
+    if largest is not None and n_train > largest:
+        reason = f"{n_train:,} training rows; an exact Gaussian process takes {largest:,}"
+        facts = [describe_split(data, task.split) for task in job]
+        return [
+            infeasible(task, reason, data=fact, machine=machine)
+            for task, fact in zip(job, facts, strict=True)
+        ]
+    models = [create_model(task) for task in job]
+    seconds = fit_models(models, [(data.X[train], data.y[train]) for train, _ in splits])
+    records = []
+    for task, model, (_, test) in zip(job, models, splits, strict=True):
+        with stopwatch() as watch:
+            dist = model.predict_dist(data.X[test])
+        records.append(
+            done(
+                task,
+                scores=judge(data.y[test], dist),
+                seconds={**seconds, "predict": watch.run},
+                data=describe_split(data, task.split),
+                machine=machine,
+            )
+        )
+    return records
+
+
+def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
+    """Hash and shape of the data, and what may flatter a score: copies across the split."""
+    train, test = data.splits[split]
+    rows = np.column_stack([data.X, data.y])
+    known = {row.tobytes() for row in rows[train]}
+    return {
+        "hash": data.content_hash,
+        "n_train": len(train),
+        "n_test": len(test),
+        "n_features": data.X.shape[1],
+        "copies": float(np.mean([row.tobytes() in known for row in rows[test]])),
+        "n_distinct_targets": len(np.unique(data.y)),
+        "y_std": float(data.y[test].std()),
+    }

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from sigmax.active_learning import choose, split_for_active_learning
+from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learning
 from sigmax.data import UCI_SETS, load_uci
 from sigmax.experiments.engines import Job
 from sigmax.experiments.fits import create_model, fit_models, judge
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
-from sigmax.experiments.tables import Table, mean_and_error
+from sigmax.experiments.tables import Table, mean_and_error, three_decimals
 from sigmax.experiments.uci import ROWS_TOGETHER
 from sigmax.plots import tidy
 
@@ -109,101 +109,110 @@ def model_task(task: Task) -> Task:
     return replace(task, settings=settings)
 
 
-Curves = dict[tuple[str, str], dict[int, Record]]
+Kind = tuple[str, str]
+"""Method and acquisition."""
 
 
-def by_dataset(records: Sequence[Record]) -> dict[str, Curves]:
-    """Done records: data set -> (method, acquisition) -> repeat."""
-    found: dict[str, Curves] = {}
+def arrange(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, Record]]], list]:
+    """Done records by data set, kind and repeat; and all kinds, in the order of the methods."""
+    found: dict[str, dict[Kind, dict[int, Record]]] = {}
     for record in records:
         if record.status == "done":
-            kind = (record.task.method, record.task.settings["acquisition"])
-            found.setdefault(record.task.dataset, {}).setdefault(kind, {})[record.task.split] = (
-                record
-            )
-    return found
+            task = record.task
+            kind = (task.method, task.settings["acquisition"])
+            found.setdefault(task.dataset, {}).setdefault(kind, {})[task.split] = record
+    found = {name: found[name] for name in UCI_SETS if name in found}
+    methods: list[str] = list(METHODS)
+    acquisitions: list[str] = list(ACQUISITIONS)
+    kinds = {kind for curves in found.values() for kind in curves}
+    order = sorted(kinds, key=lambda k: (methods.index(k[0]), acquisitions.index(k[1])))
+    return found, order
+
+
+def title_of(kind: Kind) -> str:
+    return f"{METHODS[kind[0]].title}, {kind[1]}"
 
 
 def active_tables(records: Sequence[Record]) -> list[Table]:
-    """The mean over the rounds of RMSE and log-likelihood, and by how much random is beaten."""
-    tables, found = [], by_dataset(records)
-    kinds = list(dict.fromkeys(kind for curves in found.values() for kind in curves))
-    for score, title, sign in (
-        ("rmse_area", "RMSE", -1),
-        ("log_likelihood_area", "log-likelihood", 1),
-    ):
-        rows = []
-        for dataset, curves in found.items():
-            row = [dataset]
-            for method, acquisition in kinds:
-                repeats = curves.get((method, acquisition), {})
-                if not repeats:
-                    row.append("-")
-                    continue
-                text = mean_and_error([r.scores[score] for r in repeats.values()], digits=3)
-                control = curves.get((method, "random"), {})
-                common = sorted(set(repeats) & set(control))
-                if acquisition != "random" and common:
-                    gains = [
-                        sign * (repeats[i].scores[score] - control[i].scores[score]) for i in common
-                    ]
-                    wins = float(np.mean(gains)) > 0
-                    text += " +" if wins else " −"
-                row.append(text)
-            rows.append(row)
-        header = [f"{METHODS[method].title}, {acquisition}" for method, acquisition in kinds]
-        tables.append(
-            Table(
-                title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
-                header=["data set", *header],
-                rows=rows,
-                notes=[
-                    "20 % labelled, 60 % pool, 20 % test; each round 1 % of the pool; ± standard"
-                    " error over the repeats. + is better and − worse than the same method with"
-                    " rows at random, in the mean of the paired repeats."
-                ],
-            )
-        )
-    return tables
+    """The mean over the rounds of RMSE and log-likelihood, and where random is beaten."""
+    found, kinds = arrange(records)
+    return [
+        active_table(found, kinds, "rmse_area", "RMSE", -1),
+        active_table(found, kinds, "log_likelihood_area", "log-likelihood", 1),
+    ]
+
+
+def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: int) -> Table:
+    """One row per data set, one column per kind; + marks what is ahead of random."""
+    rows, wins = [], {kind: [] for kind in kinds if kind[1] != "random"}
+    for dataset, curves in found.items():
+        row = [dataset]
+        everything = [r.scores[score] for repeats in curves.values() for r in repeats.values()]
+        for kind in kinds:
+            repeats, control = curves.get(kind, {}), curves.get((kind[0], "random"), {})
+            if not repeats:
+                row.append("")
+                continue
+            values = [record.scores[score] for record in repeats.values()]
+            text = mean_and_error(values, digits=three_decimals(np.median(everything)))
+            common = sorted(set(repeats) & set(control))
+            if kind in wins and common:
+                gains = [repeats[i].scores[score] - control[i].scores[score] for i in common]
+                wins[kind].append(better * float(np.mean(gains)) > 0)
+                text += " +" if wins[kind][-1] else " −"
+            row.append(text)
+        rows.append(row)
+    counts = [
+        f"{title_of(kind)}: ahead of random on {sum(won)} of {len(won)} data sets."
+        for kind, won in wins.items()
+        if won
+    ]
+    return Table(
+        title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
+        header=["data set", *map(title_of, kinds)],
+        rows=rows,
+        notes=[
+            "20 % labelled, 60 % pool, 20 % test; each round 1 % of the pool; ± standard error"
+            " over the repeats. + is better and − worse than the same method with rows at random,"
+            " in the mean of the paired repeats.",
+            *counts,
+        ],
+    )
 
 
 def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """RMSE and log-likelihood against the round, one column per data set."""
-    found = by_dataset(records)
+    """RMSE and log-likelihood against the round, one panel per data set."""
+    found, kinds = arrange(records)
     if not found:
         return {}
-    kinds = list(dict.fromkeys(kind for curves in found.values() for kind in curves))
-    methods = list(dict.fromkeys(method for method, _ in kinds))
-    styles = {"variance": "-", "epistemic": "--", "information": "-.", "random": ":"}
-    figure = Figure(figsize=(1 + 2.9 * len(found), 5.6), layout="constrained")
-    grid = figure.subplots(2, len(found), squeeze=False, sharex=True)
-    for column, (dataset, curves) in enumerate(found.items()):
-        for axes, score in zip(grid[:, column], ("rmse", "log_likelihood"), strict=True):
-            for (method, acquisition), repeats in curves.items():
-                values = np.mean([r.curves[score] for r in repeats.values()], axis=0)
-                axes.plot(
-                    values,
-                    styles.get(acquisition, "-"),
-                    color=f"C{methods.index(method)}",
-                    lw=1.4,
-                    label=f"{METHODS[method].title}, {acquisition}",
-                )
-            tidy(axes)
-        grid[0, column].set_title(dataset, fontsize=10)
-        grid[1, column].set_xlabel("round", fontsize=9)
-    grid[0, 0].set_ylabel("RMSE")
-    grid[1, 0].set_ylabel("log-likelihood")
-    lines = {
-        text: line
-        for axes in grid.flat
-        for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    return {
+        f"active_{score}": active_figure(found, kinds, score, label)
+        for score, label in (("rmse", "RMSE"), ("log_likelihood", "log-likelihood"))
     }
-    figure.legend(
-        list(lines.values()),
-        list(lines),
-        loc="outside lower center",
-        ncols=4,
-        fontsize=8,
-        frameon=False,
-    )
-    return {"active": figure}
+
+
+def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figure:
+    """Means over the repeats; a colour per method, a line style per acquisition."""
+    styles = {"variance": "-", "epistemic": "--", "information": "-.", "random": ":"}
+    methods = list(dict.fromkeys(method for method, _ in kinds))
+    n_columns = min(4, len(found))
+    n_rows = -(-len(found) // n_columns)
+    figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.1 * n_rows), layout="constrained")
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True)
+    lines = {}
+    for axes, (dataset, curves) in zip(grid.flat, found.items(), strict=False):
+        for kind in kinds:
+            if kind not in curves:
+                continue
+            values = np.median([r.curves[score] for r in curves[kind].values()], axis=0)
+            look = {"color": f"C{methods.index(kind[0])}", "ls": styles[kind[1]]}
+            (lines[title_of(kind)],) = axes.plot(values, lw=1.4, **look)
+        axes.set_title(dataset, fontsize=10)
+        tidy(axes)
+    for axes in grid.flat[len(found) :]:
+        axes.remove()
+    figure.supxlabel("round", fontsize=10)
+    figure.supylabel(f"test {label}, median over the repeats", fontsize=10)
+    place = {"loc": "outside upper center", "ncols": min(4, len(lines)), "frameon": False}
+    figure.legend(list(lines.values()), list(lines), fontsize=9, **place)
+    return figure

@@ -6,7 +6,6 @@ every batch gives one gradient. Both kinds are so weighted that a batch estimate
 the gradient of the mean negative log-likelihood of all training rows.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -27,7 +26,7 @@ from sigmax.data import ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
 from sigmax.experiments.fits import create_model, stopwatch
 from sigmax.experiments.records import Record, Task, describe_machine, done
-from sigmax.experiments.tables import Table, mean_and_error
+from sigmax.experiments.tables import Table, mean_and_error, three_decimals
 from sigmax.networks import VarianceNetwork
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator, named_key
@@ -275,7 +274,7 @@ def gradient_tables(records: Sequence[Record]) -> list[Table]:
             )
             variances = (uniform, locality, locality / uniform)
             cells = [mean_and_error(values, digits=3) for values in si]
-            cells += [mean_and_error(values, digits=three_digits(values)) for values in variances]
+            cells += [mean_and_error(values, digits=three_decimals(values)) for values in variances]
             rows.append([f"{dataset}, {part}", *cells])
     if not rows:
         return []
@@ -293,11 +292,6 @@ def gradient_tables(records: Sequence[Record]) -> list[Table]:
             ],
         )
     ]
-
-
-def three_digits(values: NDArray) -> int:
-    """Decimals that show three digits of the mean of positive values."""
-    return max(0, 2 - math.floor(math.log10(values.mean())))
 
 
 def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Table", "mean_and_error"]
+__all__ = ["Table", "mean_and_error", "three_decimals"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +74,15 @@ def mean_and_error(values: ArrayLike, *, digits: int = 2) -> str:
     if len(values) == 1:
         return mean
     return f"{mean} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
+
+
+def three_decimals(values: ArrayLike) -> int:
+    """Decimals that show three digits of the mean size of some values.
+
+    Examples
+    --------
+    >>> three_decimals([0.0123]), three_decimals([4.5, 5.5]), three_decimals([1234.0])
+    (4, 2, 0)
+    """
+    size = float(np.mean(np.abs(np.asarray(values, dtype=float))))
+    return max(0, 2 - int(np.floor(np.log10(size)))) if size > 0 else 2

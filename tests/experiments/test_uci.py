@@ -107,9 +107,10 @@ def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
         for task in reversed(tasks)
     ]
     table, errors = ablation_tables(records)
-    gains = {row[0]: row[1] for row in table.rows if row[0].startswith("gain")}
-    assert gains["gain of LS"] == "0.50 ± 0.00" and gains["gain of MV"] == "-0.10 ± 0.00"
-    assert gains["gain of IG"] == "0.00 ± 0.00"
+    changes = {row[0]: row[1] for row in table.rows if row[0].startswith("with")}
+    assert changes["with LS − without"] == "0.50 ± 0.00"
+    assert changes["with MV − without"] == "-0.10 ± 0.00"
+    assert changes["with IG − without"] == "0.00 ± 0.00"
     assert len(table.rows) == 20 and errors.rows[0][1] == "1.50 ± 0.50"
     (figure,) = ablation_figures(records).values()
     assert figure.axes[0].get_title() == "yacht"

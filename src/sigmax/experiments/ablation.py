@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from sigmax.data import UCI_SETS
 from sigmax.experiments.records import Record, Task
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.experiments.uci import split_tasks
@@ -55,11 +56,12 @@ def by_combination(records: Sequence[Record], score: str) -> dict[tuple[str, str
             task = record.task
             of_set = found.setdefault((task.method, task.dataset), {})
             of_set.setdefault(combination(task), {})[task.split] = record.scores[score]
-    return found
+    order = list(UCI_SETS)
+    return {kind: found[kind] for kind in sorted(found, key=lambda k: (k[0], order.index(k[1])))}
 
 
 def ablation_tables(records: Sequence[Record]) -> list[Table]:
-    """Log-likelihood and RMSE by combination, and the mean gain of each idea over the others."""
+    """Log-likelihood and RMSE by combination, and what each idea changes in the mean."""
     tables = []
     for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
         found = by_combination(records, score)
@@ -71,7 +73,7 @@ def ablation_tables(records: Sequence[Record]) -> list[Table]:
                 if any(name in cells for cells in columns.values())
             ]
             rows += [
-                [f"gain of {idea}", *(gain(cells, idea) for cells in columns.values())]
+                [f"with {idea} − without", *(change(c, idea) for c in columns.values())]
                 for idea in SWITCHES.values()
             ]
             tables.append(
@@ -80,9 +82,8 @@ def ablation_tables(records: Sequence[Record]) -> list[Table]:
                     header=["ideas", *columns],
                     rows=rows,
                     notes=[
-                        "± standard error over the splits. The gain of an idea is the mean"
-                        " difference between the eight combinations with it and the same without,"
-                        " ± its standard error over the splits."
+                        "± standard error over the splits. With an idea minus without it: the mean"
+                        " over the eight pairs of combinations that differ in it alone."
                     ],
                 )
             )
@@ -93,7 +94,7 @@ def cell(values: dict[int, float]) -> str:
     return mean_and_error(list(values.values())) if values else ""
 
 
-def gain(cells: Cells, idea: str) -> str:
+def change(cells: Cells, idea: str) -> str:
     """Mean over splits of the difference that an idea makes, over all pairs that differ in it."""
     by_split: dict[int, list[float]] = {}
     for name, values in cells.items():

@@ -1,5 +1,6 @@
 """Where original files come from, and how numbers are read from them."""
 
+import socket
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, final
@@ -8,7 +9,7 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.store import cache_folder, download, look_up
+from sigmax.data.store import TIMEOUT, cache_folder, download, look_up
 from sigmax.errors import DataFileError
 
 __all__ = ["ARCHIVE_URL", "Archive", "OpenML"]
@@ -89,6 +90,8 @@ class OpenML:
         """Inputs and target; scikit-learn keeps its copy in our cache."""
         from sklearn.datasets import fetch_openml
 
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(TIMEOUT)  # scikit-learn sets none, and might wait for ever
         try:
             table: Any = fetch_openml(
                 data_id=self.data_id, data_home=cache_folder() / "openml", as_frame=True
@@ -100,3 +103,5 @@ class OpenML:
             raise DataFileError(
                 f"Fetching data set {self.data_id} from OpenML failed: {error}."
             ) from error
+        finally:
+            socket.setdefaulttimeout(before)

@@ -190,6 +190,8 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
             networks, histories[stage.name] = train_stage(
                 networks, keys, folds, rows, stage, report
             )
+    # As NumPy, where a slice compiles nothing.
+    networks, folds = jax.tree.map(np.asarray, (networks, folds))
     for group, model in enumerate(models):
         own = slice(group * n_members, (group + 1) * n_members)
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))

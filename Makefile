@@ -28,6 +28,8 @@ bench: $(VENV)/.developed
 	$(BIN)/python benchmarks/neighbors.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/toy.py
+	$(BIN)/python benchmarks/batched.py
+	$(BIN)/python benchmarks/rivals.py seconds
 
 clean:
 	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis

@@ -13,9 +13,17 @@ import pytest
 
 from sigmax.experiments.engines import LocalEngine, run_job
 from sigmax.experiments.fits import stopwatch
+from sigmax.experiments.jobs import singly
 from sigmax.experiments.records import Task, read_records
 from sigmax.experiments.runner import run_tasks
-from sigmax.experiments.toy import group_toy, toy_tasks
+from sigmax.experiments.toy import toy_tasks
+
+HEED_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+# A pytest that runs in the background hands down an ignored Ctrl-C.
 
 QUICK = {"n_restarts": 1, "max_iter": 1}
 
@@ -25,7 +33,8 @@ def quick_tasks(n=4):
 
 
 def start_command(out, n_tasks, *more, **options):
-    command = [sys.executable, "-m", "sigmax", "reproduce", "toy", "--methods", "gp", *more]
+    command = [sys.executable, "-c", HEED_CTRL_C, "-m", "sigmax", "reproduce", "toy"]
+    command += ["--methods", "gp", *more]
     command += ["--splits", str(n_tasks), "--workers", "2", "--out", str(out), "--device", "cpu"]
     command += [f"--set={name}={value}" for name, value in QUICK.items()]
     return subprocess.Popen(
@@ -74,9 +83,7 @@ def test_killed_in_the_middle_a_run_goes_on_without_loss_or_repetition(tmp_path)
 
 
 def test_interrupted_a_run_stops_cleanly(tmp_path):
-    # A pytest that runs in the background may hand down an ignored Ctrl-C.
-    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = start_command(tmp_path, 32, start_new_session=True, **heed)
+    process = start_command(tmp_path, 32, start_new_session=True)
     wait_for_lines(tmp_path, process, 2)
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
@@ -94,12 +101,12 @@ def test_a_worker_that_dies_costs_its_job_only(tmp_path):
             threading.Timer(0.05, worker.kill).start()
 
     tasks, engine = quick_tasks(5), LocalEngine(n_workers=1, device="cpu")
-    records = run_tasks(tasks, group_toy, tmp_path, engine, report=kill_a_worker)
+    records = run_tasks(tasks, singly, tmp_path, engine, report=kill_a_worker)
     statuses = Counter(record.status for record in records)
     assert statuses == {"done": 4, "failed": 1}
     (lost,) = (record for record in records if record.status == "failed")
     assert "worker process died" in lost.reason
-    records = run_tasks(tasks, group_toy, tmp_path, engine, retry_failed=True)
+    records = run_tasks(tasks, singly, tmp_path, engine, retry_failed=True)
     assert all(record.status == "done" for record in records)
 
 
@@ -114,7 +121,7 @@ def test_an_error_is_a_failed_record_with_its_message():
 def test_workers_and_this_process_find_the_same_scores(tmp_path):
     (task,) = quick_tasks(1)
     (here,) = run_job((task,))
-    (there,) = run_tasks([task], group_toy, tmp_path, LocalEngine(device="cpu"))
+    (there,) = run_tasks([task], singly, tmp_path, LocalEngine(device="cpu"))
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sigmax.data import ToyProblem
+from sigmax.experiments.catalogue import EXPERIMENTS
 from sigmax.experiments.records import Record
-from sigmax.experiments.toy import group_toy, run_toy, toy_figures, toy_tables, toy_tasks
+from sigmax.experiments.toy import run_toy, toy_figures, toy_tables, toy_tasks
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +34,14 @@ def test_without_the_gate_the_spread_does_not_grow_to_the_left():
 
 def test_seeds_are_trained_together_and_shown_from_their_lines():
     tasks = toy_tasks(["nn", "combined", "gp"], 2, 7, {})
-    jobs = group_toy(tasks)
+    jobs = EXPERIMENTS["toy"].jobs(tasks, "cpu")
     assert [len(job) for job in jobs] == [2, 2, 1, 1]
     small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
     tasks = toy_tasks(["nn", "combined"], 2, 7, small)
     records = [
-        Record.from_line(record.to_line()) for job in group_toy(tasks) for record in run_toy(job)
+        Record.from_line(record.to_line())
+        for job in EXPERIMENTS["toy"].jobs(tasks, "cpu")
+        for record in run_toy(job)
     ]
     assert all(record.seconds["together"] == 2 for record in records)
     (table,) = toy_tables(records)

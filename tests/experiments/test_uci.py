@@ -14,12 +14,12 @@ from sigmax.experiments.active import (
     active_figures,
     active_tables,
     active_tasks,
-    group_repeats,
     run_active,
 )
+from sigmax.experiments.catalogue import EXPERIMENTS
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.records import Record, done
-from sigmax.experiments.uci import describe_split, group_splits, run_splits, split_tasks
+from sigmax.experiments.uci import describe_split, run_splits, split_tasks
 
 SMALL = {"n_steps": 60, "hidden_sizes": [8]}
 
@@ -28,7 +28,7 @@ def test_every_split_is_a_task_and_alike_ones_a_job():
     tasks = split_tasks("uci", ["yacht", "protein"], ["gp", "nn"], 20, seed=100)
     assert len(tasks) == 2 * (20 + 5)
     assert {task.seed - task.split for task in tasks} == {100}
-    jobs = group_splits(tasks, device="cpu")
+    jobs = EXPERIMENTS["uci"].jobs(tasks, "cpu")
     sizes = {(job[0].dataset, job[0].method, len(job)) for job in jobs}
     assert sizes == {
         ("yacht", "gp", 1),
@@ -37,13 +37,13 @@ def test_every_split_is_a_task_and_alike_ones_a_job():
         ("protein", "nn", 1),
     }
     assert sorted(task.key for job in jobs for task in job) == sorted(t.key for t in tasks)
-    on_gpu = group_splits(tasks, device="gpu")
+    on_gpu = EXPERIMENTS["uci"].jobs(tasks, "gpu")
     assert ("protein", "nn", 5) in {(j[0].dataset, j[0].method, len(j)) for j in on_gpu}
 
 
 def test_records_hold_scores_seconds_and_facts(data_folder):
     tasks = split_tasks("uci", ["yacht"], ["nn"], 2, settings=SMALL)
-    (job,) = group_splits(tasks, device="cpu")
+    (job,) = EXPERIMENTS["uci"].jobs(tasks, "cpu")
     records = run_splits(job)
     assert [record.status for record in records] == ["done", "done"]
     for record in records:
@@ -119,7 +119,7 @@ def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
 def test_active_learning_goes_ten_rounds_and_is_shown(data_folder):
     arguments = (["yacht"], ["nn"], ["variance", "random"], 2, 0, SMALL)
     tasks = active_tasks(*arguments)
-    jobs = group_repeats(tasks, device="cpu")
+    jobs = EXPERIMENTS["active"].jobs(tasks, "cpu")
     assert [len(job) for job in jobs] == [2, 2]
     records = [Record.from_line(r.to_line()) for job in jobs for r in run_active(job)]
     assert all(len(record.curves["rmse"]) == 11 for record in records)

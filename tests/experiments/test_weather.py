@@ -5,9 +5,9 @@ import pytest
 
 from sigmax import CombinedRegressor
 from sigmax.data import Station
+from sigmax.experiments.catalogue import EXPERIMENTS
 from sigmax.experiments.records import Record
 from sigmax.experiments.weather import (
-    group_weather,
     run_weather,
     score_weather,
     weather_figures,
@@ -56,7 +56,7 @@ def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_f
     assert [task.seed for task in tasks] == [3, 4, 3, 4]
     records = [
         Record.from_line(record.to_line())
-        for job in group_weather(tasks)
+        for job in EXPERIMENTS["weather"].jobs(tasks, "cpu")
         for record in run_weather(job)
     ]
     (table,) = weather_tables(records)

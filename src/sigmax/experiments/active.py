@@ -8,15 +8,13 @@ from matplotlib.figure import Figure
 
 from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learning
 from sigmax.data import UCI_SETS, load_uci
-from sigmax.experiments.engines import Job
 from sigmax.experiments.fits import create_model, fit_models, judge
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
 from sigmax.experiments.tables import Table, mean_and_error, three_decimals
-from sigmax.experiments.uci import ROWS_TOGETHER
 from sigmax.plots import tidy
 
-__all__ = ["active_figures", "active_tables", "active_tasks", "group_repeats", "run_active"]
+__all__ = ["active_figures", "active_tables", "active_tasks", "run_active"]
 
 N_ROUNDS = 10
 
@@ -44,22 +42,6 @@ def active_tasks(
         for acquisition in acquisitions
         for repeat in range(n_repeats)
     ]
-
-
-def group_repeats(tasks: Sequence[Task], *, device: str) -> list[Job]:
-    """Repeats in one job: they go from round to round together."""
-    alike: dict[str, list[Task]] = {}
-    for task in tasks:
-        kind = f"{task.dataset} {task.method} {sorted(task.settings.items())}"
-        alike.setdefault(kind, []).append(task)
-    jobs = []
-    for group in alike.values():
-        n_rows = round(0.26 * UCI_SETS[group[0].dataset].n_rows)
-        n_together = max(1, ROWS_TOGETHER[device] // n_rows)
-        if not METHODS[group[0].method].is_network:
-            n_together = 1
-        jobs += [tuple(group[i : i + n_together]) for i in range(0, len(group), n_together)]
-    return jobs
 
 
 def run_active(job: Sequence[Task]) -> list[Record]:

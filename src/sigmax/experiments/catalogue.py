@@ -13,7 +13,6 @@ from sigmax.experiments.active import (
     active_figures,
     active_tables,
     active_tasks,
-    group_repeats,
     run_active,
 )
 from sigmax.experiments.engines import Job
@@ -23,14 +22,14 @@ from sigmax.experiments.gradients import (
     gradient_tasks,
     run_gradients,
 )
+from sigmax.experiments.jobs import group_alike, singly
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task
 from sigmax.experiments.tables import Table
-from sigmax.experiments.toy import group_toy, run_toy, toy_figures, toy_tables, toy_tasks
-from sigmax.experiments.uci import group_splits, run_splits, split_tasks
+from sigmax.experiments.toy import N_ROWS, run_toy, toy_figures, toy_tables, toy_tasks
+from sigmax.experiments.uci import run_splits, split_tasks
 from sigmax.experiments.uci_report import uci_figures, uci_tables
 from sigmax.experiments.weather import (
-    group_weather,
     run_weather,
     weather_figures,
     weather_tables,
@@ -98,10 +97,9 @@ SMALL_SETS = ("boston", "concrete", "energy", "yacht", "wine_red", "superconduct
 """The ablation's."""
 
 
-def singly(tasks: Sequence[Task], device: str) -> list[Job]:
-    """Every task a job of its own, as timings need it."""
-    return [(task,) for task in tasks]
-
+SET_SIZES = {name: of_set.n_rows for name, of_set in UCI_SETS.items()}
+LABELLED_SIZES = {name: n_rows * 26 // 100 for name, n_rows in SET_SIZES.items()}
+"""At the end of active learning: a fifth, and a tenth of three fifths."""
 
 EXPERIMENTS = {
     "toy": Experiment(
@@ -110,7 +108,7 @@ EXPERIMENTS = {
         methods=SIX,
         n_splits=1,
         tasks=lambda c: toy_tasks(c.methods, c.n_splits or 1, c.seed, c.settings),
-        jobs=lambda tasks, device: group_toy(tasks),
+        jobs=lambda tasks, device: group_alike(tasks, {"toy": N_ROWS}, device),
         run=run_toy,
         tables=toy_tables,
         figures=toy_figures,
@@ -121,7 +119,9 @@ EXPERIMENTS = {
         methods=SIX,
         n_splits=5,
         tasks=lambda c: weather_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
-        jobs=lambda tasks, device: group_weather(tasks),
+        jobs=lambda tasks, device: group_alike(
+            tasks, dict.fromkeys((task.dataset for task in tasks), 365), device
+        ),
         run=run_weather,
         tables=weather_tables,
         figures=weather_figures,
@@ -134,7 +134,7 @@ EXPERIMENTS = {
         tasks=lambda c: split_tasks(
             "uci", c.datasets, c.methods, c.n_splits or 1, seed=c.seed, settings=c.settings
         ),
-        jobs=lambda tasks, device: group_splits(tasks, device=device),
+        jobs=lambda tasks, device: group_alike(tasks, SET_SIZES, device),
         run=run_splits,
         tables=uci_tables,
         figures=uci_figures,
@@ -147,7 +147,7 @@ EXPERIMENTS = {
         tasks=lambda c: split_tasks(
             "timings", c.datasets, c.methods, c.n_splits or 1, seed=c.seed, settings=c.settings
         ),
-        jobs=singly,
+        jobs=lambda tasks, device: singly(tasks),
         run=run_splits,
         tables=uci_tables,
         figures=lambda records: {},
@@ -158,7 +158,7 @@ EXPERIMENTS = {
         methods=("combined-paper", "combined"),
         n_splits=5,
         tasks=lambda c: ablation_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
-        jobs=lambda tasks, device: group_splits(tasks, device=device),
+        jobs=lambda tasks, device: group_alike(tasks, SET_SIZES, device),
         run=run_splits,
         tables=ablation_tables,
         figures=ablation_figures,
@@ -171,7 +171,7 @@ EXPERIMENTS = {
         tasks=lambda c: active_tasks(
             c.datasets, c.methods, c.acquisitions, c.n_splits or 1, c.seed, c.settings
         ),
-        jobs=lambda tasks, device: group_repeats(tasks, device=device),
+        jobs=lambda tasks, device: group_alike(tasks, LABELLED_SIZES, device),
         run=run_active,
         tables=active_tables,
         figures=active_figures,
@@ -182,7 +182,7 @@ EXPERIMENTS = {
         methods=("combined-paper",),
         n_splits=3,
         tasks=lambda c: gradient_tasks(c.datasets, c.n_splits or 1, c.seed, c.settings),
-        jobs=singly,
+        jobs=lambda tasks, device: singly(tasks),
         run=run_gradients,
         tables=gradient_tables,
         figures=gradient_figures,

@@ -16,7 +16,7 @@ from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Task
 from sigmax.metrics import coverage, evaluate
 
-__all__ = ["Stopwatch", "create_model", "fit_models", "judge", "stopwatch", "supports"]
+__all__ = ["Stopwatch", "create_model", "fit_models", "judge", "stopwatch"]
 
 
 class Stopwatch:
@@ -71,11 +71,6 @@ def create_model(task: Task) -> AbstractRegressor:
     if unknown:
         raise InvalidArgumentError(f"{task.method} has no setting {', '.join(unknown)}.")
     return model.set_params(**settings)
-
-
-def supports(method: str, setting: str) -> bool:
-    """Whether a method has a setting of that name."""
-    return setting in METHODS[method].create(0).get_params()
 
 
 def fit_models(

@@ -1,9 +1,8 @@
 """The methods that the experiments compare, by the names of the command line."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import (
     AbstractRegressor,
     BayesianRegressor,
@@ -15,7 +14,7 @@ from sigmax.estimators import (
 )
 from sigmax.estimators.gaussian_process import LARGEST_EXACT
 
-__all__ = ["METHODS", "Method", "choose_methods"]
+__all__ = ["METHODS", "Method"]
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,3 @@ METHODS = {
     ),
     "combined": Method("Combined", lambda seed: CombinedRegressor(random_state=seed)),
 }
-
-
-def choose_methods(names: Iterable[str]) -> dict[str, Method]:
-    """The named methods, in the order given."""
-    names = list(names)
-    for name in names:
-        if name not in METHODS:
-            known = ", ".join(METHODS)
-            raise InvalidArgumentError(f"No method {name!r}: choose from {known}.")
-    return {name: METHODS[name] for name in names}

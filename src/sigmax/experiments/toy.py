@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.engines import Job
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done
@@ -16,7 +15,7 @@ from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.metrics import coverage, log_likelihood
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
 
-__all__ = ["group_toy", "run_toy", "score_toy", "toy_figures", "toy_tables", "toy_tasks"]
+__all__ = ["N_ROWS", "run_toy", "score_toy", "toy_figures", "toy_tables", "toy_tasks"]
 
 PROBLEM = ToyProblem()
 GRID = np.linspace(-4, 14, 361)
@@ -37,15 +36,6 @@ def toy_tasks(methods: Sequence[str], n_seeds: int, seed: int, settings: dict) -
         for split in range(n_seeds)
         for method in methods
     ]
-
-
-def group_toy(tasks: Sequence[Task]) -> list[Job]:
-    """Seeds of the same method in one job, where they can be trained together."""
-    jobs: list[Job] = []
-    for method in dict.fromkeys(task.method for task in tasks):
-        alike = tuple(task for task in tasks if task.method == method)
-        jobs += [alike] if METHODS[method].is_network else [(task,) for task in alike]
-    return jobs
 
 
 def run_toy(job: Sequence[Task]) -> list[Record]:

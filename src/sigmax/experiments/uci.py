@@ -6,15 +6,11 @@ from typing import Any
 import numpy as np
 
 from sigmax.data import UCI_SETS, RegressionData, load_uci
-from sigmax.experiments.engines import Job
 from sigmax.experiments.fits import create_model, fit_models, judge, stopwatch
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
 
-__all__ = ["describe_split", "group_splits", "run_splits", "split_tasks"]
-
-ROWS_TOGETHER = {"cpu": 20_000, "gpu": 400_000}
-"""Training rows of all splits in one job, at most: few enough to be held, and to be lost."""
+__all__ = ["describe_split", "run_splits", "split_tasks"]
 
 
 def split_tasks(
@@ -40,21 +36,6 @@ def split_tasks(
         for method in methods
         for split in range(min(n_splits, UCI_SETS[dataset].n_splits))
     ]
-
-
-def group_splits(tasks: Sequence[Task], *, device: str) -> list[Job]:
-    """Jobs of tasks that differ in split and seed only, as many rows in each as may be."""
-    alike: dict[str, list[Task]] = {}
-    for task in tasks:
-        kind = f"{task.dataset} {task.method} {sorted(task.settings.items())}"
-        alike.setdefault(kind, []).append(task)
-    jobs = []
-    for group in alike.values():
-        n_together = max(1, ROWS_TOGETHER[device] // UCI_SETS[group[0].dataset].n_rows)
-        if not METHODS[group[0].method].is_network:
-            n_together = 1
-        jobs += [tuple(group[i : i + n_together]) for i in range(0, len(group), n_together)]
-    return jobs
 
 
 def run_splits(job: Sequence[Task]) -> list[Record]:

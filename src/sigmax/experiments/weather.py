@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sigmax.data import STATIONS, Station, load_station
-from sigmax.experiments.engines import Job
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done
@@ -17,7 +16,6 @@ from sigmax.experiments.toy import curve_of
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
 
 __all__ = [
-    "group_weather",
     "run_weather",
     "score_weather",
     "weather_figures",
@@ -47,15 +45,6 @@ def weather_tasks(
         for method in methods
         for draw in range(n_draws)
     ]
-
-
-def group_weather(tasks: Sequence[Task]) -> list[Job]:
-    """Draws of the same station and method in one job, where they can be trained together."""
-    jobs: list[Job] = []
-    for kind in dict.fromkeys((task.dataset, task.method) for task in tasks):
-        alike = tuple(task for task in tasks if (task.dataset, task.method) == kind)
-        jobs += [alike] if METHODS[kind[1]].is_network else [(task,) for task in alike]
-    return jobs
 
 
 def run_weather(job: Sequence[Task]) -> list[Record]:

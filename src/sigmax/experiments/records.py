@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -107,6 +107,18 @@ def infeasible(task: Task, reason: str, **parts: Any) -> Record:
 def rounded(values: Iterable[float]) -> list[float]:
     """Six digits are enough for a picture."""
     return [float(f"{value:.6g}") for value in values]
+
+
+def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
+    """Records by data set as they come, then by method in the given order, then by split."""
+    datasets = list(dict.fromkeys(record.task.dataset for record in records))
+    order = {name: number for number, name in enumerate(methods)}
+
+    def place(record: Record) -> tuple[int, int, int]:
+        task = record.task
+        return datasets.index(task.dataset), order.get(task.method, len(order)), task.split
+
+    return sorted(records, key=place)
 
 
 def read_records(path: Path) -> list[Record]:

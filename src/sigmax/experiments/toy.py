@@ -10,7 +10,7 @@ from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Record, Task, describe_machine, done
+from sigmax.experiments.records import Record, Task, describe_machine, done, in_order
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.metrics import coverage, log_likelihood
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
@@ -97,6 +97,7 @@ def toy_tables(records: Sequence[Record]) -> list[Table]:
         "std(14)": ("std_right", 2),
     }
     rows, n_seeds = [], 0
+    records = in_order(records, METHODS)
     for method in dict.fromkeys(record.task.method for record in records):
         found = [r for r in records if r.task.method == method and r.status == "done"]
         n_seeds = max(n_seeds, len(found))
@@ -122,7 +123,8 @@ def toy_tables(records: Sequence[Record]) -> list[Table]:
 
 def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """The first seed's pictures by their names: predictions, and standard deviations."""
-    shown = [record for record in records if record.status == "done" and record.task.split == 0]
+    done_first = [r for r in records if r.status == "done" and r.task.split == 0]
+    shown = in_order(done_first, METHODS)
     if not shown:
         return {}
     X, y = PROBLEM.sample(N_ROWS, random_state=shown[0].task.seed)

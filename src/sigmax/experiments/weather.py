@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from sigmax.data import STATIONS, Station, load_station
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Record, Task, describe_machine, done
+from sigmax.experiments.records import Record, Task, describe_machine, done, in_order
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.experiments.toy import curve_of
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
@@ -89,7 +89,7 @@ def score_weather(station: Station, curve: Curve) -> dict[str, float]:
 def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     """Done records: station -> title of the method -> draws."""
     found: dict[str, dict[str, list[Record]]] = {}
-    for record in records:
+    for record in in_order(records, METHODS):
         if record.status == "done":
             of_station = found.setdefault(record.task.dataset, {})
             of_station.setdefault(METHODS[record.task.method].title, []).append(record)

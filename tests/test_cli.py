@@ -26,6 +26,10 @@ def test_toy_compares_models_in_a_table_and_two_pictures(tmp_path):
         assert word in result.output
     assert is_picture(out / "toy.png") and is_picture(out / "toy_std.png")
     assert "| Combined |" in (out / "tables.md").read_text()
+    assert "| NN |" in (out / "tables.md").read_text()
+    result = run("reproduce", "toy", "--out", out, "--methods", "combined", *SMALL)
+    assert "1/1" in result.output  # nothing is fitted again, and the pictures keep all models
+    assert matplotlib.image.imread(out / "toy.png").shape[1] > 900
     (out / "report.html").unlink()
     result = run("report", out)
     assert result.exit_code == 0 and (out / "report.html").exists()

@@ -113,6 +113,7 @@ def run_experiment(
     """Run what has no record yet, then show tables and pictures and write the report."""
     from sigmax.experiments.catalogue import EXPERIMENTS
     from sigmax.experiments.engines import LocalEngine
+    from sigmax.experiments.records import FILE_NAME, read_records
     from sigmax.experiments.report import write_report
     from sigmax.experiments.runner import run_tasks
 
@@ -138,7 +139,8 @@ def run_experiment(
         raise typer.Exit(130) from None
     for table in experiment.tables(records):
         console.print(shown(table))
-    for stem, figure in experiment.figures(records).items():
+    everything = [r for r in read_records(out / FILE_NAME) if r.task.experiment == name]
+    for stem, figure in experiment.figures(everything).items():
         figure.savefig(out / f"{stem}.png", dpi=130)
         console.print(f"picture: {out / f'{stem}.png'}", soft_wrap=True)
     for record in records:

@@ -72,7 +72,7 @@ def draw_spread(
         axes.axhline(prior_std, color=QUIET, lw=1, ls=":", label="std of y")
     axes.plot(grid, curve.std, color=MODEL, lw=1.8, label="predicted std")
     axes.set_xlim(grid[0], grid[-1])
-    axes.set_ylim(0, None)
+    axes.set_ylim(0, None, auto=True)  # and high enough for the panels that are still to come
     tidy(axes)
 
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax.monitoring
-import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.distributions import Predictive
@@ -93,5 +92,4 @@ def judge(y: NDArray, dist: Predictive) -> dict[str, float]:
     """All scores of a prediction, and the coverage of its 50 % intervals."""
     scores = evaluate(y, dist)
     scores["coverage_50"] = coverage(y, dist, level=0.5)
-    scores["mean_std"] = float(np.mean(dist.std))
     return scores

@@ -81,5 +81,4 @@ def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
         "n_features": data.X.shape[1],
         "copies": float(np.mean([row.tobytes() in known for row in rows[test]])),
         "n_distinct_targets": len(np.unique(data.y)),
-        "y_std": float(data.y[test].std()),
     }

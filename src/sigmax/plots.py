@@ -85,8 +85,8 @@ def model_panels(
     ylim: tuple[float, float] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """One panel per model, three in a row, titled with its name; ``draw`` fills each of them."""
-    n_columns = min(3, len(curves))
+    """One panel per model, titled with its name; ``draw`` fills each of them."""
+    n_columns = min(4 if len(curves) > 6 else 3, len(curves))
     n_rows = -(-len(curves) // n_columns)
     figure = Figure(figsize=(1 + 3.6 * n_columns, 0.8 + 2.9 * n_rows), layout="constrained")
     grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)

@@ -5,6 +5,7 @@ from sigmax.estimators.bayesian import BayesianRegressor
 from sigmax.estimators.combined import CombinedRegressor
 from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
+from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.networks import AbstractNetworkRegressor, fit_together
 from sigmax.estimators.recipe import Recipe
@@ -15,6 +16,7 @@ __all__ = [
     "BayesianRegressor",
     "CombinedRegressor",
     "GPRegressor",
+    "LocalRegressor",
     "MCDropoutRegressor",
     "MeanVarianceRegressor",
     "Recipe",

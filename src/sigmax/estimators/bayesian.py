@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from sigmax.estimators.recipe import DEFAULT, Recipe
-from sigmax.estimators.sampled import AbstractSampledRegressor, no_centers, stack_members
+from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.networks import FlipoutNetwork
 from sigmax.training import Stage, mean_weights_log_likelihood, negative_evidence
 
@@ -103,7 +103,7 @@ random_state, verbose
             shape = (X.shape[1], recipe.hidden_sizes, n_outputs)
             return FlipoutNetwork.create(rng, *shape, activation=recipe.activation)
 
-        return stack_members(create, recipe, key), no_centers(X)
+        return create_members(create, recipe, key), no_centers(X)
 
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
         parts = ("layers", "raw_noise")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sigmax.checks import check_number
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.recipe import DEFAULT, Recipe
-from sigmax.estimators.sampled import AbstractSampledRegressor, no_centers, stack_members
+from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.networks import MLP, DropoutNetwork
 from sigmax.training import Fold, Stage, TrainingData, dropout_error, negative_squared_error
 
@@ -108,7 +108,7 @@ random_state, verbose
             mlp = MLP.create(rng, *shape, activation=recipe.activation)
             return DropoutNetwork(mlp, jnp.zeros(n_outputs), rate)
 
-        return stack_members(create, recipe, key), no_centers(X)
+        return create_members(create, recipe, key), no_centers(X)
 
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
         return (self._one_stage(recipe, ("mean",), dropout_error, negative_squared_error),)

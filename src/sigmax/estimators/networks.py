@@ -1,7 +1,7 @@
 """What all networks share as estimators: members, data, training, prediction, saving."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,16 +15,21 @@ from sigmax.distributions import AbstractComponent, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.progress import progress_bar
-from sigmax.estimators.recipe import DEFAULT, PRESETS, Recipe
+from sigmax.estimators.recipe import DEFAULT, PRESETS, AbstractRecipe
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_generator, named_key
 from sigmax.scaling import Standardizer
 from sigmax.training import Fold, Stage, TrainingData, bucket_size, pad_rows, train_stage
 
-__all__ = ["ROWS_PER_CALL", "AbstractNetworkRegressor", "by_blocks", "fit_together"]
-
-LARGEST_HOLD_OUT = 4096
-"""More held-out rows than this say nothing new about which snapshot is best."""
+__all__ = [
+    "ROWS_PER_CALL",
+    "AbstractNetworkRegressor",
+    "Start",
+    "by_blocks",
+    "fit_together",
+    "named_leaves",
+    "stack_members",
+]
 
 ROWS_PER_CALL = 8192
 
@@ -36,7 +41,10 @@ class AbstractNetworkRegressor(AbstractRegressor):
     networks to start from, the stages to train them by, what follows, and their densities.
     """
 
-    default_recipe: ClassVar[Recipe] = DEFAULT
+    default_recipe: ClassVar[AbstractRecipe] = DEFAULT
+    presets: ClassVar[Mapping[str, AbstractRecipe]] = PRESETS
+    largest_hold_out: ClassVar[int] = 4096
+    """More held-out rows than this say nothing new about which snapshot is best."""
 
     preset: str | None
     random_state: Any
@@ -44,26 +52,29 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     networks_: Any
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> Any:
         """All settings in force: those of the preset, with the given ones in their place."""
         preset = self.default_recipe
         if self.preset is not None:
-            preset = PRESETS[check_choice("preset", self.preset, PRESETS)]
+            preset = self.presets[check_choice("preset", self.preset, self.presets)]
         return preset.override(**self.get_params(deep=False))
 
     @abstractmethod
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+        self, X: np.ndarray, n_outputs: int, recipe: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
         """Untrained members along a first axis, and the inducing point that each row is."""
 
     @abstractmethod
-    def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
+    def _stages(self, recipe: Any) -> tuple[Stage, ...]:
         """How the members are trained."""
 
-    def _finish(self, networks: Any, folds: Fold, data: TrainingData, recipe: Recipe) -> Any:
+    def _finish(self, networks: Any, folds: Fold, data: TrainingData, recipe: Any) -> Any:
         """The trained members with whatever their held-out rows still decide."""
         return networks
+
+    def _remember(self, start: "Start") -> None:
+        """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
     def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
@@ -88,6 +99,9 @@ class AbstractNetworkRegressor(AbstractRegressor):
         recipe = self.recipe()
         check_count("verbose", self.verbose, minimum=0)
         X, y, weight = self._check_training_rows(X, y, sample_weight)
+        numbers, weights = np.arange(len(X)), np.asarray(sample_weight)
+        if weights.ndim == 1:  # rows of weight 0 are gone
+            numbers = np.flatnonzero(weights > 0)
         recipe = recipe.fit_to(len(X))
         key = make_key(self.random_state)
         self.x_scaling_ = Standardizer.fit(X, weight)
@@ -95,14 +109,17 @@ class AbstractNetworkRegressor(AbstractRegressor):
         X, y = self.x_scaling_(X), self.y_scaling_(y)
         networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
-        held_out = hold_out(len(X), recipe, key)
+        held_out = hold_out(len(X), recipe, key, self.largest_hold_out)
         graphs = neighborhoods(X, recipe)
-        return Start(recipe, X, y, weight, networks, own_center, graphs, held_out, keys)
+        return Start(recipe, X, y, weight, numbers, networks, own_center, graphs, held_out, keys)
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
         X = self._check_rows(X)
-        components = by_blocks(self._components, self.x_scaling_(X), axis=1)
+        return self._predictive(by_blocks(self._components, self.x_scaling_(X), axis=1))
+
+    def _predictive(self, components: AbstractComponent) -> Predictive:
+        """The mixture of densities in standardised units, in the units of y."""
         components = components.affine(self.y_scaling_.mean, self.y_scaling_.scale)
         if self.is_single_output_:
             components = jax.tree.map(lambda leaf: leaf[..., 0], components)
@@ -142,10 +159,12 @@ class AbstractNetworkRegressor(AbstractRegressor):
 class Start:
     """All that the training of one estimator begins from."""
 
-    recipe: Recipe
+    recipe: Any
     X: np.ndarray
     y: np.ndarray
     weight: np.ndarray
+    numbers: np.ndarray
+    """Which of the rows given to `fit` these are."""
     networks: Any
     own_center: np.ndarray
     graphs: list[np.ndarray]
@@ -174,6 +193,7 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
         [start.y for start in starts],
         [start.own_center for start in starts],
         [list(kind) for kind in zip(*(start.graphs for start in starts), strict=True)],
+        [start.weight for start in starts],
     )
     held_out = [fold for start in starts for fold in start.held_out]
     groups = [group for group in range(len(starts)) for _ in range(n_members)]
@@ -192,26 +212,34 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
             )
     # As NumPy, where a slice compiles nothing.
     networks, folds = jax.tree.map(np.asarray, (networks, folds))
-    for group, model in enumerate(models):
+    for group, (model, start) in enumerate(zip(models, starts, strict=True)):
         own = slice(group * n_members, (group + 1) * n_members)
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
         if len(held_out[0]):
             mine = model._finish(mine, fold, rows, recipe)
         model.networks_ = jax.tree.map(np.asarray, mine)
         model.history_ = {name: history[group] for name, history in histories.items()}
+        model._remember(start)
 
 
-def by_blocks(function: Any, X: np.ndarray, *, axis: int) -> Any:
+def by_blocks(
+    function: Any, X: np.ndarray, *, axis: int, rows_per_call: int = ROWS_PER_CALL
+) -> Any:
     """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
     blocks = []
-    for start in range(0, len(X), ROWS_PER_CALL):
-        block = X[start : start + ROWS_PER_CALL]
-        n_slots = min(bucket_size(len(block), smallest=64), ROWS_PER_CALL)
+    for start in range(0, len(X), rows_per_call):
+        block = X[start : start + rows_per_call]
+        n_slots = min(bucket_size(len(block), smallest=64), rows_per_call)
         blocks.append(function(jnp.asarray(pad_rows(block, n_slots))))
     rows = (slice(None),) * axis + (slice(len(X)),)
     return jax.tree.map(
         lambda *leaves: np.concatenate(leaves, axis=axis)[rows].astype(np.float64), *blocks
     )
+
+
+def stack_members(members: Sequence[Any]) -> Any:
+    """Members along a new first axis."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
@@ -220,7 +248,7 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
-def neighborhoods(X: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
+def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> list[np.ndarray]:
     """The graphs that `Recipe.stages` counts on: single rows, then neighbourhoods by size."""
     single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
     if not sizes:
@@ -229,9 +257,11 @@ def neighborhoods(X: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
     return [single, *(graph[:, :k] for k in sizes)]
 
 
-def hold_out(n_rows: int, recipe: Recipe, key: PRNGKeyArray) -> list[np.ndarray]:
+def hold_out(
+    n_rows: int, recipe: AbstractRecipe, key: PRNGKeyArray, largest: int
+) -> list[np.ndarray]:
     """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up."""
-    n_held_out = min(round(recipe.validation_fraction * n_rows), LARGEST_HOLD_OUT)
+    n_held_out = min(round(recipe.validation_fraction * n_rows), largest)
     if n_held_out == 0:
         return [np.empty(0, dtype=int)] * recipe.n_members
     n_folds = n_rows // n_held_out

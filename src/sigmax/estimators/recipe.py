@@ -1,9 +1,10 @@
 """Recipes: all settings of a variance network and its training, and the named sets of them."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number
 from sigmax.errors import InvalidArgumentError
@@ -20,7 +21,19 @@ from sigmax.training import (
     squared_error,
 )
 
-__all__ = ["DEFAULT", "FAST", "PAPER", "PRESETS", "Recipe"]
+__all__ = [
+    "DEFAULT",
+    "FAST",
+    "N_CHUNKS",
+    "PAPER",
+    "PRESETS",
+    "AbstractRecipe",
+    "Check",
+    "Recipe",
+    "check_not_negative",
+    "check_positive",
+    "check_sizes",
+]
 
 LOSSES: dict[str, Callable] = {
     "likelihood": negative_log_likelihood,
@@ -87,8 +100,44 @@ CHECKS: dict[str, Check] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class AbstractRecipe:
+    """Settings of a network and its training, each with its check."""
+
+    checks: ClassVar[dict[str, Check]]
+
+    n_members: int
+    validation_fraction: float
+
+    def override(self, **settings: Any) -> Any:
+        """The recipe with every setting that is not None checked and put in place of its own."""
+        given = {
+            name: self.checks[name](name, value)
+            for name, value in settings.items()
+            if name in self.checks and value is not None
+        }
+        return replace(self, **given)
+
+    @abstractmethod
+    def fit_to(self, n_rows: int) -> "AbstractRecipe":
+        """The recipe with neighbourhoods no larger than the data."""
+
+    @abstractmethod
+    def graph_sizes(self) -> list[int]:
+        """Sizes of the neighbourhoods that batches are drawn from, each once."""
+
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """How the members are trained.
+
+        Graph 0 of the data are single rows, the next ones are those of `graph_sizes`.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(AbstractRecipe):
     """Settings of a variance network. Pairs are (for the mean, for the variance)."""
+
+    checks = CHECKS
 
     n_members: int = 5
     """Networks trained at once; the prediction is their equal mixture."""
@@ -147,30 +196,16 @@ class Recipe:
     recalibrate: bool = True
     """Widen all scales by the one factor that suits the members' held-out rows best."""
 
-    def override(self, **settings: Any) -> "Recipe":
-        """The recipe with every setting that is not None checked and put in place of its own."""
-        given = {
-            name: CHECKS[name](name, value)
-            for name, value in settings.items()
-            if name in CHECKS and value is not None
-        }
-        return replace(self, **given)
-
     def fit_to(self, n_rows: int) -> "Recipe":
-        """The recipe with neighbourhoods no larger than the data."""
         k = tuple(min(k, n_rows) for k in self.n_neighbors)
         n = tuple(min(n, k) for n, k in zip(self.n_secondary, k, strict=True))
         return replace(self, n_neighbors=k, n_secondary=n)
 
     def graph_sizes(self) -> list[int]:
-        """Sizes of the neighbourhoods that batches are drawn from, each once."""
         return sorted(set(self.n_neighbors)) if self.locality else []
 
     def stages(self) -> tuple[Stage, ...]:
-        """Warm-up of the mean, then mean and variance, apart or together.
-
-        Graph 0 of the data are single rows, the next ones are those of `graph_sizes`.
-        """
+        """Warm-up of the mean, then mean and variance, apart or together."""
         final_rate = 0.0 if self.decay_rate else 1.0
         parts = [
             Part(

@@ -4,13 +4,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from sigmax.checks import check_count
 from sigmax.distributions import AbstractComponent, Normal
-from sigmax.estimators.networks import AbstractNetworkRegressor
+from sigmax.estimators.networks import AbstractNetworkRegressor, stack_members
 from sigmax.estimators.recipe import N_CHUNKS, Recipe
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
@@ -67,12 +66,10 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
         return draw_members(self.networks_, keys, X)
 
 
-def stack_members(create, recipe: Recipe, key: PRNGKeyArray) -> Any:
+def create_members(create, recipe: Recipe, key: PRNGKeyArray) -> Any:
     """Members along a new first axis, each created with its own generator."""
-    members = [
-        create(named_generator(key, f"member {member}")) for member in range(recipe.n_members)
-    ]
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
+    names = [f"member {member}" for member in range(recipe.n_members)]
+    return stack_members([create(named_generator(key, name)) for name in names])
 
 
 def no_centers(X: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Variance networks as estimators: their start, their gate, and the factor at the end."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.calibration import best_scale_factor
-from sigmax.distributions import AbstractComponent
-from sigmax.estimators.networks import ROWS_PER_CALL, AbstractNetworkRegressor, by_blocks
+from sigmax.distributions import AbstractComponent, AbstractDistribution
+from sigmax.estimators.gates import create_gate
+from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
 from sigmax.estimators.recipe import Recipe
 from sigmax.networks import (
     MLP,
@@ -21,10 +23,9 @@ from sigmax.networks import (
     InverseGammaSpread,
     NormalSpread,
     VarianceNetwork,
-    gate_from_data,
 )
 from sigmax.random import named_generator
-from sigmax.training import Fold, Stage, TrainingData
+from sigmax.training import Batch, Fold, Stage, TrainingData
 
 __all__ = ["AbstractVarianceNetworkRegressor"]
 
@@ -47,8 +48,9 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     def _create_networks(
         self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
     ) -> tuple[VarianceNetwork, np.ndarray]:
-        centers, own_center = inducing_points(X, recipe, key)
-        gate = initial_gate(X, centers, own_center, recipe)
+        gate, own_center = None, np.full(len(X), NO_CENTER)
+        if recipe.extrapolate:
+            gate, own_center = create_gate(X, recipe.n_inducing, key, scale=recipe.gate_scale)
         return create_networks(key, X.shape[1], n_outputs, gate, recipe), own_center
 
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
@@ -59,7 +61,8 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     ) -> VarianceNetwork:
         if not recipe.recalibrate:
             return networks
-        factors = jnp.broadcast_to(held_out_factor(networks, folds, data), recipe.n_members)
+        factor = held_out_factor(networks, folds, data, predict_rows)
+        factors = jnp.broadcast_to(factor, recipe.n_members)
         return eqx.tree_at(lambda n: n.factor, networks, factors)
 
     def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
@@ -96,48 +99,15 @@ def create_networks(
             shrink_mean=recipe.shrink_mean,
         )
 
-    members = [create(member) for member in range(recipe.n_members)]
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
-
-
-def inducing_points(
-    X: np.ndarray, recipe: Recipe, key: PRNGKeyArray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of the data, and for every row the centre that it is itself, if any.
-
-    All rows where there are few, else the centres of k-means on a sample.
-    """
-    if len(X) <= recipe.n_inducing:
-        return X, np.arange(len(X))
-    own_center = np.full(len(X), NO_CENTER)
-    if not recipe.extrapolate:
-        return X[:1], own_center
-    from sklearn.cluster import MiniBatchKMeans
-
-    rng = named_generator(key, "inducing points")
-    sample = X[rng.choice(len(X), min(len(X), 100 * recipe.n_inducing), replace=False)]
-    seed = int(rng.integers(2**31))
-    settings: dict[str, Any] = {"n_init": 1, "batch_size": 2048, "random_state": seed}
-    k_means = MiniBatchKMeans(recipe.n_inducing, **settings).fit(sample)
-    return np.asarray(k_means.cluster_centers_, dtype=np.float32), own_center
-
-
-def initial_gate(
-    X: np.ndarray, centers: np.ndarray, own_center: np.ndarray, recipe: Recipe
-) -> ExtrapolationGate | None:
-    """A gate that is nearly shut on the training rows, each taken as if it were new."""
-    if not recipe.extrapolate:
-        return None
-    gate = ExtrapolationGate.create(centers, recipe.n_inducing, scale=recipe.gate_scale or 1.0)
-    if recipe.gate_scale is not None:
-        return gate
-    rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
-    distances = np.asarray(gate.distance(jnp.asarray(X[rows]), jnp.asarray(own_center[rows])))
-    scale, margin = gate_from_data(distances)
-    return ExtrapolationGate.create(centers, recipe.n_inducing, scale=scale, margin=margin)
+    return stack_members([create(member) for member in range(recipe.n_members)])
 
 
 MEMBER = eqx.if_array(0)
+
+
+def predict_rows(network: VarianceNetwork, rows: Batch, data: TrainingData) -> AbstractDistribution:
+    """One member's density at rows of the data."""
+    return network(rows.X, rows.own_center)
 
 
 @eqx.filter_jit
@@ -161,16 +131,19 @@ def predict_gates(
 
 
 @eqx.filter_jit
-def held_out_factor(networks: VarianceNetwork, folds: Fold, data: TrainingData) -> Float[Array, ""]:
+def held_out_factor(
+    networks: Any, folds: Fold, data: TrainingData, predict: Callable
+) -> Float[Array, ""]:
     """The factor on all scales that suits the members' held-out rows best, but at least 1.
 
-    The same rows chose the snapshots and so flatter them: a factor below 1 is not to be believed.
+    ``predict`` gives a network's density at a batch of rows. The same rows chose the snapshots and
+    so flatter them: a factor below 1 is not to be believed.
     """
 
-    def predict(network, fold, data):
+    def judge(network, fold, data):
         rows = data.rows(fold.group, fold.validation, fold.validation_weight)
-        return network(rows.X, rows.own_center), rows.y, rows.weight
+        return predict(network, rows, data), rows.y, rows.weight
 
-    members = eqx.filter_vmap(predict, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
+    members = eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
     pooled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), members)
     return jnp.maximum(best_scale_factor(*pooled), 1.0)

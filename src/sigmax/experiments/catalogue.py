@@ -105,7 +105,7 @@ EXPERIMENTS = {
     "toy": Experiment(
         about="known mean and spread, on the data and off them",
         datasets=("toy",),
-        methods=SIX,
+        methods=(*SIX, "local"),
         n_splits=1,
         tasks=lambda c: toy_tasks(c.methods, c.n_splits or 1, c.seed, c.settings),
         jobs=lambda tasks, device: group_alike(tasks, {"toy": N_ROWS}, device),

@@ -8,6 +8,7 @@ from sigmax.estimators import (
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
+    LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
     SparseGPRegressor,
@@ -45,4 +46,8 @@ METHODS = {
         "Combined (paper)", lambda seed: CombinedRegressor(preset="paper", random_state=seed)
     ),
     "combined": Method("Combined", lambda seed: CombinedRegressor(random_state=seed)),
+    "local-fast": Method(
+        "Local (fast)", lambda seed: LocalRegressor(preset="fast", random_state=seed)
+    ),
+    "local": Method("Local", lambda seed: LocalRegressor(random_state=seed)),
 }

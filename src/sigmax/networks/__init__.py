@@ -4,20 +4,41 @@ from sigmax.networks.dropout import DropoutNetwork
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, gate_from_data
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread
+from sigmax.networks.local import (
+    ROWS_PER_BLOCK,
+    Evidence,
+    LocalNetwork,
+    Memory,
+    Sums,
+    View,
+    Voice,
+    sum_up,
+)
 from sigmax.networks.mlp import ACTIVATIONS, MLP
+from sigmax.networks.periodic import PeriodicFeatures, wave
 from sigmax.networks.variance_network import VarianceNetwork
 
 __all__ = [
     "ACTIVATIONS",
     "MLP",
     "NO_CENTER",
+    "ROWS_PER_BLOCK",
     "AbstractSpread",
     "DropoutNetwork",
+    "Evidence",
     "ExtrapolationGate",
     "FlipoutLayer",
     "FlipoutNetwork",
     "InverseGammaSpread",
+    "LocalNetwork",
+    "Memory",
     "NormalSpread",
+    "PeriodicFeatures",
+    "Sums",
     "VarianceNetwork",
+    "View",
+    "Voice",
     "gate_from_data",
+    "sum_up",
+    "wave",
 ]

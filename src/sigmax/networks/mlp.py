@@ -44,18 +44,19 @@ class MLP(eqx.Module):
         *,
         activation: str,
         output_bias: float = 0.0,
+        output_gain: float = 0.1,
     ) -> "MLP":
         """Random layers: He-normal weights, biases spread so that kinks lie among the data.
 
-        The last layer starts small, near the constant ``output_bias``: standardised targets have
-        mean 0, and a spread should start from one level for all rows. Drawn on the host, where
-        nothing needs compiling.
+        By default the last layer starts small, near the constant ``output_bias``: standardised
+        targets have mean 0, and a spread should start from one level for all rows. Drawn on the
+        host, where nothing needs compiling.
         """
         sizes = [n_inputs, *hidden_sizes, n_outputs]
         weights, biases = [], []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             is_last = i == len(sizes) - 2
-            gain = 0.1 if is_last and hidden_sizes else 2**0.5
+            gain = output_gain if is_last and hidden_sizes else 2**0.5
             weights.append(rng.normal(0, gain / fan_in**0.5, (fan_in, fan_out)))
             biases.append(np.full(fan_out, output_bias) if is_last else rng.uniform(-1, 1, fan_out))
         as_single = [jnp.asarray(array, dtype=jnp.float32) for array in (*weights, *biases)]

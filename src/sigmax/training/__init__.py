@@ -3,9 +3,12 @@
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
 from sigmax.training.loop import Progress, train_stage
 from sigmax.training.objective import (
+    LeaveOneOut,
     beta_negative_log_likelihood,
     dropout_error,
     faithful_error,
+    held_out_evidence,
+    local_log_likelihood,
     log_likelihood,
     mean_weights_log_likelihood,
     negative_evidence,
@@ -19,6 +22,7 @@ __all__ = [
     "Batch",
     "Fold",
     "Graph",
+    "LeaveOneOut",
     "Part",
     "Phase",
     "Progress",
@@ -28,6 +32,8 @@ __all__ = [
     "bucket_size",
     "dropout_error",
     "faithful_error",
+    "held_out_evidence",
+    "local_log_likelihood",
     "log_likelihood",
     "mean_weights_log_likelihood",
     "negative_evidence",

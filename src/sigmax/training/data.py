@@ -60,6 +60,8 @@ class TrainingData(eqx.Module):
     X: Float[Array, "groups slots features"]
     y: Float[Array, "groups slots outputs"]
     own_center: Int[Array, "groups slots"]
+    weight: Float[Array, "groups slots"]
+    """Sample weights, 1 on average, and 0 for padding."""
     n_rows: Int[Array, " groups"]
     graphs: tuple[Graph, ...]
 
@@ -70,13 +72,17 @@ class TrainingData(eqx.Module):
         y: Sequence[np.ndarray],
         own_center: Sequence[np.ndarray],
         graphs: Sequence[Sequence[np.ndarray]],
+        weight: Sequence[np.ndarray] | None = None,
     ) -> "TrainingData":
         """From lists with one entry per group; ``graphs`` lists, per kind, one per group."""
         n_slots = bucket_size(max(len(rows) for rows in X))
+        weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
+        relative = [(own / own.mean()).astype(np.float32) for own in weight]
         return cls(
             stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in X]),
             stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
             stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
+            stack_groups([pad_rows(own, n_slots) for own in relative]),
             jnp.asarray([len(rows) for rows in X], dtype=jnp.int32),
             tuple(Graph.create(kind, n_slots) for kind in graphs),
         )

@@ -1,0 +1,468 @@
+"""Our methods against other people's: the same splits, the same machine, one run to resume.
+
+    python benchmarks/peers.py [--datasets yacht,boston] [--methods local,catboost] [--splits 5]
+                               [--out out/peers] [--workers 1] [--retry-failed]
+    python benchmarks/peers.py --report [--out out/peers]
+
+Needs SIGMAX_DATA and `pip install "sigmax[peers]"`. One task is one fit, alone, so that seconds can
+be compared; the same command goes on where a run was stopped. `--report` prints the Markdown tables
+of what is there. A peer stops early by a tenth of the training rows; no test row chooses anything.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeRegressor
+
+from sigmax.cli import show_progress, split_names
+from sigmax.data import UCI_SETS
+from sigmax.distributions import Mixture, Normal, Predictive
+from sigmax.errors import MissingExtraError, SigmaxError
+from sigmax.estimators import AbstractRegressor
+from sigmax.experiments.benchmark import (
+    COMPILE,
+    COVERAGE_90,
+    CRPS,
+    FIT,
+    LOG_LIKELIHOOD,
+    RMSE,
+    WIDTH,
+    Benchmark,
+    Score,
+    arrange,
+    standard_error,
+)
+from sigmax.experiments.catalogue import EXPERIMENTS, Choice, Experiment
+from sigmax.experiments.engines import LocalEngine
+from sigmax.experiments.jobs import singly
+from sigmax.experiments.methods import METHODS, Method
+from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
+from sigmax.experiments.report import failure_table, machine_table
+from sigmax.experiments.runner import run_tasks
+from sigmax.experiments.tables import Table
+from sigmax.experiments.uci import run_splits, split_tasks
+from sigmax.experiments.uci_report import full_title, score_table, time_notes, titles
+
+NAME = "peers"
+OURS = "local"
+HOUSE = ("local", "local-fast", "combined", "combined-paper", "ens-nn", "gp")
+PACKAGES = ("ngboost", "xgboost-distribution", "catboost")
+"""Methods with the names of the packages that they come from."""
+
+MOST_TREES = 2000
+PATIENCE = 50
+HELD_OUT = 0.1
+LEARNING_RATE = 0.03
+LEVELS = (np.arange(199) + 0.5) / 199
+
+PREDICT = Score(
+    title="seconds to predict the test rows, without compilation",
+    name="predict",
+    part="seconds",
+    better=-1,
+    digits=3,
+)
+
+
+# The models: each predicts a distribution in the units of y.
+
+
+class AbstractPeer(AbstractRegressor):
+    """A model to compare with: it is fitted and asked, never saved."""
+
+    def __init__(self, *, random_state: int = 0):
+        self.random_state = random_state
+
+    def _state(self):
+        raise NotImplementedError
+
+    def _set_state(self, facts, arrays):
+        raise NotImplementedError
+
+
+@final
+class Marginal(AbstractPeer):
+    """The Normal with mean and standard deviation of y, whatever X: never to be below."""
+
+    def fit(self, X, y, sample_weight=None) -> "Marginal":
+        self.mean_, self.std_ = np.mean(y), np.std(y)
+        return self
+
+    def predict_dist(self, X) -> Predictive:
+        return Predictive(Normal(np.full(len(X), self.mean_), np.full(len(X), self.std_)))
+
+
+class AbstractBooster(AbstractPeer):
+    """Boosted trees with a Normal at the end: y is standardised, held-out rows say when to stop."""
+
+    def fit(self, X, y, sample_weight=None) -> "AbstractBooster":
+        self.mean_, self.std_ = np.mean(y), np.std(y)
+        y = (y - self.mean_) / self.std_
+        rows = np.random.default_rng(self.random_state).permutation(len(y))
+        held, kept = np.split(rows, [round(HELD_OUT * len(y))])
+        self.model_ = self.boost(X[kept], y[kept], X[held], y[held])
+        return self
+
+    def predict_dist(self, X) -> Predictive:
+        mean, std = (np.asarray(values, dtype=np.float64) for values in self.mean_and_std(X))
+        return Predictive(Normal(self.mean_ + self.std_ * mean, self.std_ * std))
+
+    @abstractmethod
+    def boost(self, X: NDArray, y: NDArray, X_held: NDArray, y_held: NDArray) -> Any:
+        """The package's own model, fitted."""
+
+    @abstractmethod
+    def mean_and_std(self, X: NDArray) -> tuple[NDArray, NDArray]:
+        """Of standardised y."""
+
+
+@final
+class NGBoost(AbstractBooster):
+    """Natural gradient boosting."""
+
+    def boost(self, X, y, X_held, y_held):
+        model = load_package("ngboost").NGBRegressor(
+            Base=DecisionTreeRegressor(max_depth=3, random_state=self.random_state),
+            n_estimators=MOST_TREES,
+            learning_rate=LEARNING_RATE,
+            random_state=self.random_state,
+            verbose=False,
+        )
+        return model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
+
+    def mean_and_std(self, X):
+        n_trees = self.model_.best_val_loss_itr + 1  # by itself, it would go on to the last
+        params = self.model_.pred_dist(X, max_iter=n_trees).params
+        return params["loc"], params["scale"]
+
+
+@final
+class XGBoostDistribution(AbstractBooster):
+    """XGBoost on natural gradients."""
+
+    def boost(self, X, y, X_held, y_held):
+        model = load_package("xgboost-distribution").XGBDistribution(
+            distribution="normal",
+            n_estimators=MOST_TREES,
+            learning_rate=LEARNING_RATE,
+            early_stopping_rounds=PATIENCE,
+            random_state=self.random_state,
+        )
+        return model.fit(X, y, eval_set=[(X_held, y_held)], verbose=False)
+
+    def mean_and_std(self, X):
+        return self.model_.predict(X)
+
+
+@final
+class CatBoost(AbstractBooster):
+    """CatBoost with the loss RMSEWithUncertainty."""
+
+    def boost(self, X, y, X_held, y_held):
+        model = load_package("catboost").CatBoostRegressor(
+            loss_function="RMSEWithUncertainty",
+            iterations=MOST_TREES,
+            learning_rate=LEARNING_RATE,
+            early_stopping_rounds=PATIENCE,
+            random_seed=self.random_state,
+            thread_count=-1,
+            verbose=False,
+            allow_writing_files=False,
+        )
+        return model.fit(X, y, eval_set=(X_held, y_held))
+
+    def mean_and_std(self, X):
+        mean, variance = self.model_.predict(X, prediction_type="RMSEWithUncertainty").T
+        return mean, np.sqrt(variance)
+
+
+@final
+class TabPFN(AbstractPeer):
+    """TabPFN from the weights on disk, its density rebuilt from its quantiles."""
+
+    def fit(self, X, y, sample_weight=None) -> "TabPFN":
+        model = load_package("tabpfn").TabPFNRegressor(
+            model_path=find_tabpfn_weights(), random_state=self.random_state
+        )
+        self.model_ = model.fit(X, y)
+        return self
+
+    def predict_dist(self, X) -> Predictive:
+        found = self.model_.predict(X, output_type="quantiles", quantiles=LEVELS.tolist())
+        return from_quantiles(np.stack(found))
+
+
+def from_quantiles(quantiles: NDArray) -> Predictive:
+    """A narrow Normal at every quantile: its levels, evenly spaced, lie on the first axis."""
+    quantiles = np.sort(np.asarray(quantiles, dtype=np.float64), axis=0)
+    spacing = np.gradient(quantiles, axis=0)
+    least = 1e-6 * np.abs(quantiles).max()  # where quantiles are tied
+    return Predictive(Mixture(Normal(quantiles, np.maximum(spacing, least))))
+
+
+def is_installed(name: str) -> bool:
+    return find_spec(name.replace("-", "_")) is not None
+
+
+def load_package(name: str) -> Any:
+    """An optional package by its name on PyPI."""
+    if not is_installed(name):
+        raise MissingExtraError(f'{name} is not installed: pip install "sigmax[peers]".')
+    return importlib.import_module(name.replace("-", "_"))
+
+
+def find_tabpfn_weights() -> Path | None:
+    """Weights of TabPFN's newest regressor, where the package itself looks for them."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("TABPFN_MODEL_CACHE_DIR") or cache / "tabpfn")
+    return max(folder.glob("tabpfn-*-regressor*.ckpt"), default=None)
+
+
+def why_no_tabpfn() -> str:
+    """Why TabPFN cannot be run; nothing if it can."""
+    if not is_installed("tabpfn"):
+        return "the package is not installed"
+    return "" if find_tabpfn_weights() else "its weights are not on this disk"
+
+
+PEERS = {
+    "ngboost": Method("NGBoost", lambda seed: NGBoost(random_state=seed), is_network=False),
+    "xgboost-distribution": Method(
+        "XGBoost-distribution",
+        lambda seed: XGBoostDistribution(random_state=seed),
+        is_network=False,
+    ),
+    "catboost": Method("CatBoost", lambda seed: CatBoost(random_state=seed), is_network=False),
+    "tabpfn": Method("TabPFN", lambda seed: TabPFN(random_state=seed), is_network=False),
+    "marginal": Method("Marginal", lambda seed: Marginal(random_state=seed), is_network=False),
+}
+
+
+# The run.
+
+
+def register() -> None:
+    """Make the peers known to the runner and the tables of this process."""
+    METHODS.update(PEERS)
+    EXPERIMENTS[NAME] = Experiment(
+        about="our methods and other people's, each fitted alone",
+        datasets=tuple(name for name in UCI_SETS if name != "year"),
+        methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
+        n_splits=5,
+        tasks=lambda c: split_tasks(NAME, c.datasets, c.methods, c.n_splits or 1),
+        jobs=lambda tasks, device: singly(tasks),
+        run=run_peers,
+        tables=peer_tables,
+        figures=lambda records: {},
+    )
+
+
+def run_peers(job: Sequence[Task]) -> list[Record]:
+    """The records of a job, with the versions of the peers' packages."""
+    packages = (*PACKAGES, "tabpfn")
+    if job[0].method in packages:
+        load_package(job[0].method)  # now, for an import is no part of a fit
+    versions = {name: version(name) for name in packages if is_installed(name)}
+    return [replace(record, machine=record.machine | versions) for record in run_splits(job)]
+
+
+def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: bool) -> None:
+    """Run what has no record yet; a package that is missing is noticed before anything is run."""
+    tasks = EXPERIMENTS[NAME].choose(choice)
+    for name in {task.method for task in tasks} & set(PACKAGES):
+        load_package(name)
+    if any(task.method == "tabpfn" for task in tasks) and why_no_tabpfn():
+        raise MissingExtraError(f"TabPFN is not available: {why_no_tabpfn()}.")
+    # Workers inherit it; or else XGBoost's threads spin for minutes where cores are shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with show_progress() as heard:
+        engine = LocalEngine(n_workers=n_workers)
+        run_tasks(tasks, singly, folder, engine, retry_failed=retry_failed, report=heard)
+
+
+# The report.
+
+
+def peer_tables(records: Sequence[Record]) -> list[Table]:
+    """Scores, seconds, paired wins and checks of our method, and what was run where."""
+    tables = []
+    for benchmark in arrange(records):
+        tables += [
+            score_table(benchmark, score)
+            for score in (LOG_LIKELIHOOD, CRPS, RMSE, COVERAGE_90, WIDTH)
+        ]
+        tables += [seconds_table(benchmark, score) for score in (FIT, PREDICT, COMPILE)]
+        tables += [wins_table(benchmark), checks_table(benchmark)]
+    tables += [methods_table(records), failure_table(records), machine_table(records)]
+    return [table for table in tables if table.rows]
+
+
+def seconds_table(benchmark: Benchmark, score: Score) -> Table:
+    """One row per data set; the marginal, which takes no time, is left out."""
+    cells = {
+        dataset: {method: cell for method, cell in row.items() if method != "marginal"}
+        for dataset, row in benchmark.cells.items()
+    }
+    timed = replace(benchmark, cells=cells)
+    notes = ["Mean over the splits.", *(time_notes(timed) if score == FIT else [])]
+    return replace(score_table(timed, score), notes=notes)
+
+
+def wins_table(benchmark: Benchmark) -> Table:
+    """Our method against each other one, on the splits that both have."""
+    others = [method for method in benchmark.methods if method != OURS]
+    scores = {"log-likelihood": LOG_LIKELIHOOD, "CRPS": CRPS}
+    (ours,) = titles([OURS])
+    rows = []
+    for other, title in zip(others, titles(others), strict=True):
+        counts = [count_wins(benchmark, other, score) for score in scores.values()]
+        if any(counts):
+            rows.append([title, *(text for found in counts for text in found or ["", "", ""])])
+    columns = ("data sets won", "clearly won, lost", "splits won")
+    return Table(
+        title=full_title(benchmark, f"paired wins of {ours}"),
+        header=["against", *(f"{name}: {column}" for name in scores for column in columns)],
+        rows=rows,
+        notes=[
+            "On common splits. A data set is won by the mean, clearly if by more than one standard"
+            " error of the difference. A tie is not won."
+        ],
+    )
+
+
+def count_wins(benchmark: Benchmark, other: str, score: Score) -> list[str]:
+    """Data sets won, data sets clearly won and lost, splits won; nothing without common splits."""
+    found = [benchmark.gains(dataset, OURS, other, score) for dataset in benchmark.cells]
+    gains = [values for values in found if len(values)]
+    if not gains:
+        return []
+    won = sum(values.mean() > 0 for values in gains)
+    clearly_won = sum(values.mean() > standard_error(values) > 0 for values in gains)
+    clearly_lost = sum(-values.mean() > standard_error(values) > 0 for values in gains)
+    splits = np.concatenate(gains)
+    return [
+        f"{won} of {len(gains)}",
+        f"{clearly_won}, {clearly_lost}",
+        f"{np.sum(splits > 0)} of {len(splits)}",
+    ]
+
+
+def checks_table(benchmark: Benchmark) -> Table:
+    """Our method's worst splits, by log-likelihood, and the range of its coverage."""
+    (ours,) = titles([OURS])
+    rows, falls, margins, covered = [], {}, [], {}
+    for dataset in benchmark.cells:
+        cell = benchmark.cell(dataset, OURS)
+        values, coverage = cell.values(LOG_LIKELIHOOD), cell.values(COVERAGE_90)
+        if not len(values):
+            continue
+        margin = benchmark.gains(dataset, OURS, "marginal", LOG_LIKELIHOOD)
+        falls[dataset], covered[dataset] = values.min() - np.median(values), coverage.mean()
+        margins += margin.tolist()
+        rows.append(
+            [
+                dataset,
+                f"{np.median(values):.2f}",
+                f"{values.min():.2f}",
+                f"{falls[dataset]:.2f}",
+                f"{margin.min():.2f}" if len(margin) else "",
+                f"{coverage.min():.1f} to {coverage.max():.1f}",
+                f"{covered[dataset]:.1f}",
+            ]
+        )
+    notes = []
+    if rows:
+        worst = min(falls, key=lambda dataset: falls[dataset])
+        notes = [
+            f"Log-likelihood in nats. The split farthest below its set's median: {worst},"
+            f" {falls[worst]:.2f}.",
+            f"Below the marginal Normal on {sum(np.array(margins) < 0)} of {len(margins)} splits.",
+            f"Mean coverage of a set's 90 % intervals: from {min(covered.values()):.1f} to"
+            f" {max(covered.values()):.1f} %.",
+        ]
+    return Table(
+        title=full_title(benchmark, f"checks of {ours}"),
+        header=[
+            "data set",
+            "median split",
+            "worst split",
+            "worst − median",
+            "least above marginal",
+            "90 % coverage of splits",
+            "mean",
+        ],
+        rows=rows,
+        notes=notes,
+    )
+
+
+def methods_table(records: Sequence[Record]) -> Table:
+    """How the peers were set; the house methods have their own defaults."""
+    about = {
+        "ngboost": "Normal; predicts with its best round",
+        "xgboost-distribution": "Normal",
+        "catboost": "RMSEWithUncertainty",
+        "tabpfn": f"a narrow Normal at each of {len(LEVELS)} quantiles",
+        "marginal": "Normal with mean and standard deviation of the training targets",
+    }
+    found = {record.task.method for record in records}
+    notes = [
+        f"NGBoost, XGBoost-distribution and CatBoost: learning rate {LEARNING_RATE}, up to"
+        f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
+        f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
+        " standardised; all else is left as it comes.",
+        "All others: the settings of `sigmax.experiments.methods`.",
+    ]
+    if "tabpfn" not in found:
+        notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")
+    return Table(
+        title=f"{NAME}: what was compared",
+        header=["method", "how"],
+        rows=[[METHODS[name].title, text] for name, text in about.items() if name in found],
+        notes=notes,
+        in_words=True,
+    )
+
+
+def print_report(folder: Path) -> None:
+    records = read_records(folder / FILE_NAME)
+    own = [record for record in records if record.task.experiment == NAME]
+    print("\n".join(table.to_markdown() for table in peer_tables(own)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="See the head of this file.")
+    parser.add_argument("--datasets", type=split_names, default=())
+    parser.add_argument("--methods", type=split_names, default=())
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("out/peers"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--retry-failed", action="store_true")
+    parser.add_argument("--report", action="store_true", help="only print what is there")
+    given = parser.parse_args()
+    choice = Choice(datasets=given.datasets, methods=given.methods, n_splits=given.splits)
+    try:
+        if not given.report:
+            run_missing(choice, given.out, given.workers, retry_failed=given.retry_failed)
+        print_report(given.out)
+    except SigmaxError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")
+
+
+if __name__ in ("__main__", "__mp_main__"):  # also in the worker processes
+    register()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Gates that fit the data: shut on them, open beyond."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from sigmax.estimators.networks import ROWS_PER_CALL
+from sigmax.networks import NO_CENTER, ExtrapolationGate, gate_from_data
+from sigmax.random import named_generator
+
+__all__ = ["create_gate"]
+
+
+def create_gate(
+    X: np.ndarray, n_inducing: int, key: PRNGKeyArray, *, scale: float | None = None
+) -> tuple[ExtrapolationGate, np.ndarray]:
+    """A gate around the data, and for every row the inducing point that it is itself, if any.
+
+    Without a ``scale`` the gate is nearly shut on the training rows, each taken as if it were new.
+    """
+    centers, own_center = inducing_points(X, n_inducing, key)
+    gate = ExtrapolationGate.create(centers, n_inducing, scale=scale or 1.0)
+    if scale is not None:
+        return gate, own_center
+    rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
+    distances = np.asarray(gate.distance(jnp.asarray(X[rows]), jnp.asarray(own_center[rows])))
+    width, margin = gate_from_data(distances)
+    return ExtrapolationGate.create(centers, n_inducing, scale=width, margin=margin), own_center
+
+
+def inducing_points(
+    X: np.ndarray, n_inducing: int, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of the data, and for every row the centre that it is itself, if any.
+
+    All rows where there are few, else the centres of k-means on a sample.
+    """
+    if len(X) <= n_inducing:
+        return X, np.arange(len(X))
+    from sklearn.cluster import MiniBatchKMeans
+
+    rng = named_generator(key, "inducing points")
+    sample = X[rng.choice(len(X), min(len(X), 100 * n_inducing), replace=False)]
+    seed = int(rng.integers(2**31))
+    settings: dict[str, Any] = {"n_init": 1, "batch_size": 2048, "random_state": seed}
+    k_means = MiniBatchKMeans(n_inducing, **settings).fit(sample)
+    centers = np.asarray(k_means.cluster_centers_, dtype=np.float32)
+    return centers, np.full(len(X), NO_CENTER)

@@ -1,0 +1,397 @@
+"""The local likelihood with a learned metric: neighbours speak, networks say how far they reach."""
+
+import math
+from types import MappingProxyType
+from typing import Any, NamedTuple, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sigmax.checks import check_count
+from sigmax.distributions import Predictive, StudentT
+from sigmax.estimators.gates import create_gate
+from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
+from sigmax.estimators.networks import AbstractNetworkRegressor, Start, by_blocks, stack_members
+from sigmax.estimators.variance_networks import held_out_factor
+from sigmax.networks import (
+    MLP,
+    NO_CENTER,
+    ROWS_PER_BLOCK,
+    Evidence,
+    ExtrapolationGate,
+    LocalNetwork,
+    Memory,
+    PeriodicFeatures,
+    Voice,
+)
+from sigmax.random import named_generator
+from sigmax.training import (
+    Batch,
+    Fold,
+    Stage,
+    TrainingData,
+    bucket_size,
+    held_out_evidence,
+    pad_rows,
+)
+
+__all__ = ["LocalRegressor"]
+
+ROWS_AT_ONCE = 1024
+"""Rows that are predicted in one call: each looks at a block of training rows in every member."""
+
+MIXTURES_PER_FEATURE = 8
+
+
+class Rows(NamedTuple):
+    """The training rows, in standardised units."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    numbers: np.ndarray
+    """Which of the rows given to `fit` these are."""
+
+
+@final
+class LocalRegressor(AbstractNetworkRegressor):
+    """Training rows speak for a prediction, as far as a metric that was learned sees them.
+
+    The paper's local likelihood taken at its word. Networks give a prior at every x: a mean, and
+    an inverse-Gamma variance. Training rows that are near in a learned embedding, and in input
+    space, update it in closed form; what they say of each other when each is left out is what
+    all networks learn from. Where no row is near, the prediction is the prior, which tends to the
+    mean and the variance of y. Several members are trained at once; the prediction is their
+    mixture.
+
+    Every setting left at None comes from the preset: ``None`` is the best we have, ``"fast"`` a
+    cheaper one. `recipe` shows what is in force. The fitted model keeps the training rows.
+
+    Parameters
+    ----------
+    preset : None or "fast"
+    n_members : int
+        Networks in the mixture.
+    hidden_sizes : tuple of int
+        Units of the hidden layers of each network.
+    embedding_size : int
+        Dimensions of the learned metric.
+    n_waves, frequency : int, float
+        Waves by which the networks see each feature, and the spread of their frequencies at the
+        start, in waves per standard deviation.
+    input_scale : float
+        How far a row is heard in input space, in standard deviations of the features.
+    min_concentration : float
+        The least α of the prior, above 1: half its degrees of freedom.
+    prior_rows : float
+        How many rows the prior mean counts for, at the start of training.
+    prior_variance : float
+        Variance far from the data, in units of Var(y).
+    n_steps : int
+        Training steps, at most; by default `effort` times the square root of the number of rows.
+    effort : float
+    n_primary, n_neighbors, n_asked : int
+        Neighbourhoods of a batch, rows of each, and how many of them are asked.
+    learning_rate : float
+    weight_decay : float
+        Over the square root of the number of rows.
+    error_weight : float
+        Weight of the squared error beside the likelihood.
+    n_inducing : int
+        Inducing points of the extrapolation gate, at most.
+    validation_fraction : float
+        Rows each member holds out to choose its best snapshot; 0 keeps the last one.
+    patience : int
+        Scorings without a better snapshot before training stops.
+    recalibrate : bool
+        Widen all scales by the one factor that suits the members' held-out rows best.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import LocalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(0, 1 + X[:, 0])
+    >>> model = LocalRegressor(preset="fast", n_steps=100, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[1.0], [9.0]], return_std=True)
+    >>> bool(std[0] < std[1])
+    True
+    >>> rows, weights = model.explain_neighbors([[1.0]], k=3)
+    >>> rows.shape, bool(np.all(np.abs(X[rows[0]] - 1.0) < 2))
+    ((1, 3), True)
+    """
+
+    default_recipe = LOCAL_DEFAULT
+    presets = MappingProxyType({"fast": LOCAL_FAST})
+    largest_hold_out = 1024
+
+    networks_: LocalNetwork
+    rows_: Rows
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        n_members=None,
+        hidden_sizes=None,
+        embedding_size=None,
+        n_waves=None,
+        frequency=None,
+        input_scale=None,
+        min_concentration=None,
+        prior_rows=None,
+        prior_variance=None,
+        n_steps=None,
+        effort=None,
+        n_primary=None,
+        n_neighbors=None,
+        n_asked=None,
+        learning_rate=None,
+        weight_decay=None,
+        error_weight=None,
+        n_inducing=None,
+        validation_fraction=None,
+        patience=None,
+        recalibrate=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.preset = preset
+        self.n_members = n_members
+        self.hidden_sizes = hidden_sizes
+        self.embedding_size = embedding_size
+        self.n_waves = n_waves
+        self.frequency = frequency
+        self.input_scale = input_scale
+        self.min_concentration = min_concentration
+        self.prior_rows = prior_rows
+        self.prior_variance = prior_variance
+        self.n_steps = n_steps
+        self.effort = effort
+        self.n_primary = n_primary
+        self.n_neighbors = n_neighbors
+        self.n_asked = n_asked
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.error_weight = error_weight
+        self.n_inducing = n_inducing
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.recalibrate = recalibrate
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def predict_dist(self, X) -> Predictive:
+        """The equal mixture of the members' densities, in the units of ``y``."""
+        return self._predictive(self._evidence(self._check_rows(X)).dist)
+
+    def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
+        """Where the uncertainty comes from, as standard deviations: total² = a² + e².
+
+        Returns
+        -------
+        dict with
+            ``total``, the standard deviation of the predictive distribution;
+            ``aleatoric``, the noise that more data would not take away;
+            ``epistemic``, what they would: each member's doubt about its mean, and the members'
+            disagreement;
+            ``evidence``, how many training rows speak for each row, S₀;
+            ``gate``, 0 on the data and 1 far from them.
+        """
+        X = self._check_rows(X)
+        found = self._evidence(X)
+        dist = self._predictive(found.dist)
+        share = (
+            found.epistemic_share if self.is_single_output_ else found.epistemic_share[..., None]
+        )
+        components: Any = dist.dist
+        doubt = np.mean(share * np.asarray(components.components.variance), axis=0)
+        aleatoric = dist.aleatoric_variance - doubt
+        return {
+            "total": dist.std,
+            "aleatoric": np.sqrt(aleatoric),
+            "epistemic": np.sqrt(dist.epistemic_variance + doubt),
+            "evidence": np.asarray(found.count).mean(axis=0),
+            "gate": by_blocks(self._gates, self.x_scaling_(X), axis=0),
+        }
+
+    def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The training rows that speak loudest for each prediction, and their weights.
+
+        A weight is the row's share in the updated mean, averaged over the members; what is missing
+        to 1 is the share of the other rows and of the prior.
+
+        Returns
+        -------
+        rows : array of shape (n, k)
+            Row numbers of what was given to `fit`, the loudest first.
+        weights : array of shape (n, k)
+        """
+        k = min(check_count("k", k), len(self.rows_.X))
+        X = self.x_scaling_(self._check_rows(X))
+        memories = self._memories()
+        loudest, weights = [], []
+        for start in range(0, len(X), ROWS_AT_ONCE // 4):
+            block = jnp.asarray(X[start : start + ROWS_AT_ONCE // 4])
+            shares = np.asarray(speaking_shares(self.networks_, memories, block), dtype=np.float64)
+            order = np.argsort(-shares, axis=1)[:, :k]
+            loudest.append(self.rows_.numbers[order])
+            weights.append(np.take_along_axis(shares, order, axis=1))
+        return np.concatenate(loudest), np.concatenate(weights)
+
+    def _create_networks(
+        self, X: np.ndarray, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
+    ) -> tuple[LocalNetwork, np.ndarray]:
+        gate, own_center = create_gate(X, recipe.n_inducing, key)
+
+        def create(member: int) -> LocalNetwork:
+            rng = named_generator(key, f"member {member}")
+            return create_network(rng, X.shape[1], n_outputs, gate, recipe)
+
+        return stack_members([create(member) for member in range(recipe.n_members)]), own_center
+
+    def _stages(self, recipe: LocalRecipe) -> tuple[Stage, ...]:
+        return recipe.stages()
+
+    def _finish(
+        self, networks: LocalNetwork, folds: Fold, data: TrainingData, recipe: LocalRecipe
+    ) -> LocalNetwork:
+        if not recipe.recalibrate:
+            return networks
+        factor = held_out_factor(networks, folds, data, held_out_dist)
+        factors = jnp.broadcast_to(factor, recipe.n_members)
+        return eqx.tree_at(lambda n: n.factor, networks, factors)
+
+    def _remember(self, start: Start) -> None:
+        weight = (start.weight / start.weight.mean()).astype(np.float32)
+        self._set_rows(Rows(start.X, start.y.astype(np.float32), weight, start.numbers))
+
+    def _set_rows(self, rows: Rows) -> None:
+        """Keep the training rows, and how each member sees them."""
+        self.rows_ = rows
+        n_slots = bucket_size(len(rows.X))
+        if n_slots > ROWS_PER_BLOCK:
+            n_slots = math.ceil(len(rows.X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
+        padded = (jnp.asarray(pad_rows(array, n_slots)) for array in rows[:3])
+        self._memory = jax.tree.map(np.asarray, remember_members(self.networks_, *padded))
+
+    def _memories(self) -> Memory:
+        """The memory of all members, on the device."""
+        return jax.tree.map(jnp.asarray, self._memory)
+
+    def _evidence(self, X: np.ndarray) -> Evidence:
+        """All members' predictions in standardised units: leaves (members, rows, ...)."""
+        memories = self._memories()
+
+        def predict(x: Float[Array, "rows features"]) -> Evidence:
+            return predict_members(self.networks_, memories, x)
+
+        return by_blocks(predict, self.x_scaling_(X), axis=1, rows_per_call=ROWS_AT_ONCE)
+
+    def _components(self, X: Float[Array, "rows features"]) -> StudentT:
+        return predict_members(self.networks_, self._memories(), X).dist
+
+    def _gates(self, X: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+        return first_gate(self.networks_, X)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        facts, arrays = super()._state()
+        return facts, arrays | {f"rows.{name}": rows for name, rows in self.rows_._asdict().items()}
+
+    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super()._set_state(facts, arrays)
+        self._set_rows(Rows(*(arrays[f"rows.{name}"] for name in Rows._fields)))
+
+
+def create_network(
+    rng: np.random.Generator,
+    n_features: int,
+    n_outputs: int,
+    gate: ExtrapolationGate,
+    recipe: LocalRecipe,
+) -> LocalNetwork:
+    """One untrained member."""
+
+    shape = (n_features, recipe.n_waves, MIXTURES_PER_FEATURE)
+    features = PeriodicFeatures.create(rng, *shape, frequency=recipe.frequency)
+
+    def network(n_outputs: int, output_gain: float = 0.1) -> MLP:
+        sizes = (features.n_outputs, recipe.hidden_sizes, n_outputs)
+        return MLP.create(rng, *sizes, activation="silu", output_gain=output_gain)
+
+    return LocalNetwork(
+        features=features,
+        embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
+        mean=network(n_outputs),
+        spread=network(2 * n_outputs),
+        voice=Voice(jnp.zeros(()), jnp.asarray(math.log(recipe.prior_rows), dtype=jnp.float32)),
+        gate=gate,
+        factor=jnp.ones(()),
+        input_scale=recipe.input_scale,
+        min_concentration=recipe.min_concentration,
+        prior_variance=recipe.prior_variance,
+    )
+
+
+MEMBER = eqx.if_array(0)
+
+
+@eqx.filter_jit
+def remember_members(
+    networks: LocalNetwork,
+    X: Float[Array, "slots features"],
+    y: Float[Array, "slots outputs"],
+    weight: Float[Array, " slots"],
+) -> Memory:
+    """The training rows as every member sees them."""
+
+    def remember(network: LocalNetwork) -> Memory:
+        return network.remember(X, y, weight)
+
+    return eqx.filter_vmap(remember, in_axes=(MEMBER,))(networks)
+
+
+@eqx.filter_jit
+def predict_members(
+    networks: LocalNetwork, memories: Memory, X: Float[Array, "rows features"]
+) -> Evidence:
+    """Every member's prediction in standardised units."""
+
+    def predict(network: LocalNetwork, memory: Memory) -> Evidence:
+        return network(X, memory)
+
+    return eqx.filter_vmap(predict, in_axes=(MEMBER, 0))(networks, memories)
+
+
+@eqx.filter_jit
+def speaking_shares(
+    networks: LocalNetwork, memories: Memory, X: Float[Array, "rows features"]
+) -> Float[Array, "rows slots"]:
+    """Each training row's share in the updated mean, on average over the members."""
+
+    def share(network: LocalNetwork, memory: Memory) -> Float[Array, "rows slots"]:
+        weights = network.weights(network.see(X).places, memory.places) * memory.weight[None]
+        own = jnp.exp(network.voice.log_strength)
+        return weights / (own + jnp.sum(weights, axis=1))[:, None]
+
+    return jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, memories), axis=0)
+
+
+@eqx.filter_jit
+def first_gate(networks: LocalNetwork, X: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    """The gate, which is the same for all members."""
+    gate = jax.tree.map(lambda leaf: leaf[0], networks.gate)
+    return gate(X, jnp.full(len(X), NO_CENTER))
+
+
+def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:
+    """One member's density at rows that it holds out."""
+    return held_out_evidence(network, rows, data).dist

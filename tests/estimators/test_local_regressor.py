@@ -1,0 +1,92 @@
+"""LocalRegressor: who speaks, how much, and what is said where nobody does."""
+
+import jax
+import numpy as np
+import pytest
+
+from sigmax import LocalRegressor
+
+SMALL = {"n_members": 2, "hidden_sizes": (16,), "n_steps": 200, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(300, 2))
+    return X, np.sin(X[:, 0]) + rng.normal(0, 0.1, 300)
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return LocalRegressor(**SMALL).fit(*rows)
+
+
+def test_neighbors_that_speak_are_near_and_sorted(model, rows):
+    X, _ = rows
+    found, weights = model.explain_neighbors(X[:7], k=5)
+    assert found.shape == weights.shape == (7, 5)
+    assert np.all(np.diff(weights, axis=1) <= 0)
+    assert np.all(weights > 0) and np.all(weights.sum(axis=1) <= 1)
+    distance = np.linalg.norm(X[found] - X[:7, None], axis=2)
+    assert np.median(distance) < 1.0
+
+
+def test_the_loudest_row_is_the_row_itself(model, rows):
+    X, _ = rows
+    found, _ = model.explain_neighbors(X[:20], k=1)
+    assert np.mean(found[:, 0] == np.arange(20)) > 0.8
+
+
+def test_row_numbers_are_those_given_to_fit_also_with_rows_of_no_weight(rows):
+    X, y = rows
+    weight = np.ones(300)
+    weight[::2] = 0
+    model = LocalRegressor(**SMALL | {"n_steps": 20})
+    model.fit(X, y, sample_weight=weight)
+    found, _ = model.explain_neighbors(X[:30], k=3)
+    assert np.all(found % 2 == 1)
+
+
+def test_evidence_vanishes_and_the_spread_is_that_of_y_off_the_data(model, rows):
+    X, y = rows
+    for axis in range(2):
+        for step in (-10, 10):
+            moved = X[:20].copy()
+            moved[:, axis] += step * X[:, axis].std()
+            parts = model.predict_uncertainty(moved)
+            assert np.all(parts["evidence"] < 1e-3)
+            np.testing.assert_allclose(parts["total"], y.std(), rtol=0.1)
+            np.testing.assert_allclose(parts["gate"], 1.0, atol=1e-2)
+            np.testing.assert_allclose(model.predict(moved), y.mean(), atol=0.1 * y.std())
+    parts = model.predict_uncertainty(X[:20])
+    assert np.all(parts["evidence"] > 0.1) and np.all(parts["gate"] < 0.5)
+
+
+def test_uncertainties_add_up_and_knowledge_grows_with_rows(rows):
+    X, y = rows
+    few = LocalRegressor(**SMALL).fit(X[:60], y[:60]).predict_uncertainty(X[:50])
+    many = LocalRegressor(**SMALL).fit(X, y).predict_uncertainty(X[:50])
+    for parts in (few, many):
+        total = parts["aleatoric"] ** 2 + parts["epistemic"] ** 2
+        np.testing.assert_allclose(parts["total"] ** 2, total, rtol=1e-5)
+    assert np.median(many["epistemic"]) < np.median(few["epistemic"])
+
+
+def test_recalibration_only_widens(rows):
+    X, y = rows
+    settings = SMALL | {"n_steps": 40}
+    plain = LocalRegressor(**settings).fit(X, y)
+    wider = LocalRegressor(recalibrate=True, **settings).fit(X, y)
+    assert np.all(wider.predict_dist(X[:9]).std >= plain.predict_dist(X[:9]).std * (1 - 1e-6))
+
+
+def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
+    X, y = rows
+    settings = SMALL | {"n_steps": 20}
+    whole = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
+    monkeypatch.setattr("sigmax.networks.local.ROWS_PER_BLOCK", 128)
+    monkeypatch.setattr("sigmax.estimators.local.ROWS_PER_BLOCK", 128)
+    jax.clear_caches()
+    cut = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
+    np.testing.assert_allclose(cut.mean, whole.mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(cut.std, whole.std, rtol=1e-2)

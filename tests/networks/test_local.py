@@ -1,0 +1,149 @@
+"""The local likelihood: the update against a textbook, the sums against loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from sigmax.distributions import StudentT
+from sigmax.networks import (
+    MLP,
+    ExtrapolationGate,
+    LocalNetwork,
+    Memory,
+    PeriodicFeatures,
+    Sums,
+    Voice,
+    sum_up,
+    wave,
+)
+
+
+@pytest.fixture
+def network():
+    rng = np.random.default_rng(0)
+
+    features = PeriodicFeatures.create(rng, 3, 4, 2, frequency=0.1)
+
+    def create(n_outputs):
+        shape = (features.n_outputs, (8,), n_outputs)
+        return MLP.create(rng, *shape, activation="silu", output_gain=1.0)
+
+    return LocalNetwork(
+        features=features,
+        embedding=create(5),
+        mean=create(2),
+        spread=create(4),
+        voice=Voice(jnp.asarray(0.3), jnp.asarray(-0.5)),
+        gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
+        factor=jnp.ones(()),
+        input_scale=1.5,
+        min_concentration=1.1,
+        prior_variance=1.0,
+    )
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(64, 3)), rng.normal(size=(64, 2))
+    return jnp.asarray(X, dtype=jnp.float32), jnp.asarray(y, dtype=jnp.float32)
+
+
+def test_periodic_features_are_the_formula():
+    features = PeriodicFeatures.create(np.random.default_rng(0), 2, 3, 4, frequency=0.5)
+    x = np.array([[0.3, -1.2]])
+    expected = [x]
+    for j in range(2):
+        wave = np.cos(2 * np.pi * (x[0, j] * features.frequencies[j] + features.phases[j]))
+        expected.append(np.maximum(wave @ features.weights[j] + features.biases[j], 0)[None])
+    np.testing.assert_allclose(features(jnp.asarray(x)), np.hstack(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_wave_is_the_cosine():
+    turns = np.linspace(-3, 3, 2001)
+    np.testing.assert_allclose(wave(jnp.asarray(turns)), np.cos(2 * np.pi * turns), atol=3e-6)
+    slope = jax.vmap(jax.grad(wave))(jnp.asarray(turns[1:-1]))
+    expected = -2 * np.pi * np.sin(2 * np.pi * turns[1:-1])
+    np.testing.assert_allclose(slope, expected, atol=1e-3)
+
+
+def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
+    """Five observations, each of weight 1, one after the other."""
+    rng = np.random.default_rng(2)
+    y = rng.normal(1.0, 2.0, size=5)
+    mean, alpha, beta, kappa = 0.4, 2.0, 1.3, float(jnp.exp(network.voice.log_strength))
+    prior = StudentT.from_inverse_gamma(
+        jnp.full((1, 1), mean), jnp.full((1, 1), alpha), jnp.full((1, 1), beta)
+    )
+    residuals = jnp.asarray(y - mean, dtype=jnp.float32)[:, None]
+    found = network.update(prior, sum_up(jnp.ones((1, 5)), residuals))
+    for value in y:
+        beta += 0.5 * kappa / (kappa + 1) * (value - mean) ** 2
+        mean = (kappa * mean + value) / (kappa + 1)
+        kappa, alpha = kappa + 1, alpha + 0.5
+    scale = np.sqrt(beta * (kappa + 1) / (alpha * kappa))
+    z = (0.7 - mean) / scale
+    log_density = stats.t.logpdf(z, 2 * alpha) - np.log(scale)
+    np.testing.assert_allclose(found.dist.mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(found.dist.log_prob(jnp.full((1, 1), 0.7)), log_density, rtol=1e-5)
+    aleatoric, epistemic = beta / (alpha - 1), beta / (alpha - 1) / kappa
+    share = epistemic / (aleatoric + epistemic)
+    np.testing.assert_allclose(found.epistemic_share, share, rtol=1e-5)
+
+
+def test_where_nobody_speaks_the_prediction_is_the_prior(network, rows):
+    X, _ = rows
+    prior = network.prior(network.see(X))
+    nothing = jnp.zeros_like(prior.mean)
+    found = network.update(prior, Sums(nothing[:, 0], nothing, nothing))
+    np.testing.assert_allclose(found.dist.mean, prior.mean, rtol=1e-6)
+    np.testing.assert_allclose(found.dist.df, prior.df, rtol=1e-6)
+    np.testing.assert_allclose(found.count, 0)
+    own = np.exp(network.voice.log_strength)
+    np.testing.assert_allclose(found.dist.scale, prior.scale * np.sqrt(1 + 1 / own), rtol=1e-5)
+
+
+def test_weights_are_the_formula(network, rows):
+    X, _ = rows
+    places = network.see(X).places
+    found = network.weights(places[:4], places)
+    z, x = np.asarray(network.embedding(network.features(X))), np.asarray(X)
+    for i in range(4):
+        squared = np.sum((z[i] - z) ** 2, axis=1) + np.sum((x[i] - x) ** 2, axis=1) / 1.5**2
+        np.testing.assert_allclose(found[i], np.exp(0.3 - squared / 2), rtol=1e-3, atol=1e-6)
+
+
+def test_listening_block_by_block_is_listening_to_all(network, rows, monkeypatch):
+    X, y = rows
+    weight = jnp.asarray(np.random.default_rng(3).uniform(0, 2, 64), dtype=jnp.float32)
+    whole = network.remember(X, y, weight)
+    expected = network.listen(network.see(X[:5]).places, whole)
+    monkeypatch.setattr("sigmax.networks.local.ROWS_PER_BLOCK", 16)
+    memory = network.remember(X, y, weight)
+    found = network.listen(network.see(X[:5]).places, memory)
+    for a, b in zip(
+        jax.tree.leaves((found, memory)), jax.tree.leaves((expected, whole)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_far_away_nobody_is_heard_and_the_prior_is_that_of_y(network, rows):
+    X, y = rows
+    memory = network.remember(X, y, jnp.ones(64))
+    for axis in range(3):
+        for step in (-30.0, 30.0):
+            found = network(X.at[:, axis].add(step), memory)
+            assert np.all(found.count < 1e-6)
+            np.testing.assert_allclose(found.dist.variance, 1.0, rtol=1e-3)
+            np.testing.assert_allclose(found.dist.mean, 0.0, atol=1e-2)
+
+
+def test_silent_rows_say_nothing(network, rows):
+    X, y = rows
+    weight = jnp.ones(64).at[10:].set(0.0)
+    loud = network(X, network.remember(X, y, weight)).dist
+    changed = network(X, network.remember(X, y.at[10:].set(99.0), weight)).dist
+    np.testing.assert_allclose(loud.mean, changed.mean, rtol=1e-5)
+    assert isinstance(network.remember(X, y, weight), Memory)

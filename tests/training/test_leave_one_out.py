@@ -1,0 +1,122 @@
+"""The leave-one-out objective: against loops, and its weights against counting."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sigmax.networks import MLP, ExtrapolationGate, LocalNetwork, PeriodicFeatures, Voice, sum_up
+from sigmax.training import LeaveOneOut, TrainingData, local_log_likelihood
+
+N = 40
+
+
+@pytest.fixture
+def network():
+    rng = np.random.default_rng(0)
+
+    features = PeriodicFeatures.create(rng, 2, 3, 2, frequency=0.1)
+
+    def create(n_outputs):
+        shape = (features.n_outputs, (6,), n_outputs)
+        return MLP.create(rng, *shape, activation="silu", output_gain=1.0)
+
+    return LocalNetwork(
+        features=features,
+        embedding=create(3),
+        mean=create(1),
+        spread=create(2),
+        voice=Voice(jnp.asarray(0.0), jnp.asarray(-0.5)),
+        gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
+        factor=jnp.ones(()),
+        input_scale=1.5,
+        min_concentration=1.1,
+        prior_variance=1.0,
+    )
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(N, 2)), rng.normal(size=(N, 1))
+    order = np.argsort(((X[:, None] - X[None]) ** 2).sum(-1), axis=1)
+    graphs = [[np.arange(N)[:, None]], [order[:, :4]], [order[:, :10]]]
+    weight = rng.uniform(0.5, 1.5, N)
+    return TrainingData.create([X], [y], [np.full(N, -1)], graphs, [weight])
+
+
+def batch_of(data, primary, held_out=()):
+    index = data.graphs[2].neighbors[0, jnp.asarray(primary)].reshape(-1)
+    share = np.full(data.n_slots, 1 / N, dtype=np.float32)
+    share[list(held_out)] = 0
+    weight = (
+        share[np.asarray(index)] * N / (len(primary) * np.asarray(data.graphs[2].counts[0, index]))
+    )
+    return data.rows(jnp.asarray(0), index, jnp.asarray(weight))
+
+
+def test_each_row_is_judged_by_all_others_that_are_there_once(network, data):
+    primary, held_out = (3, 17), (int(data.graphs[2].neighbors[0, 3, 2]),)
+    batch = batch_of(data, primary, held_out)
+    objective = LeaveOneOut(2, asked=1, everybody=2, error_weight=0.5)
+    found = np.asarray(objective(network, batch, data)).reshape(2, 10)
+    assert np.all(found[:, 4:] == 0)  # at the rim, not asked
+    there = np.setdiff1d(np.unique(np.asarray(batch.index)), held_out)
+    X, y = data.X[0], data.y[0]
+    ratio = data.graphs[2].counts[0] / data.graphs[1].counts[0]
+    for i, row in enumerate(np.asarray(batch.index).reshape(2, 10)[:, :4].ravel()):
+        others = there[there != row]
+        places = network.see(X[np.append(others, row)]).places
+        weights = network.weights(places[-1:], places[:-1]) * data.weight[0, others][None]
+        prior = network.prior(network.see(X[row][None]))
+        residuals = y[others] - network.see(X[others]).mean
+        dist = network.update(prior, sum_up(weights, residuals)).dist
+        target = y[row][None]
+        misfit = 0.5 * ((target - dist.mean) ** 2 + 0.5 * (target - prior.mean) ** 2)
+        expected = ratio[row] * (misfit - dist.log_prob(target))
+        np.testing.assert_allclose(found[i // 4, i % 4], expected[0, 0], rtol=2e-3, atol=1e-4)
+
+
+def test_every_row_is_asked_with_its_own_share_in_the_long_run(data):
+    """Over all neighbourhoods, the weight of a row times how often it is asked is its share."""
+    total = np.zeros(N)
+    for primary in range(N):
+        batch = batch_of(data, (primary,))
+        index = np.asarray(batch.index)[:4]
+        ratio = data.graphs[2].counts[0, index] / data.graphs[1].counts[0, index]
+        np.add.at(total, index, np.asarray(batch.weight)[:4] * np.asarray(ratio) / N)
+    np.testing.assert_allclose(total, 1 / N, rtol=1e-5)
+
+
+def test_held_out_rows_do_not_speak_for_each_other(network, data):
+    held_out = jnp.asarray([5, 6, 0])
+    rows = data.rows(jnp.asarray(0), held_out, jnp.asarray([0.5, 0.5, 0.0]))  # the last is padding
+    before = local_log_likelihood(network, rows, data)[0]
+    changed = TrainingData.create(
+        [np.asarray(data.X[0, :N])],
+        [np.asarray(data.y[0, :N].at[6].set(50.0))],
+        [np.full(N, -1)],
+        [],
+        [np.asarray(data.weight[0, :N])],
+    )
+    np.testing.assert_allclose(local_log_likelihood(network, rows, changed)[0], before, rtol=1e-5)
+    padding = TrainingData.create(
+        [np.asarray(data.X[0, :N])],
+        [np.asarray(data.y[0, :N].at[0].set(50.0))],
+        [np.full(N, -1)],
+        [],
+        [np.asarray(data.weight[0, :N])],
+    )
+    assert local_log_likelihood(network, rows, padding)[0] != pytest.approx(float(before), rel=1e-3)
+
+
+def test_gradients_are_finite_also_for_copies(network, data):
+    batch = batch_of(data, (3, 3))
+
+    def loss(network):
+        objective = LeaveOneOut(2, asked=1, everybody=2, error_weight=0.5)
+        return jnp.sum(batch.weight * objective(network, batch, data))
+
+    gradients = eqx.filter_grad(loss)(network)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))

@@ -97,8 +97,9 @@ def model_panels(
         axes.set_title(name, fontsize=11)
     for axes in grid[:, 0]:
         axes.set_ylabel(ylabel)
-    for axes in grid[-1]:
+    for axes in list(grid.flat[: len(curves)])[-n_columns:]:  # the lowest of every column
         axes.set_xlabel(xlabel)
+        axes.tick_params(labelbottom=True)
     if ylim is not None:
         grid[0, 0].set_ylim(*ylim)
     handles, labels = grid[0, 0].get_legend_handles_labels()

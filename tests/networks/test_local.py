@@ -1,5 +1,6 @@
 """The local likelihood: the update against a textbook, the sums against loops."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,6 +139,22 @@ def test_far_away_nobody_is_heard_and_the_prior_is_that_of_y(network, rows):
             assert np.all(found.count < 1e-6)
             np.testing.assert_allclose(found.dist.variance, 1.0, rtol=1e-3)
             np.testing.assert_allclose(found.dist.mean, 0.0, atol=1e-2)
+
+
+def test_a_half_open_gate_halves_what_is_said_and_doubts_the_prior(network, rows):
+    X, y = rows
+    gate = ExtrapolationGate.create(np.zeros((1, 3)), 1, scale=0.22)
+    network = eqx.tree_at(lambda n: n.gate, network, gate)
+    memory = network.remember(X, y, jnp.ones(64))
+    view, g = network.see(X), np.asarray(network.openness(X))[:, None]
+    said = network.listen(view.places, memory)
+    own, count = np.exp(network.voice.log_strength), (1 - g) * np.asarray(said.count)[:, None]
+    spoken = view.mean + said.total / said.count[:, None]
+    expected = (own * (1 - g**2) * view.mean + count * spoken) / (own + count)
+    found = network(X, memory)
+    assert 0.1 < np.median(g) < 0.9
+    np.testing.assert_allclose(found.dist.mean, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.count, count[:, 0], rtol=1e-4)
 
 
 def test_silent_rows_say_nothing(network, rows):

@@ -85,7 +85,7 @@ class LocalRecipe(AbstractRecipe):
     weights shrink as much over the whole training, whatever that number."""
     error_weight: float = 0.5
     """Weight of the squared error beside the likelihood."""
-    n_inducing: int = 100
+    n_inducing: int = 1000
     """Inducing points of the extrapolation gate, at most; all rows if there are fewer."""
     validation_fraction: float = 0.1
     """Rows that each member holds out to choose its best snapshot; 0 keeps the last one."""

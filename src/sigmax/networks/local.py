@@ -145,17 +145,23 @@ class LocalNetwork(eqx.Module):
         squared = squared - 2 * jnp.matmul(places, others.T, precision=EXACT)
         return jnp.exp(self.voice.log_amplitude - 0.5 * jnp.maximum(squared, 0.0))
 
-    def update(self, prior: StudentT, sums: Sums) -> Evidence:
-        """Prior and evidence to one density: the normal-inverse-Gamma update, weighted."""
+    def update(
+        self, prior: StudentT, sums: Sums, offset: Float[Array, "rows outputs"] | None = None
+    ) -> Evidence:
+        """Prior and evidence to one density: the normal-inverse-Gamma update, weighted.
+
+        Residuals are from the networks' mean; ``offset`` is how far that lies above the prior's.
+        """
         own, count = jnp.exp(self.voice.log_strength), sums.count[:, None]
         strength = own + count
         average = sums.total / jnp.maximum(count, 1e-12)
         scatter = jnp.maximum(sums.squares - sums.total * average, 0.0)
+        shift = average if offset is None else average + offset
         concentration = prior.df / 2
         rate = concentration * prior.scale**2 + scatter / 2
-        rate = rate + 0.5 * own * count / strength * average**2
+        rate = rate + 0.5 * own * count / strength * shift**2
         dist = StudentT.from_inverse_gamma(
-            prior.mean + count / strength * average,
+            prior.mean + count / strength * shift,
             concentration + count / 2,
             rate * (strength + 1) / strength,
         )
@@ -188,11 +194,14 @@ class LocalNetwork(eqx.Module):
         return lax.scan(add, silence, jax.tree.map(in_blocks, memory))[0]
 
     def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
-        """The prediction from all that is remembered."""
-        view = self.see(x)
-        found = self.update(self.doubted_prior(x, view), self.listen(view.places, memory))
-        certain = 1 - self.openness(x)[:, None]
-        dist = found.dist.widen(1 + (self.factor - 1) * certain)
+        """The prediction from all that is remembered; the gate silences it off the data."""
+        view, certain = self.see(x), 1 - self.openness(x)
+        prior, said = self.doubted_prior(x, view), self.listen(view.places, memory)
+        heard = Sums(
+            certain * said.count, certain[:, None] * said.total, certain[:, None] * said.squares
+        )
+        found = self.update(prior, heard, view.mean - prior.mean)
+        dist = found.dist.widen(1 + (self.factor - 1) * certain[:, None])
         return Evidence(dist, found.count, found.epistemic_share)
 
 

@@ -22,13 +22,10 @@ VARIATIONS = {
     "weights left alone": {"weight_decay": 0.0},
     "three times the weight decay": {"weight_decay": 21.0},
     "no squared error": {"error_weight": 0.0},
-    "heavier tails": {"min_concentration": 1.1},
     "no recalibration": {"recalibrate": False},
     "heard farther in input space": {"input_scale": 5.0},
     "all neighbours asked": {"n_asked": 64},
-    "prior counts for one row": {"prior_rows": 1.0},
     "faster waves": {"frequency": 0.3},
-    "half the steps": {"effort": 12.0},
 }
 
 
@@ -55,7 +52,7 @@ def judge(name: str, n_splits: int, settings: dict) -> tuple[float, float, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="See the head of this file.")
-    parser.add_argument("--datasets", default="yacht,boston,energy,concrete")
+    parser.add_argument("--datasets", default="boston,energy,concrete")
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--preset", default=None)
     given = parser.parse_args()

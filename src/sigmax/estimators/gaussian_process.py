@@ -12,6 +12,7 @@ from sigmax.checks import check_count
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.gp_inference import (
     BLOCK,
     Hyper,
@@ -84,6 +85,7 @@ class AbstractGPRegressor(AbstractRegressor):
             Precision of each row relative to the others: twice the weight, half the noise
             variance. A row of weight 0 is as good as absent.
         """
+        forget_when_many()
         self._check_settings()
         X, y, weight = self._check_training_rows(X, y, sample_weight)
         self._check_size(len(X))

@@ -14,6 +14,7 @@ from sigmax.checks import check_choice, check_count
 from sigmax.distributions import AbstractComponent, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, PRESETS, AbstractRecipe
 from sigmax.neighbors import neighbor_graph
@@ -179,6 +180,7 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
     compilation and, on an accelerator, one device serve them all.
     """
+    forget_when_many()
     starts = [
         model._start(X, y, *(rest or (None,)))
         for model, (X, y, *rest) in zip(models, data, strict=True)

@@ -29,7 +29,7 @@ def prior_std(model: LocalRegressor, X: np.ndarray) -> np.ndarray:
         prior = network.doubted_prior(x, network.see(x))
         nothing = jnp.zeros_like(prior.mean)
         dist = network.update(prior, Sums(nothing[:, 0], nothing, nothing)).dist
-        certain = 1 - network.openness(x)[:, None]
+        certain = network.certainty(x)[:, None]
         dist = dist.widen(1 + (network.factor - 1) * certain)
         means.append(np.asarray(dist.mean))
         variances.append(np.asarray(dist.variance))

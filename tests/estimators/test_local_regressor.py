@@ -62,6 +62,15 @@ def test_evidence_vanishes_and_the_spread_is_that_of_y_off_the_data(model, rows)
     assert np.all(parts["evidence"] > 0.1) and np.all(parts["gate"] < 0.5)
 
 
+def test_predictions_are_finite_all_the_way_out(model):
+    out = np.geomspace(1e-3, 1e4, 2000)
+    for sign in (-1, 1):
+        X = np.column_stack([3 + sign * out, np.full(len(out), 3.0)])
+        parts = model.predict_uncertainty(X)
+        assert all(np.isfinite(values).all() for values in parts.values())
+        assert np.all(parts["evidence"] >= 0)
+
+
 def test_uncertainties_add_up_and_knowledge_grows_with_rows(rows):
     X, y = rows
     few = LocalRegressor(**SMALL).fit(X[:60], y[:60]).predict_uncertainty(X[:50])

@@ -379,7 +379,7 @@ def speaking_shares(
 
     def share(network: LocalNetwork, memory: Memory) -> Float[Array, "rows slots"]:
         weights = network.weights(network.see(X).places, memory.places) * memory.weight[None]
-        weights = weights * (1 - network.openness(X))[:, None]
+        weights = weights * network.certainty(X)[:, None]
         own = jnp.exp(network.voice.log_strength)
         return weights / (own + jnp.sum(weights, axis=1))[:, None]
 

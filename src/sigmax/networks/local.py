@@ -137,6 +137,10 @@ class LocalNetwork(eqx.Module):
         """The gate at every row: 0 on the data, 1 far from them."""
         return self.gate(x, jnp.full(len(x), NO_CENTER))
 
+    def certainty(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+        """1 on the data, 0 far from them, and never below: an open gate may round to above 1."""
+        return jnp.maximum(1 - self.openness(x), 0.0)
+
     def weights(
         self, places: Float[Array, "rows place"], others: Float[Array, "others place"]
     ) -> Float[Array, "rows others"]:
@@ -195,7 +199,7 @@ class LocalNetwork(eqx.Module):
 
     def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
         """The prediction from all that is remembered; the gate silences it off the data."""
-        view, certain = self.see(x), 1 - self.openness(x)
+        view, certain = self.see(x), self.certainty(x)
         prior, said = self.doubted_prior(x, view), self.listen(view.places, memory)
         heard = Sums(
             certain * said.count, certain[:, None] * said.total, certain[:, None] * said.squares

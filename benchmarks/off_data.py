@@ -7,33 +7,22 @@ over that of the prior alone, and over that of y.
 """
 
 import argparse
+import copy
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.data import UCI_SETS, load_uci
-from sigmax.networks import LocalNetwork, Sums
 
 FAR = 10.0
 
 
-def prior_std(model: LocalRegressor, X: np.ndarray) -> np.ndarray:
-    """Standard deviation of the mixture if no training row spoke, in units of std(y)."""
-    x = jnp.asarray(model.x_scaling_(X))
-    means, variances = [], []
-    for member in range(len(model.networks_.factor)):
-        network: LocalNetwork = jax.tree.map(lambda leaf, m=member: leaf[m], model.networks_)
-        prior = network.doubted_prior(x, network.see(x))
-        nothing = jnp.zeros_like(prior.mean)
-        dist = network.update(prior, Sums(nothing[:, 0], nothing, nothing)).dist
-        certain = network.certainty(x)[:, None]
-        dist = dist.widen(1 + (network.factor - 1) * certain)
-        means.append(np.asarray(dist.mean))
-        variances.append(np.asarray(dist.variance))
-    return np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))[:, 0]
+def without_rows(model: LocalRegressor) -> LocalRegressor:
+    """The same model, in which no training row speaks."""
+    silent = copy.copy(model)
+    silent._set_rows(model.rows_._replace(weight=np.zeros_like(model.rows_.weight)))
+    return silent
 
 
 def main() -> None:
@@ -60,8 +49,8 @@ def main() -> None:
             [rows + step for step, s in zip(steps, np.repeat(scale, 2), strict=True) if s > 0]
         )
         parts = model.predict_uncertainty(moved)
+        ratio = parts["total"] / without_rows(model).predict_dist(moved).std
         unit = parts["total"] / model.y_scaling_.scale[0]
-        ratio = unit / prior_std(model, moved)
         console.print(
             f"| {name} | {parts['evidence'].max():.1e} | {ratio.min():.2f} to {ratio.max():.2f} | "
             f"{unit.min():.2f} to {unit.max():.2f} |"

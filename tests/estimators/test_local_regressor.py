@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from sigmax import LocalRegressor
 
@@ -29,6 +30,18 @@ def test_neighbors_that_speak_are_near_and_sorted(model, rows):
     assert np.all(weights > 0) and np.all(weights.sum(axis=1) <= 1)
     distance = np.linalg.norm(X[found] - X[:7, None], axis=2)
     assert np.median(distance) < 1.0
+
+
+def test_also_off_the_data_and_for_all_rows_those_named_are_training_rows(model, rows):
+    found, weights = model.explain_neighbors([[1e3, -1e3], [3.0, 3.0]], k=1000)
+    assert found.shape == weights.shape == (2, 300)
+    assert np.array_equal(np.sort(found, axis=1), np.tile(np.arange(300), (2, 1)))
+    assert np.all(weights[0] == 0) and np.all(weights >= 0)
+
+
+def test_an_unfitted_model_explains_nothing():
+    with pytest.raises(NotFittedError):
+        LocalRegressor().explain_neighbors([[1.0]])
 
 
 def test_the_loudest_row_is_the_row_itself(model, rows):

@@ -1,5 +1,6 @@
 """The gate against its formula, written out in float64."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,3 +88,10 @@ def test_gate_from_data_is_shut_on_them_and_open_soon_beyond():
 def test_gate_from_data_survives_duplicated_rows():
     scale, margin = gate_from_data(np.zeros(100))
     assert scale > 0 and margin > 0
+
+
+def test_an_open_gate_is_one_and_never_more(centers):
+    gate = eqx.filter_jit(ExtrapolationGate.create(centers, 16, scale=0.3, margin=0.7))
+    x = jnp.asarray(np.geomspace(0.1, 1e4, 5000)[:, None] * np.ones(4), dtype=jnp.float32)
+    opening = np.asarray(gate(x, no_center(5000)))
+    assert opening.min() >= 0 and opening.max() == 1

@@ -1,6 +1,7 @@
 """The local likelihood with a learned metric: neighbours speak, networks say how far they reach."""
 
 import math
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
@@ -8,18 +9,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.distributions import Predictive, StudentT
+from sigmax.distributions import StudentT
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
 from sigmax.estimators.networks import AbstractNetworkRegressor, Start, by_blocks, stack_members
-from sigmax.estimators.variance_networks import held_out_factor
+from sigmax.estimators.recalibration import recalibrate
+from sigmax.estimators.variance_networks import mean_gates
 from sigmax.networks import (
     MLP,
-    NO_CENTER,
     ROWS_PER_BLOCK,
     Evidence,
     ExtrapolationGate,
@@ -189,10 +191,6 @@ class LocalRegressor(AbstractNetworkRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def predict_dist(self, X) -> Predictive:
-        """The equal mixture of the members' densities, in the units of ``y``."""
-        return self._predictive(self._evidence(self._check_rows(X)).dist)
-
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         """Where the uncertainty comes from, as standard deviations: total² = a² + e².
 
@@ -207,11 +205,11 @@ class LocalRegressor(AbstractNetworkRegressor):
             ``gate``, 0 on the data and 1 far from them.
         """
         X = self._check_rows(X)
+        X = self.x_scaling_(X)
         found = self._evidence(X)
-        dist = self._predictive(found.dist)
-        share = (
-            found.epistemic_share if self.is_single_output_ else found.epistemic_share[..., None]
-        )
+        dist, share = self._predictive(found.dist), found.epistemic_share
+        if not self.is_single_output_:
+            share = share[..., None]
         components: Any = dist.dist
         doubt = np.mean(share * np.asarray(components.components.variance), axis=0)
         aleatoric = dist.aleatoric_variance - doubt
@@ -220,7 +218,7 @@ class LocalRegressor(AbstractNetworkRegressor):
             "aleatoric": np.sqrt(aleatoric),
             "epistemic": np.sqrt(dist.epistemic_variance + doubt),
             "evidence": np.asarray(found.count).mean(axis=0),
-            "gate": by_blocks(self._gates, self.x_scaling_(X), axis=0),
+            "gate": mean_gates(self.networks_, X),
         }
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -235,17 +233,13 @@ class LocalRegressor(AbstractNetworkRegressor):
             Row numbers of what was given to `fit`, the loudest first.
         weights : array of shape (n, k)
         """
-        k = min(check_count("k", k), len(self.rows_.X))
-        X = self.x_scaling_(self._check_rows(X))
-        memories = self._memories()
-        loudest, weights = [], []
-        for start in range(0, len(X), ROWS_AT_ONCE // 4):
-            block = jnp.asarray(X[start : start + ROWS_AT_ONCE // 4])
-            shares = np.asarray(speaking_shares(self.networks_, memories, block), dtype=np.float64)
-            order = np.argsort(-shares, axis=1)[:, :k]
-            loudest.append(self.rows_.numbers[order])
-            weights.append(np.take_along_axis(shares, order, axis=1))
-        return np.concatenate(loudest), np.concatenate(weights)
+        X = self._check_rows(X)
+        X = self.x_scaling_(X)
+        n_rows = len(self.rows_.X)
+        k = min(check_count("k", k), n_rows)
+        loudest = partial(loudest_rows, self.networks_, self._memories(), n_rows, k)
+        rows, shares = by_blocks(loudest, X, axis=0, rows_per_call=ROWS_AT_ONCE)
+        return self.rows_.numbers[rows.astype(int)], shares
 
     def _create_networks(
         self, X: np.ndarray, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
@@ -266,9 +260,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     ) -> LocalNetwork:
         if not recipe.recalibrate:
             return networks
-        factor = held_out_factor(networks, folds, data, held_out_dist)
-        factors = jnp.broadcast_to(factor, recipe.n_members)
-        return eqx.tree_at(lambda n: n.factor, networks, factors)
+        return recalibrate(networks, folds, data, held_out_dist)
 
     def _remember(self, start: Start) -> None:
         weight = (start.weight / start.weight.mean()).astype(np.float32)
@@ -289,18 +281,11 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _evidence(self, X: np.ndarray) -> Evidence:
         """All members' predictions in standardised units: leaves (members, rows, ...)."""
-        memories = self._memories()
+        predict = partial(predict_members, self.networks_, self._memories())
+        return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
 
-        def predict(x: Float[Array, "rows features"]) -> Evidence:
-            return predict_members(self.networks_, memories, x)
-
-        return by_blocks(predict, self.x_scaling_(X), axis=1, rows_per_call=ROWS_AT_ONCE)
-
-    def _components(self, X: Float[Array, "rows features"]) -> StudentT:
-        return predict_members(self.networks_, self._memories(), X).dist
-
-    def _gates(self, X: Float[Array, "rows features"]) -> Float[Array, " rows"]:
-        return first_gate(self.networks_, X)
+    def _components(self, X: np.ndarray) -> StudentT:
+        return self._evidence(X).dist
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
@@ -308,7 +293,10 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        self._set_rows(Rows(*(arrays[f"rows.{name}"] for name in Rows._fields)))
+        rows = Rows(*(arrays[f"rows.{name}"] for name in Rows._fields))
+        if len({len(array) for array in rows}) > 1:
+            raise ValueError("its training rows are not of one length")
+        self._set_rows(rows)
 
 
 def create_network(
@@ -372,25 +360,27 @@ def predict_members(
 
 
 @eqx.filter_jit
-def speaking_shares(
-    networks: LocalNetwork, memories: Memory, X: Float[Array, "rows features"]
-) -> Float[Array, "rows slots"]:
-    """Each training row's share in the updated mean, on average over the members."""
+def loudest_rows(
+    networks: LocalNetwork,
+    memories: Memory,
+    n_rows: int,
+    k: int,
+    X: Float[Array, "rows features"],
+) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
+    """The k training rows with the largest share in the updated mean, averaged over the members.
+
+    Slots from ``n_rows`` on are padding.
+    """
 
     def share(network: LocalNetwork, memory: Memory) -> Float[Array, "rows slots"]:
         weights = network.weights(network.see(X).places, memory.places) * memory.weight[None]
-        weights = weights * network.certainty(X)[:, None]
+        weights = weights * (1 - network.openness(X))[:, None]
         own = jnp.exp(network.voice.log_strength)
         return weights / (own + jnp.sum(weights, axis=1))[:, None]
 
-    return jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, memories), axis=0)
-
-
-@eqx.filter_jit
-def first_gate(networks: LocalNetwork, X: Float[Array, "rows features"]) -> Float[Array, " rows"]:
-    """The gate, which is the same for all members."""
-    gate = jax.tree.map(lambda leaf: leaf[0], networks.gate)
-    return gate(X, jnp.full(len(X), NO_CENTER))
+    shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, memories), axis=0)
+    ranked, rows = lax.top_k(shares[:, :n_rows], k)
+    return rows, ranked
 
 
 def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:

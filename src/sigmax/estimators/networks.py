@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from sigmax.checks import check_choice, check_count
 from sigmax.distributions import AbstractComponent, Mixture, Predictive
@@ -28,7 +28,6 @@ __all__ = [
     "Start",
     "by_blocks",
     "fit_together",
-    "named_leaves",
     "stack_members",
 ]
 
@@ -78,8 +77,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
-    def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
-        """The members' densities in standardised units: leaves (components, rows, outputs)."""
+    def _components(self, X: np.ndarray) -> AbstractComponent:
+        """The members' densities at standardised rows: leaves (components, rows, outputs)."""
 
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
@@ -117,7 +116,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
         X = self._check_rows(X)
-        return self._predictive(by_blocks(self._components, self.x_scaling_(X), axis=1))
+        return self._predictive(self._components(self.x_scaling_(X)))
 
     def _predictive(self, components: AbstractComponent) -> Predictive:
         """The mixture of densities in standardised units, in the units of y."""

@@ -1,5 +1,6 @@
 """Networks that predict by drawing themselves: one component of the mixture per draw."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from sigmax.checks import check_count
 from sigmax.distributions import AbstractComponent, Normal
-from sigmax.estimators.networks import AbstractNetworkRegressor, stack_members
+from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
 from sigmax.estimators.recipe import N_CHUNKS, Recipe
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
@@ -61,9 +62,9 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
             patience=recipe.patience,
         )
 
-    def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
+    def _components(self, X: np.ndarray) -> AbstractComponent:
         keys = jax.random.split(jax.random.key(0), self.n_draws)
-        return draw_members(self.networks_, keys, X)
+        return by_blocks(partial(draw_members, self.networks_, keys), X, axis=1)
 
 
 def create_members(create, recipe: Recipe, key: PRNGKeyArray) -> Any:

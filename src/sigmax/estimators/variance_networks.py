@@ -1,20 +1,18 @@
-"""Variance networks as estimators: their start, their gate, and the factor at the end."""
+"""Variance networks as estimators: their start, their gate, their prediction."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sigmax.calibration import best_scale_factor
 from sigmax.distributions import AbstractComponent, AbstractDistribution
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
+from sigmax.estimators.recalibration import recalibrate
 from sigmax.estimators.recipe import Recipe
 from sigmax.networks import (
     MLP,
@@ -27,7 +25,7 @@ from sigmax.networks import (
 from sigmax.random import named_generator
 from sigmax.training import Batch, Fold, Stage, TrainingData
 
-__all__ = ["AbstractVarianceNetworkRegressor"]
+__all__ = ["AbstractVarianceNetworkRegressor", "mean_gates"]
 
 
 class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
@@ -37,8 +35,8 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         parts = super().predict_uncertainty(X)
-        gates = by_blocks(self._gates, self.x_scaling_(self._check_rows(X)), axis=1)
-        return parts | {"gate": gates.mean(axis=0)}
+        X = self.x_scaling_(self._check_rows(X))
+        return parts | {"gate": mean_gates(self.networks_, X)}
 
     @property
     def factor_(self) -> float:
@@ -61,15 +59,10 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     ) -> VarianceNetwork:
         if not recipe.recalibrate:
             return networks
-        factor = held_out_factor(networks, folds, data, predict_rows)
-        factors = jnp.broadcast_to(factor, recipe.n_members)
-        return eqx.tree_at(lambda n: n.factor, networks, factors)
+        return recalibrate(networks, folds, data, predict_rows)
 
-    def _components(self, X: Float[Array, "rows features"]) -> AbstractComponent:
-        return predict_members(self.networks_, X)
-
-    def _gates(self, X: Float[Array, "rows features"]) -> Float[Array, "members rows"]:
-        return predict_gates(self.networks_, X)
+    def _components(self, X: np.ndarray) -> AbstractComponent:
+        return by_blocks(partial(predict_members, self.networks_), X, axis=1)
 
 
 def create_networks(
@@ -118,32 +111,16 @@ def predict_members(
     return eqx.filter_vmap(lambda network, X: network(X), in_axes=(MEMBER, None))(networks, X)
 
 
+def mean_gates(networks: Any, X: np.ndarray) -> NDArray[np.float64]:
+    """The members' gate at every row, on average."""
+    return by_blocks(partial(predict_gates, networks), X, axis=1).mean(axis=0)
+
+
 @eqx.filter_jit
-def predict_gates(
-    networks: VarianceNetwork, X: Float[Array, "rows features"]
-) -> Float[Array, "members rows"]:
+def predict_gates(networks: Any, X: Float[Array, "rows features"]) -> Float[Array, "members rows"]:
     """Every member's gate."""
 
     def openness(network, X):
         return network.openness(X)
 
     return eqx.filter_vmap(openness, in_axes=(MEMBER, None))(networks, X)
-
-
-@eqx.filter_jit
-def held_out_factor(
-    networks: Any, folds: Fold, data: TrainingData, predict: Callable
-) -> Float[Array, ""]:
-    """The factor on all scales that suits the members' held-out rows best, but at least 1.
-
-    ``predict`` gives a network's density at a batch of rows. The same rows chose the snapshots and
-    so flatter them: a factor below 1 is not to be believed.
-    """
-
-    def judge(network, fold, data):
-        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
-        return predict(network, rows, data), rows.y, rows.weight
-
-    members = eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
-    pooled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), members)
-    return jnp.maximum(best_scale_factor(*pooled), 1.0)

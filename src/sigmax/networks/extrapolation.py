@@ -82,7 +82,7 @@ class ExtrapolationGate(eqx.Module):
         at_zero = 1 / (1 + math.exp(OFFSET))
         beyond = jnp.maximum(self.distance(x, own_center) - lax.stop_gradient(self.margin), 0)
         opening = jax.nn.sigmoid(beyond / self.scale - OFFSET)
-        return jnp.maximum(opening - at_zero, 0) / (1 - at_zero)
+        return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
 
 def gate_from_data(distances: NDArray[np.floating]) -> tuple[float, float]:

@@ -123,12 +123,12 @@ class LocalNetwork(eqx.Module):
         rate = concentration * (squared_scale + SMALLEST_VARIANCE)
         return StudentT.from_inverse_gamma(view.mean, concentration, rate)
 
-    def doubted_prior(self, x: Float[Array, "rows features"], view: View) -> StudentT:
+    def doubted_prior(self, view: View, gate: Float[Array, "rows 1"]) -> StudentT:
         """The prior, by which a prediction off the data tends to the mean and the variance of y.
 
         The mean does so later than the variance, as in `VarianceNetwork`.
         """
-        prior, gate = self.prior(view), self.openness(x)[:, None]
+        prior = self.prior(view)
         unheard = prior.variance * (1 + jnp.exp(-self.voice.log_strength))
         widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unheard))
         return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
@@ -136,10 +136,6 @@ class LocalNetwork(eqx.Module):
     def openness(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them."""
         return self.gate(x, jnp.full(len(x), NO_CENTER))
-
-    def certainty(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
-        """1 on the data, 0 far from them, and never below: an open gate may round to above 1."""
-        return jnp.maximum(1 - self.openness(x), 0.0)
 
     def weights(
         self, places: Float[Array, "rows place"], others: Float[Array, "others place"]
@@ -199,13 +195,15 @@ class LocalNetwork(eqx.Module):
 
     def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
         """The prediction from all that is remembered; the gate silences it off the data."""
-        view, certain = self.see(x), self.certainty(x)
-        prior, said = self.doubted_prior(x, view), self.listen(view.places, memory)
+        view, gate = self.see(x), self.openness(x)
+        prior, said = self.doubted_prior(view, gate[:, None]), self.listen(view.places, memory)
         heard = Sums(
-            certain * said.count, certain[:, None] * said.total, certain[:, None] * said.squares
+            (1 - gate) * said.count,
+            (1 - gate)[:, None] * said.total,
+            (1 - gate)[:, None] * said.squares,
         )
         found = self.update(prior, heard, view.mean - prior.mean)
-        dist = found.dist.widen(1 + (self.factor - 1) * certain[:, None])
+        dist = found.dist.widen(1 + (self.factor - 1) * (1 - gate)[:, None])
         return Evidence(dist, found.count, found.epistemic_share)
 
 

@@ -33,7 +33,7 @@ def demo(
     out: Out = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
-    """The paper's toy problem: seven models, two pictures, one table, two minutes."""
+    """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
     with clear_errors():
         from sigmax.experiments.catalogue import Choice
 

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidDataError, MissingExtraError
 
-__all__ = ["METHODS", "exact_neighbors", "neighbor_graph"]
+__all__ = ["METHODS", "exact_neighbors", "import_faiss", "neighbor_graph"]
 
 METHODS = ("auto", "exact", "approximate")
 
@@ -251,7 +251,7 @@ def _search_on_device(
 
 def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[np.ndarray, "n k"]:
     """HNSW in faiss; rows whose walk reached fewer than ``k`` others are searched exactly."""
-    faiss: Any = _import_faiss()
+    faiss: Any = import_faiss()
     small = _centered(rows)[0][0].astype(np.float32)
     index = faiss.IndexHNSWFlat(rows.shape[1], HNSW["M"])
     seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -268,7 +268,8 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
     return indices
 
 
-def _import_faiss() -> ModuleType:
+def import_faiss() -> ModuleType:
+    """The package, or an error that says how to get it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of its generated bindings

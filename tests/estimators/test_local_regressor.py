@@ -1,5 +1,7 @@
 """LocalRegressor: who speaks, how much, and what is said where nobody does."""
 
+import pickle
+
 import jax
 import numpy as np
 import pytest
@@ -94,12 +96,17 @@ def test_uncertainties_add_up_and_knowledge_grows_with_rows(rows):
     assert np.median(many["epistemic"]) < np.median(few["epistemic"])
 
 
-def test_recalibration_only_widens(rows):
+def test_recalibration_is_one_factor_on_all_scales(rows):
     X, y = rows
     settings = SMALL | {"n_steps": 40}
-    plain = LocalRegressor(**settings).fit(X, y)
-    wider = LocalRegressor(recalibrate=True, **settings).fit(X, y)
-    assert np.all(wider.predict_dist(X[:9]).std >= plain.predict_dist(X[:9]).std * (1 - 1e-6))
+    plain = LocalRegressor(recalibrate=False, **settings).fit(X, y)
+    scaled = LocalRegressor(recalibrate=True, **settings).fit(X, y)
+    factor = scaled.networks_.factor[0]
+    assert 0.25 <= factor <= 4 and np.all(scaled.networks_.factor == factor)
+    np.testing.assert_allclose(scaled.predict(X[:9]), plain.predict(X[:9]), rtol=1e-5, atol=1e-6)
+    plain.networks_ = scaled.networks_
+    plain._set_rows(plain.rows_)
+    np.testing.assert_allclose(scaled.predict_dist(X[:9]).std, plain.predict_dist(X[:9]).std)
 
 
 def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
@@ -107,8 +114,29 @@ def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
     settings = SMALL | {"n_steps": 20}
     whole = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     monkeypatch.setattr("sigmax.networks.local.ROWS_PER_BLOCK", 128)
-    monkeypatch.setattr("sigmax.estimators.local.ROWS_PER_BLOCK", 128)
+    monkeypatch.setattr("sigmax.estimators.hearing.ROWS_PER_BLOCK", 128)
     jax.clear_caches()
     cut = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     np.testing.assert_allclose(cut.mean, whole.mean, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(cut.std, whole.std, rtol=1e-2)
+
+
+def test_of_many_rows_only_the_nearest_are_heard(monkeypatch, model, rows):
+    X, _ = rows
+    monkeypatch.setattr("sigmax.estimators.hearing.LARGEST_HEARD", 100)
+    monkeypatch.setattr("sigmax.estimators.hearing.N_SAMPLED", 50)
+    searching = pickle.loads(pickle.dumps(model))
+    fresh = searching.x_scaling_(X[:50] + 0.05)
+    few, everybody = (each._hearing().predict(fresh) for each in (searching, model))
+    assert searching._hearing().nearest.k < 300
+    assert np.all(few.count <= everybody.count * 1.001)
+    shift = (few.dist.mean - everybody.dist.mean) / everybody.dist.scale
+    assert np.sqrt(np.mean(shift**2)) < 0.05
+    np.testing.assert_allclose(few.dist.scale, everybody.dist.scale, rtol=0.2)
+    pickle.dumps(searching)  # without the index, which cannot be pickled
+
+
+def test_where_every_search_misses_too_much_all_rows_are_heard(monkeypatch, model):
+    monkeypatch.setattr("sigmax.estimators.hearing.LARGEST_HEARD", 100)
+    monkeypatch.setattr("sigmax.estimators.hearing.SEARCHES", ((2, 1), (3, 1)))
+    assert pickle.loads(pickle.dumps(model))._hearing().nearest is None

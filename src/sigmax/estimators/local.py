@@ -1,32 +1,26 @@
 """The local likelihood with a learned metric: neighbours speak, networks say how far they reach."""
 
 import math
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
 from sigmax.distributions import StudentT
 from sigmax.estimators.gates import create_gate
+from sigmax.estimators.hearing import Hearing
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
-from sigmax.estimators.networks import AbstractNetworkRegressor, Start, by_blocks, stack_members
-from sigmax.estimators.recalibration import recalibrate
+from sigmax.estimators.networks import AbstractNetworkRegressor, Start, stack_members
+from sigmax.estimators.recalibration import mixture_factor, with_factor
 from sigmax.estimators.variance_networks import mean_gates
 from sigmax.networks import (
     MLP,
-    ROWS_PER_BLOCK,
-    Evidence,
     ExtrapolationGate,
     LocalNetwork,
-    Memory,
     PeriodicFeatures,
     Voice,
 )
@@ -36,15 +30,10 @@ from sigmax.training import (
     Fold,
     Stage,
     TrainingData,
-    bucket_size,
     held_out_evidence,
-    pad_rows,
 )
 
 __all__ = ["LocalRegressor"]
-
-ROWS_AT_ONCE = 1024
-"""Rows that are predicted in one call: each looks at a block of training rows in every member."""
 
 MIXTURES_PER_FEATURE = 8
 
@@ -110,7 +99,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     patience : int
         Scorings without a better snapshot before training stops.
     recalibrate : bool
-        Widen all scales by the one factor that suits the members' held-out rows best.
+        One factor on all scales, from the members' held-out rows and their disagreement.
     random_state : int, RandomState or None
     verbose : int
         1 shows a progress bar.
@@ -137,6 +126,7 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     networks_: LocalNetwork
     rows_: Rows
+    _heard: Hearing | None
 
     def __init__(
         self,
@@ -206,7 +196,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         X = self._check_rows(X)
         X = self.x_scaling_(X)
-        found = self._evidence(X)
+        found = self._hearing().predict(X)
         dist, share = self._predictive(found.dist), found.epistemic_share
         if not self.is_single_output_:
             share = share[..., None]
@@ -234,11 +224,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         weights : array of shape (n, k)
         """
         X = self._check_rows(X)
-        X = self.x_scaling_(X)
-        n_rows = len(self.rows_.X)
-        k = min(check_count("k", k), n_rows)
-        loudest = partial(loudest_rows, self.networks_, self._memories(), n_rows, k)
-        rows, shares = by_blocks(loudest, X, axis=0, rows_per_call=ROWS_AT_ONCE)
+        k = min(check_count("k", k), len(self.rows_.X))
+        rows, shares = self._hearing().loudest(self.x_scaling_(X), k)
         return self.rows_.numbers[rows.astype(int)], shares
 
     def _create_networks(
@@ -260,32 +247,28 @@ class LocalRegressor(AbstractNetworkRegressor):
     ) -> LocalNetwork:
         if not recipe.recalibrate:
             return networks
-        return recalibrate(networks, folds, data, held_out_dist)
+        return with_factor(networks, mixture_factor(networks, folds, data, held_out_dist))
 
     def _remember(self, start: Start) -> None:
         weight = (start.weight / start.weight.mean()).astype(np.float32)
         self._set_rows(Rows(start.X, start.y.astype(np.float32), weight, start.numbers))
 
     def _set_rows(self, rows: Rows) -> None:
-        """Keep the training rows, and how each member sees them."""
-        self.rows_ = rows
-        n_slots = bucket_size(len(rows.X))
-        if n_slots > ROWS_PER_BLOCK:
-            n_slots = math.ceil(len(rows.X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
-        padded = (jnp.asarray(pad_rows(array, n_slots)) for array in rows[:3])
-        self._memory = jax.tree.map(np.asarray, remember_members(self.networks_, *padded))
+        self.rows_, self._heard = rows, None
 
-    def _memories(self) -> Memory:
-        """The memory of all members, on the device."""
-        return jax.tree.map(jnp.asarray, self._memory)
+    def _hearing(self) -> Hearing:
+        """The members with what they remember, made when it is first needed."""
+        if self._heard is None:
+            self._heard = Hearing(self.networks_, *self.rows_[:3])
+        return self._heard
 
-    def _evidence(self, X: np.ndarray) -> Evidence:
-        """All members' predictions in standardised units: leaves (members, rows, ...)."""
-        predict = partial(predict_members, self.networks_, self._memories())
-        return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle needs; what is remembered is made again."""
+        state: Any = super().__getstate__()
+        return state | {"_heard": None}
 
     def _components(self, X: np.ndarray) -> StudentT:
-        return self._evidence(X).dist
+        return self._hearing().predict(X).dist
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
@@ -327,60 +310,6 @@ def create_network(
         min_concentration=recipe.min_concentration,
         prior_variance=recipe.prior_variance,
     )
-
-
-MEMBER = eqx.if_array(0)
-
-
-@eqx.filter_jit
-def remember_members(
-    networks: LocalNetwork,
-    X: Float[Array, "slots features"],
-    y: Float[Array, "slots outputs"],
-    weight: Float[Array, " slots"],
-) -> Memory:
-    """The training rows as every member sees them."""
-
-    def remember(network: LocalNetwork) -> Memory:
-        return network.remember(X, y, weight)
-
-    return eqx.filter_vmap(remember, in_axes=(MEMBER,))(networks)
-
-
-@eqx.filter_jit
-def predict_members(
-    networks: LocalNetwork, memories: Memory, X: Float[Array, "rows features"]
-) -> Evidence:
-    """Every member's prediction in standardised units."""
-
-    def predict(network: LocalNetwork, memory: Memory) -> Evidence:
-        return network(X, memory)
-
-    return eqx.filter_vmap(predict, in_axes=(MEMBER, 0))(networks, memories)
-
-
-@eqx.filter_jit
-def loudest_rows(
-    networks: LocalNetwork,
-    memories: Memory,
-    n_rows: int,
-    k: int,
-    X: Float[Array, "rows features"],
-) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
-    """The k training rows with the largest share in the updated mean, averaged over the members.
-
-    Slots from ``n_rows`` on are padding.
-    """
-
-    def share(network: LocalNetwork, memory: Memory) -> Float[Array, "rows slots"]:
-        weights = network.weights(network.see(X).places, memory.places) * memory.weight[None]
-        weights = weights * (1 - network.openness(X))[:, None]
-        own = jnp.exp(network.voice.log_strength)
-        return weights / (own + jnp.sum(weights, axis=1))[:, None]
-
-    shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, memories), axis=0)
-    ranked, rows = lax.top_k(shares[:, :n_rows], k)
-    return rows, ranked
 
 
 def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:

@@ -6,7 +6,6 @@ from functools import partial
 
 from sigmax.checks import check_count, check_flag, check_number
 from sigmax.estimators.recipe import (
-    N_CHUNKS,
     AbstractRecipe,
     Check,
     check_not_negative,
@@ -18,6 +17,9 @@ from sigmax.training import LeaveOneOut, Part, Phase, Stage, local_log_likelihoo
 __all__ = ["LOCAL_DEFAULT", "LOCAL_FAST", "LocalRecipe"]
 
 FEWEST_STEPS = 600
+
+MANY_ROWS, FEW_SCORINGS = 10_000, 20
+"""With more rows than these, training is scored so often: it costs more there and tells less."""
 
 CHECKS: dict[str, Check] = {
     "n_members": check_count,
@@ -91,11 +93,13 @@ class LocalRecipe(AbstractRecipe):
     """Rows that each member holds out to choose its best snapshot; 0 keeps the last one."""
     patience: int | None = 15
     """Scorings without a better snapshot before training stops."""
+    n_scorings: int = 50
+    """How often the held-out rows are looked at, at most."""
     recalibrate: bool = True
-    """Widen all scales by the one factor that suits the members' held-out rows best."""
+    """One factor on all scales, from the members' held-out rows and their disagreement."""
 
     def fit_to(self, n_rows: int) -> "LocalRecipe":
-        """The recipe for so many rows: neighbourhoods, steps and weight decay."""
+        """The recipe for so many rows: neighbourhoods, steps, scorings and weight decay."""
         k = min(self.n_neighbors, n_rows)
         n_steps = self.n_steps or max(FEWEST_STEPS, round(self.effort * math.sqrt(n_rows)))
         return replace(
@@ -103,6 +107,7 @@ class LocalRecipe(AbstractRecipe):
             n_neighbors=k,
             n_asked=min(self.n_asked, k),
             n_steps=n_steps,
+            n_scorings=FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings,
             weight_decay=self.weight_decay / math.sqrt(n_rows),
         )
 
@@ -129,7 +134,7 @@ class LocalRecipe(AbstractRecipe):
             name="distribution",
             phases=(phase,),
             n_cycles=n_steps,
-            cycles_per_chunk=max(1, n_steps // N_CHUNKS),
+            cycles_per_chunk=max(1, n_steps // self.n_scorings),
             score=local_log_likelihood,
             keep_best=self.validation_fraction > 0,
             patience=self.patience,

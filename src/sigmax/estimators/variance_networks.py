@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sigmax.distributions import AbstractComponent, AbstractDistribution
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
-from sigmax.estimators.recalibration import recalibrate
+from sigmax.estimators.recalibration import held_out_factor, with_factor
 from sigmax.estimators.recipe import Recipe
 from sigmax.networks import (
     MLP,
@@ -59,7 +59,9 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     ) -> VarianceNetwork:
         if not recipe.recalibrate:
             return networks
-        return recalibrate(networks, folds, data, predict_rows)
+        # The same rows chose the snapshots and so flatter them: nothing is made narrower.
+        factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
+        return with_factor(networks, factor)
 
     def _components(self, X: np.ndarray) -> AbstractComponent:
         return by_blocks(partial(predict_members, self.networks_), X, axis=1)

@@ -12,6 +12,7 @@ from sigmax.networks.local import (
     Sums,
     View,
     Voice,
+    listen_to,
     sum_up,
 )
 from sigmax.networks.mlp import ACTIVATIONS, MLP
@@ -39,6 +40,7 @@ __all__ = [
     "View",
     "Voice",
     "gate_from_data",
+    "listen_to",
     "sum_up",
     "wave",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "Sums",
     "View",
     "Voice",
+    "listen_to",
     "sum_up",
 ]
 
@@ -143,7 +144,11 @@ class LocalNetwork(eqx.Module):
         """K: how much the others speak for each row."""
         squared = jnp.sum(places**2, axis=1)[:, None] + jnp.sum(others**2, axis=1)[None]
         squared = squared - 2 * jnp.matmul(places, others.T, precision=EXACT)
-        return jnp.exp(self.voice.log_amplitude - 0.5 * jnp.maximum(squared, 0.0))
+        return self.loudness(jnp.maximum(squared, 0.0))
+
+    def loudness(self, squared: Float[Array, "rows others"]) -> Float[Array, "rows others"]:
+        """K at squared distances in the learned metric."""
+        return jnp.exp(self.voice.log_amplitude - 0.5 * squared)
 
     def update(
         self, prior: StudentT, sums: Sums, offset: Float[Array, "rows outputs"] | None = None
@@ -193,18 +198,18 @@ class LocalNetwork(eqx.Module):
         silence = Sums(nothing[:, 0], nothing, nothing)
         return lax.scan(add, silence, jax.tree.map(in_blocks, memory))[0]
 
-    def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
-        """The prediction from all that is remembered; the gate silences it off the data."""
-        view, gate = self.see(x), self.openness(x)
-        prior, said = self.doubted_prior(view, gate[:, None]), self.listen(view.places, memory)
-        heard = Sums(
-            (1 - gate) * said.count,
-            (1 - gate)[:, None] * said.total,
-            (1 - gate)[:, None] * said.squares,
-        )
+    def conclude(self, view: View, gate: Float[Array, " rows"], said: Sums) -> Evidence:
+        """The prediction from what was heard; the gate silences it off the data."""
+        prior, shut = self.doubted_prior(view, gate[:, None]), (1 - gate)[:, None]
+        heard = Sums((1 - gate) * said.count, shut * said.total, shut * said.squares)
         found = self.update(prior, heard, view.mean - prior.mean)
-        dist = found.dist.widen(1 + (self.factor - 1) * (1 - gate)[:, None])
+        dist = found.dist.widen(1 + (self.factor - 1) * shut)
         return Evidence(dist, found.count, found.epistemic_share)
+
+    def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
+        """The prediction from all that is remembered."""
+        view = self.see(x)
+        return self.conclude(view, self.openness(x), self.listen(view.places, memory))
 
 
 def sum_up(weights: Float[Array, "rows others"], residuals: Float[Array, "others outputs"]) -> Sums:
@@ -213,6 +218,16 @@ def sum_up(weights: Float[Array, "rows others"], residuals: Float[Array, "others
     terms = jnp.concatenate([jnp.ones_like(residuals[:, :1]), residuals, residuals**2], axis=1)
     sums = jnp.matmul(weights, terms, precision=EXACT)
     return Sums(sums[:, 0], sums[:, 1 : 1 + n_outputs], sums[:, 1 + n_outputs :])
+
+
+def listen_to(weights: Float[Array, "rows k"], residuals: Float[Array, "rows k outputs"]) -> Sums:
+    """What others say who are not the same for every row, in sums."""
+    weighted = weights[:, :, None] * residuals
+    return Sums(
+        jnp.sum(weights, axis=1),
+        jnp.sum(weighted, axis=1),
+        jnp.sum(weighted * residuals, axis=1),
+    )
 
 
 def in_blocks(rows: Float[Array, "slots ..."]) -> Float[Array, "blocks block ..."]:

@@ -38,7 +38,7 @@ __all__ = [
 
 Rows = Float[Array, " batch"]
 
-LARGEST_MEMORY = 2**17
+LARGEST_MEMORY = 2**16
 """Slots of training rows that held-out rows are scored with, at most."""
 
 

@@ -1,0 +1,60 @@
+"""Search for the nearest training rows in the learned metrics, by cells of k-means (faiss)."""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sigmax.neighbors import import_faiss
+
+__all__ = ["NearestRows"]
+
+CELLS = 4
+ROWS_PER_CELL_TO_LEARN = 40
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NearestRows:
+    """One index per member; each looks into the cells around a place for the k nearest rows."""
+
+    indexes: tuple[Any, ...]
+    k: int = 64
+    n_cells: int = 16
+    """How many cells are looked into."""
+
+    @classmethod
+    def build(cls, places: Float[Array, "members rows place"]) -> "NearestRows":
+        """Indexes of rows by their places: √N cells, and as many rows in each."""
+        return cls(tuple(build_index(np.asarray(rows)) for rows in places))
+
+    def with_size(self, k: int, n_cells: int) -> "NearestRows":
+        """The same indexes, searched for other numbers."""
+        return replace(self, k=k, n_cells=n_cells)
+
+    def __call__(
+        self, places: Float[Array, "members queries place"]
+    ) -> tuple[Float[Array, "members queries k"], Int[Array, "members queries k"]]:
+        """Squared distances to the nearest rows, and their numbers; infinite where none is left."""
+        squared, numbers = [], []
+        for index, queries in zip(self.indexes, places, strict=True):
+            index.nprobe = self.n_cells
+            found = index.search(np.asarray(queries), self.k)
+            is_missing = found[1] < 0
+            squared.append(np.where(is_missing, np.float32(np.inf), found[0]))
+            numbers.append(np.where(is_missing, 0, found[1]).astype(np.int32))
+        return jnp.asarray(np.stack(squared)), jnp.asarray(np.stack(numbers))
+
+
+def build_index(rows: Float[np.ndarray, "rows place"]) -> Any:
+    """Cells of k-means on a sample, and every row in its cell."""
+    faiss: Any = import_faiss()
+    n_cells = round(CELLS * len(rows) ** 0.5)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(rows.shape[1]), rows.shape[1], n_cells)
+    every = max(1, len(rows) // (ROWS_PER_CELL_TO_LEARN * n_cells))
+    index.cp.niter, index.cp.min_points_per_centroid = 10, 1
+    index.train(np.ascontiguousarray(rows[::every]))
+    index.add(rows)
+    return index

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
         MeanVarianceRegressor,
         SparseGPRegressor,
     )
+    from sigmax.generative import VAE, CombVAE
     from sigmax.sampling import LocalitySampler
     from sigmax.version import __version__
 
 __all__ = [
+    "VAE",
     "BayesianRegressor",
+    "CombVAE",
     "CombinedRegressor",
     "GPRegressor",
     "LocalRegressor",
@@ -33,6 +36,7 @@ __all__ = [
 
 HOMES = {
     "BayesianRegressor": "sigmax.estimators",
+    "CombVAE": "sigmax.generative",
     "CombinedRegressor": "sigmax.estimators",
     "GPRegressor": "sigmax.estimators",
     "LocalRegressor": "sigmax.estimators",
@@ -40,6 +44,7 @@ HOMES = {
     "MCDropoutRegressor": "sigmax.estimators",
     "MeanVarianceRegressor": "sigmax.estimators",
     "SparseGPRegressor": "sigmax.estimators",
+    "VAE": "sigmax.generative",
     "__version__": "sigmax.version",
 }
 

@@ -44,7 +44,9 @@ def demo(
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(help="toy, weather, uci, timings, ablation, active or gradients."),
+        typer.Argument(
+            help="toy, weather, uci, timings, ablation, active, gradients, moons or images."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for records and report; its name if left out.")
@@ -60,6 +62,9 @@ def reproduce(
         list[str] | None,
         typer.Option("--set", help="A setting of the models, as in n_steps=500; may be repeated."),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option(help="For moons and images: few steps and rows, minutes on a CPU.")
+    ] = False,
     engine: Annotated[str, typer.Option(help="local, or ray (an extra).")] = "local",
     address: Annotated[
         str | None, typer.Option(help="A Ray cluster to join; without one, one is started here.")
@@ -79,6 +84,7 @@ def reproduce(
             seed=seed,
             settings=dict(map(parse_setting, set_ or [])),
             acquisitions=split_names(acquisitions),
+            quick=quick,
         )
         run_experiment(
             experiment,

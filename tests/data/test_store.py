@@ -64,7 +64,10 @@ def test_truncated_file_is_refused(cache, serve):
 
 
 def test_wrong_checksum_is_refused(cache, serve):
-    refused(serve(CONTENT) + "/file", cache / "file", message="its sha256 is", sha256="0" * 64)
+    url = serve(CONTENT) + "/file"
+    refused(url, cache / "file", message="its sha256 is", sha256="0" * 64)
+    refused(url, cache / "file", message="its md5 is", md5="0" * 32)
+    download(url, cache / "file", md5=hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
 
 
 def test_refused_connection_is_reported(cache, closed_url):

@@ -99,8 +99,9 @@ def test_uncertainties_add_up_and_knowledge_grows_with_rows(rows):
 def test_recalibration_is_one_factor_on_all_scales(rows):
     X, y = rows
     settings = SMALL | {"n_steps": 40}
-    plain = LocalRegressor(recalibrate=False, **settings).fit(X, y)
-    scaled = LocalRegressor(recalibrate=True, **settings).fit(X, y)
+    plain, scaled = (LocalRegressor(recalibrate=flag, **settings) for flag in (False, True))
+    plain.fit(X, y)
+    scaled.fit(X, y)
     factor = scaled.networks_.factor[0]
     assert 0.25 <= factor <= 4 and np.all(scaled.networks_.factor == factor)
     np.testing.assert_allclose(scaled.predict(X[:9]), plain.predict(X[:9]), rtol=1e-5, atol=1e-6)

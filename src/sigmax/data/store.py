@@ -82,15 +82,15 @@ def find_file(name: str) -> Path:
     return path
 
 
-def download(url: str, path: Path, *, sha256: str | None = None) -> None:
+def download(url: str, path: Path, *, sha256: str | None = None, md5: str | None = None) -> None:
     """Fetch a file over http or https; it appears at ``path`` whole or not at all.
 
     Raises
     ------
     DataFileError
         If the server cannot be reached, refuses, stops answering or sends less than it announced,
-        if the content has another ``sha256``, or if the file cannot be written. The message says
-        what to put where by hand.
+        if the content has another ``sha256`` or ``md5``, or if the file cannot be written. The
+        message says what to put where by hand.
     """
     try:
         if urlsplit(url).scheme not in ("http", "https"):
@@ -99,17 +99,24 @@ def download(url: str, path: Path, *, sha256: str | None = None) -> None:
         with urlopen(request, timeout=TIMEOUT) as response, whole_file(path) as file:
             length = response.headers.get("Content-Length")
             n_expected = int(length) if length is not None else None
-            digest = hashlib.sha256()
+            expected = {"sha256": sha256, "md5": md5}
+            digests = {
+                name: hashlib.new(name, usedforsecurity=False)
+                for name, digest in expected.items()
+                if digest is not None
+            }
             with progress_bar() as progress:
                 task = progress.add_task(path.name, total=n_expected)
                 while chunk := response.read(CHUNK):
                     file.write(chunk)
-                    digest.update(chunk)
+                    for digest in digests.values():
+                        digest.update(chunk)
                     progress.advance(task, len(chunk))
             if n_expected is not None and file.tell() != n_expected:
                 raise OSError(f"only {file.tell()} of {n_expected} bytes came")
-            if sha256 is not None and digest.hexdigest() != sha256.lower():
-                raise OSError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
+            for name, digest in digests.items():
+                if digest.hexdigest() != str(expected[name]).lower():
+                    raise OSError(f"its {name} is {digest.hexdigest()}, not {expected[name]}")
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(error, HTTPError):

@@ -1,12 +1,12 @@
 """All experiments by name: their tasks, jobs, records, tables and pictures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from sigmax.data import STATIONS, UCI_SETS
+from sigmax.data import IMAGE_SETS, STATIONS, UCI_SETS
 from sigmax.errors import InvalidArgumentError
 from sigmax.experiments.ablation import ablation_figures, ablation_tables, ablation_tasks
 from sigmax.experiments.active import (
@@ -16,14 +16,19 @@ from sigmax.experiments.active import (
     run_active,
 )
 from sigmax.experiments.engines import Job
+from sigmax.experiments.generative import GENERATIVE_METHODS
 from sigmax.experiments.gradients import (
     gradient_figures,
     gradient_tables,
     gradient_tasks,
     run_gradients,
 )
+from sigmax.experiments.images import QUICK_IMAGES, image_tasks, run_images
+from sigmax.experiments.images_report import image_figures, image_tables
 from sigmax.experiments.jobs import group_alike, singly
+from sigmax.experiments.latent_pictures import moons_figures
 from sigmax.experiments.methods import METHODS
+from sigmax.experiments.moons import N_POINTS, QUICK_MOONS, moons_tables, moons_tasks, run_moons
 from sigmax.experiments.records import Record, Task
 from sigmax.experiments.tables import Table
 from sigmax.experiments.toy import N_ROWS, run_toy, toy_figures, toy_tables, toy_tasks
@@ -51,6 +56,8 @@ class Choice:
     """Settings of the models that differ from the methods' own."""
     acquisitions: Sequence[str] = ()
     """Of active learning."""
+    quick: bool = False
+    """Whether to take the experiment's settings for a few minutes on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +74,32 @@ class Experiment:
     run: Callable[[Sequence[Task]], list[Record]]
     tables: Callable[[Sequence[Record]], list[Table]]
     figures: Callable[[Sequence[Record]], dict[str, Figure]]
+    known_methods: Collection[str] = tuple(METHODS)
+    other_datasets: Collection[str] | None = tuple(UCI_SETS)
+    """What it takes besides its own; None is anything."""
+    quick: dict[str, Any] | None = None
+    """Settings for a few minutes on a CPU, if it has any."""
 
     def choose(self, choice: Choice) -> list[Task]:
         """The tasks of a choice, with the usual in place of what is empty."""
         for method in choice.methods:
-            if method not in METHODS:
-                known = ", ".join(METHODS)
+            if method not in self.known_methods:
+                known = ", ".join(self.known_methods)
                 raise InvalidArgumentError(f"No method {method!r}: choose from {known}.")
-        own = self.datasets is not STATION_NAMES
-        for dataset in choice.datasets:
-            if own and dataset not in self.datasets and dataset not in UCI_SETS:
+        for dataset in choice.datasets if self.other_datasets is not None else ():
+            if dataset not in self.datasets and dataset not in (self.other_datasets or ()):
                 known = ", ".join(self.datasets)
                 raise InvalidArgumentError(f"No data set {dataset!r}: choose from {known}.")
+        if choice.quick and self.quick is None:
+            known = ", ".join(name for name, other in EXPERIMENTS.items() if other.quick)
+            raise InvalidArgumentError(f"`quick` is for {known} only.")
         return self.tasks(
             Choice(
                 datasets=tuple(choice.datasets or self.datasets),
                 methods=tuple(choice.methods or self.methods),
                 n_splits=choice.n_splits or self.n_splits,
                 seed=choice.seed,
-                settings=choice.settings,
+                settings={**((choice.quick and self.quick) or {}), **choice.settings},
                 acquisitions=tuple(choice.acquisitions or ("variance", "random")),
             )
         )
@@ -100,6 +114,7 @@ SMALL_SETS = ("boston", "concrete", "energy", "yacht", "wine_red", "superconduct
 SET_SIZES = {name: of_set.n_rows for name, of_set in UCI_SETS.items()}
 LABELLED_SIZES = {name: n_rows * 26 // 100 for name, n_rows in SET_SIZES.items()}
 """At the end of active learning: a fifth, and a tenth of three fifths."""
+IMAGE_SIZES = {name: of_set.n_train for name, of_set in IMAGE_SETS.items()}
 
 EXPERIMENTS = {
     "toy": Experiment(
@@ -125,6 +140,7 @@ EXPERIMENTS = {
         run=run_weather,
         tables=weather_tables,
         figures=weather_figures,
+        other_datasets=None,
     ),
     "uci": Experiment(
         about="the UCI benchmark on standard splits",
@@ -186,5 +202,33 @@ EXPERIMENTS = {
         run=run_gradients,
         tables=gradient_tables,
         figures=gradient_figures,
+    ),
+    "moons": Experiment(
+        about="generative models of two moons in four dimensions: samples against fresh data",
+        datasets=("moons",),
+        methods=tuple(GENERATIVE_METHODS),
+        n_splits=5,
+        tasks=lambda c: moons_tasks(c.methods, c.n_splits or 1, c.seed, c.settings),
+        jobs=lambda tasks, device: group_alike(tasks, {"moons": N_POINTS}, device),
+        run=run_moons,
+        tables=moons_tables,
+        figures=moons_figures,
+        known_methods=tuple(GENERATIVE_METHODS),
+        other_datasets=(),
+        quick=QUICK_MOONS,
+    ),
+    "images": Experiment(
+        about="generative models of images: bounds, densities and the spread of pixels",
+        datasets=tuple(IMAGE_SETS),
+        methods=tuple(GENERATIVE_METHODS),
+        n_splits=3,
+        tasks=lambda c: image_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
+        jobs=lambda tasks, device: group_alike(tasks, IMAGE_SIZES, device),
+        run=run_images,
+        tables=image_tables,
+        figures=image_figures,
+        known_methods=tuple(GENERATIVE_METHODS),
+        other_datasets=(),
+        quick=QUICK_IMAGES,
     ),
 }

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.monitoring
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
@@ -15,7 +16,9 @@ from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Task
 from sigmax.metrics import coverage, evaluate
 
-__all__ = ["Stopwatch", "create_model", "fit_models", "judge", "stopwatch"]
+__all__ = ["Stopwatch", "change", "create_model", "fit_models", "judge", "stopwatch"]
+
+Model = TypeVar("Model", bound=BaseEstimator)
 
 
 class Stopwatch:
@@ -61,15 +64,16 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 def create_model(task: Task) -> AbstractRegressor:
     """The task's method, with its settings and seed."""
-    model = METHODS[task.method].create(task.seed)
-    settings = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in task.settings.items()
-    }
+    return change(METHODS[task.method].create(task.seed), task.method, task.settings)
+
+
+def change(model: Model, name: str, settings: dict[str, Any]) -> Model:
+    """The model with settings as JSON has them; what it does not have is refused by name."""
     unknown = sorted(set(settings) - set(model.get_params()))
     if unknown:
-        raise InvalidArgumentError(f"{task.method} has no setting {', '.join(unknown)}.")
-    return model.set_params(**settings)
+        raise InvalidArgumentError(f"{name} has no setting {', '.join(unknown)}.")
+    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+    return model.set_params(**tuples)
 
 
 def fit_models(

@@ -24,7 +24,8 @@ def group_alike(tasks: Sequence[Task], n_rows: dict[str, int], device: str) -> l
     jobs = []
     for group in alike.values():
         n_together = max(1, ROWS_TOGETHER[device] // n_rows[group[0].dataset])
-        if not METHODS[group[0].method].is_network:
+        method = METHODS.get(group[0].method)  # all others are networks, too
+        if method is not None and not method.is_network:
             n_together = 1
         jobs += [tuple(group[i : i + n_together]) for i in range(0, len(group), n_together)]
     return jobs

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sigmax.errors import RecordFileError
 from sigmax.experiments.benchmark import settings_text
+from sigmax.experiments.generative import GENERATIVE_METHODS
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.page import picture, render_page
 from sigmax.experiments.records import FILE_NAME, STATUSES, Record, Task, read_records
@@ -19,6 +20,8 @@ __all__ = ["missing_table", "write_report"]
 
 MOST_ROWS = 300
 """Of a list of what failed or is missing."""
+
+TITLES = {name: method.title for name, method in {**METHODS, **GENERATIVE_METHODS}.items()}
 
 
 def write_report(folder: Path) -> Path:
@@ -54,7 +57,7 @@ def collect_parts(records: Sequence[Record]) -> dict[str, tuple[list[Table], lis
         record
         for record in records
         if record.task.experiment in EXPERIMENTS
-        and record.task.method in METHODS
+        and record.task.method in EXPERIMENTS[record.task.experiment].known_methods
         and record.status in STATUSES
     ]
     parts = {"What was run": ([run_table(records, len(records) - len(known))], [])}
@@ -71,7 +74,7 @@ def collect_parts(records: Sequence[Record]) -> dict[str, tuple[list[Table], lis
 
 
 def method_title(name: str) -> str:
-    return METHODS[name].title if name in METHODS else name
+    return TITLES.get(name, name)
 
 
 def run_table(records: Sequence[Record], n_unknown: int) -> Table:
@@ -82,7 +85,7 @@ def run_table(records: Sequence[Record], n_unknown: int) -> Table:
         counts = Counter(record.status for record in own)
         datasets = sorted({record.task.dataset for record in own})
         found = {record.task.method for record in own}
-        methods = [m for m in METHODS if m in found] + sorted(found - set(METHODS))
+        methods = [m for m in TITLES if m in found] + sorted(found - set(TITLES))
         rows.append(
             [
                 name,

@@ -1,0 +1,285 @@
+"""What the generative models do alike: NumPy in and out, densities in the units of X."""
+
+from abc import ABCMeta, abstractmethod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import sigmax.files
+from sigmax.checks import check_choice, check_count, check_flag, check_number
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
+from sigmax.estimators.base import plain
+from sigmax.estimators.networks import by_blocks, named_leaves
+from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
+from sigmax.generative.evaluation import bounds, decode, encode
+from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
+from sigmax.generative.schedule import Plan
+from sigmax.random import make_key, named_generator
+from sigmax.scaling import Standardizer
+from sigmax.version import __version__
+
+__all__ = ["AbstractVAE"]
+
+V = TypeVar("V", bound="AbstractVAE")  # beartype knows no Self
+
+RELATIVE_FLOOR = 0.01
+"""Least std of a decoder where none is given, in standard deviations of the feature."""
+
+
+class AbstractVAE(BaseEstimator, metaclass=ABCMeta):
+    """A variational autoencoder with a standard Normal prior.
+
+    A final class gives the likelihood of its decoder and the plan of its training.
+    """
+
+    n_latent: Any
+    hidden_sizes: Any
+    n_steps: Any
+    batch_size: Any
+    learning_rate: Any
+    warm_up: Any
+    min_std: Any
+    scaling: Any
+    validation_fraction: Any
+    patience: Any
+    random_state: Any
+    verbose: Any
+
+    model_: Autoencoder
+    x_scaling_: Standardizer
+    history_: dict[str, list]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    @abstractmethod
+    def _likelihood(self, units: FeatureUnits) -> AbstractLikelihood:
+        """What the decoder's outputs mean, untrained."""
+
+    @abstractmethod
+    def _plan(self) -> Plan:
+        """How to train, from checked settings."""
+
+    def _n_neighbors(self, n_rows: int) -> int:
+        """Length of the neighbour lists that the training needs; 1 for none."""
+        return 1
+
+    def _keeps_units(self) -> bool:
+        """Whether the networks see X as it is."""
+        return check_choice("scaling", self.scaling, ("standard", "none")) == "none"
+
+    def fit(self: V, X, y=None) -> V:
+        """Learn from the rows of ``X`` (n, d); ``y`` is ignored."""
+        from sigmax.generative.together import fit_together
+
+        fit_together([self], [X])
+        return self
+
+    def encode(self, X) -> NDArray[np.float64]:
+        """Means of the codes of the rows of ``X``, of shape (n, n_latent)."""
+        return self.encode_dist(X).mean
+
+    def encode_dist(self, X) -> Predictive:
+        """q(z | x) of every row: one Normal per latent dimension."""
+        rows = self._networks_rows(X)
+        return Predictive(by_blocks(lambda x: encode(self.model_.encoder, x), rows, axis=0))
+
+    def decode_dist(self, z) -> Predictive:
+        """p(x | z) of every row of ``z``: one density per feature, in the units of X."""
+        z = self._check_codes(z)
+        dist = by_blocks(lambda block: decode(self.model_.decoder, block), z, axis=0)
+        if not self._keeps_units():
+            dist = dist.affine(self.x_scaling_.mean[None], self.x_scaling_.scale[None])
+        return Predictive(dist)
+
+    def reconstruct(self, X) -> NDArray[np.float64]:
+        """The decoder's mean at the mean of every row's code."""
+        return self.decode_dist(self.encode(X)).mean
+
+    def sample(
+        self, n: int = 1, with_noise: bool = True, random_state: Any = None
+    ) -> NDArray[np.float64]:
+        """``n`` new rows: codes from the prior, then draws from the decoder's density.
+
+        Without ``with_noise`` the decoder's mean in their place. ``random_state`` of None takes new
+        codes in every call.
+        """
+        n, with_noise = check_count("n", n), check_flag("with_noise", with_noise)
+        rng = named_generator(make_key(random_state), "samples")
+        dist = self.decode_dist(rng.normal(size=(n, self._n_latent())))
+        if not with_noise:
+            return dist.mean
+        return dist.sample(1, random_state=int(rng.integers(2**31 - 1)))[0]
+
+    def elbo(self, X, n_samples: int = 1, random_state: Any = 0) -> NDArray[np.float64]:
+        """Evidence lower bound of every row, from ``n_samples`` draws of its code."""
+        return self._bounds(X, n_samples, random_state)[0]
+
+    def log_prob(self, X, n_samples: int = 500, random_state: Any = 0) -> NDArray[np.float64]:
+        """log p(x) of every row, by importance sampling with q(z | x): a bound from below.
+
+        It grows with ``n_samples``, up to the marginal likelihood. Memory does not grow with it.
+        """
+        return self._bounds(X, n_samples, random_state)[1]
+
+    def score(self, X, y=None) -> float:
+        """Mean of `log_prob`; ``y`` is ignored."""
+        return float(self.log_prob(X).mean())
+
+    def _bounds(self, X, n_samples: int, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
+        n_samples, rows = check_count("n_samples", n_samples), self._networks_rows(X)
+        log_unit = 0.0 if self._keeps_units() else float(np.log(self.x_scaling_.scale).sum())
+        found = bounds(self.model_, rows, make_key(random_state), n_samples)
+        return found[0] - log_unit, found[1] - log_unit
+
+    def _n_latent(self) -> int:
+        check_is_fitted(self)
+        return self.model_.encoder.mean.bias.shape[0]
+
+    def _check_codes(self, z) -> np.ndarray:
+        n_latent = self._n_latent()
+        try:
+            codes = np.asarray(z, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InvalidDataError(f"`z` must be numbers: {error}.") from None
+        if codes.ndim != 2 or codes.shape[1] != n_latent or not len(codes):
+            rule = f"an array of shape (n, {n_latent}) with at least one row"
+            raise InvalidDataError(f"`z` must be {rule}, got shape {codes.shape}.")
+        if not np.isfinite(codes).all():
+            n_bad = np.sum(~np.isfinite(codes))
+            raise InvalidDataError(f"`z` must be finite, got {n_bad} NaN or infinite values.")
+        return codes
+
+    def _check_values(self, X: np.ndarray) -> None:
+        """Refuse rows that the likelihood cannot have."""
+
+    def _networks_rows(self, X, *, reset: bool = False) -> np.ndarray:
+        """Checked rows in the units of the networks; with ``reset`` these units are learned."""
+        if not reset:
+            check_is_fitted(self)
+        least = 2 if reset else 1
+        types = (np.float64, np.float32)
+        checked = validate_data(self, X, reset=reset, dtype=types, ensure_min_samples=least)
+        rows = np.asarray(checked)
+        self._check_values(rows)
+        if self._keeps_units():
+            width = rows.shape[1]
+            if reset:
+                self.x_scaling_ = Standardizer(np.zeros(width), np.ones(width))
+            return rows.astype(np.float32)
+        if reset:
+            self.x_scaling_ = Standardizer.fit(rows, np.ones(len(rows)))
+        return self.x_scaling_(rows)
+
+    def _create_model(self, X: np.ndarray, rng: np.random.Generator) -> Autoencoder:
+        """An untrained model for rows in the units of the networks."""
+        floor = np.full(X.shape[1], RELATIVE_FLOOR)
+        if self.min_std is None:
+            std = X.std(axis=0, dtype=np.float64)
+            floor *= np.where(std > 0, std, 1.0)
+        else:
+            floor[:] = check_number("min_std", self.min_std, above=0.0) / self.x_scaling_.scale
+        units = FeatureUnits.create(X, floor)
+        hidden_sizes, n_latent = check_sizes(self.hidden_sizes), self._check_latent()
+        encoder = Encoder.create(rng, X.shape[1], hidden_sizes, n_latent)
+        likelihood = self._likelihood(units)
+        return Autoencoder(encoder, Decoder.create(rng, n_latent, hidden_sizes[::-1], likelihood))
+
+    def _check_latent(self) -> int:
+        return check_count("n_latent", self.n_latent)
+
+    def _base_plan(self, **others: Any) -> Plan:
+        """The settings that all models share."""
+        check_count("verbose", self.verbose, minimum=0)
+        share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.9, "inclusive": True}
+        share = check_number("validation_fraction", share, **bounds)
+        patience = self.patience
+        if patience is not None:
+            patience = check_count("patience", patience)
+            if not share > 0:
+                rule = "None where `validation_fraction` is 0"
+                raise InvalidArgumentError(f"`patience` must be {rule}, got {patience!r}.")
+        return Plan(
+            n_steps=check_count("n_steps", self.n_steps),
+            warm_up=check_number("warm_up", self.warm_up, above=0.0, below=1.0, inclusive=True),
+            batch_size=check_count("batch_size", self.batch_size, minimum=2),
+            learning_rate=check_number("learning_rate", self.learning_rate, above=0.0),
+            patience=patience,
+            **others,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle)."""
+        check_is_fitted(self)
+        params = self.get_params(deep=False)
+        if not isinstance(params["random_state"], int | np.integer | None):
+            params["random_state"] = None  # a generator is no setting that could be written down
+        facts: dict[str, Any] = {"n_features_in": self.n_features_in_}
+        if hasattr(self, "feature_names_in_"):
+            facts["feature_names_in"] = list(self.feature_names_in_)
+        header = {
+            "sigmax": __version__,
+            "estimator": type(self).__name__,
+            "params": {name: plain(value) for name, value in params.items()},
+            "facts": facts,
+        }
+        arrays = {f"model{name}": np.asarray(leaf) for name, leaf in named_leaves(self.model_)}
+        arrays |= {f"history.{name}": np.asarray(s) for name, s in self.history_.items()}
+        arrays |= {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
+        sigmax.files.write_model(path, header, arrays)
+
+    @classmethod
+    def load(cls: type[V], path: str | Path) -> V:
+        """Read a model that `save` wrote; nothing in the folder is ever executed."""
+        header, arrays = sigmax.files.read_model(path)
+        if header.get("estimator") != cls.__name__:
+            raise ModelFileError(
+                f"{str(path)!r} holds a {header.get('estimator')}, not a {cls.__name__}."
+            )
+        try:
+            params = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in header["params"].items()
+            }
+            vae = cls(**params)
+            facts = header["facts"]
+            vae.n_features_in_ = int(facts["n_features_in"])
+            if "feature_names_in" in facts:
+                vae.feature_names_in_ = np.asarray(facts["feature_names_in"], dtype=object)
+            vae._set_arrays(arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+        return vae
+
+    def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
+        self.history_ = {
+            name.removeprefix("history."): scores.tolist()
+            for name, scores in arrays.items()
+            if name.startswith("history.")
+        }
+        some_rows = np.zeros((2, self.n_features_in_), dtype=np.float32)
+        skeleton = self._create_model(some_rows, np.random.default_rng(0))
+        leaves = []
+        for name, expected in named_leaves(skeleton):
+            leaf = arrays[f"model{name}"]
+            shape = expected.shape or (1,)  # a file has no arrays without an axis
+            if leaf.shape != shape or leaf.dtype != expected.dtype:
+                shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{shape}"
+                raise ValueError(f"model{name} is {shapes}")
+            leaves.append(jnp.asarray(leaf.reshape(expected.shape)))
+        self.model_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+def check_sizes(sizes: Any) -> tuple[int, ...]:
+    """``hidden_sizes`` as a tuple of counts."""
+    if not isinstance(sizes, list | tuple) or not sizes:
+        rule = "a list of at least one size"
+        raise InvalidArgumentError(f"`hidden_sizes` must be {rule}, got {sizes!r}.")
+    return tuple(check_count("hidden_sizes", size) for size in sizes)

@@ -1,0 +1,86 @@
+"""Outputs of a decoder become densities."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError
+from sigmax.generative import Bernoulli
+from sigmax.generative.likelihoods import (
+    BernoulliLikelihood,
+    FeatureUnits,
+    GatedStudentLikelihood,
+    NormalLikelihood,
+    SharedLikelihood,
+    StudentLikelihood,
+)
+
+X = np.random.default_rng(0).normal([1.0, -2.0, 5.0], [1.0, 3.0, 0.0], (500, 3))
+UNITS = FeatureUnits.create(X, np.array([0.1, 0.1, 0.1]))
+LIKELIHOODS = [
+    NormalLikelihood(UNITS),
+    SharedLikelihood.create(UNITS),
+    StudentLikelihood(UNITS),
+    GatedStudentLikelihood.create(UNITS, 2, 4, shrink_mean=False),
+]
+
+
+def outputs_of(likelihood, n_rows=2):
+    rows = [np.broadcast_to(part, (n_rows, 3)) for part in likelihood.initial_outputs()]
+    return tuple(jnp.asarray(part, dtype=jnp.float32) for part in rows)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda one: type(one).__name__)
+def test_training_starts_from_the_data_and_never_falls_below_the_floor(likelihood):
+    z = jnp.zeros((2, 2))
+    start = likelihood(outputs_of(likelihood), z)
+    np.testing.assert_allclose(start.mean[0], X.mean(axis=0), rtol=1e-4)
+    assert len(likelihood.initial_outputs()) == likelihood.n_networks
+    if not isinstance(likelihood, SharedLikelihood):
+        np.testing.assert_allclose(start.std[0][:2], X.std(axis=0)[:2], rtol=0.25)
+        mean, *others = outputs_of(likelihood)
+        least = likelihood((mean, *(part - 100 for part in others)), z)
+        spread = least.std if isinstance(likelihood, NormalLikelihood) else least.scale
+        np.testing.assert_allclose(spread, 0.1, rtol=1e-5)
+        assert bool(jnp.isfinite(least.variance).all())
+
+
+@pytest.mark.parametrize("shrink_mean", [False, True])
+def test_far_from_all_codes_the_variance_is_that_of_the_data(shrink_mean):
+    likelihood = GatedStudentLikelihood.create(UNITS, 2, 4, shrink_mean=shrink_mean)
+    outputs = tuple(part - 1 for part in outputs_of(likelihood))
+    dist = likelihood(outputs, jnp.array([[0.0, 0.0], [100.0, 0.0]]))
+    np.testing.assert_allclose(dist.variance[1][:2], X.var(axis=0)[:2], rtol=1e-3)
+    assert dist.variance[1][2] == pytest.approx(0.01)  # never varies: the floor, squared
+    assert bool((dist.variance[0] < dist.variance[1])[:2].all())
+    expected = X.mean(axis=0) - (0 if shrink_mean else 1)
+    np.testing.assert_allclose(dist.mean[1], expected, rtol=1e-4)
+    np.testing.assert_allclose(dist.mean[0], X.mean(axis=0) - 1, rtol=1e-4)
+
+
+def test_bernoulli_agrees_with_scipy():
+    p, y = np.array([0.2, 0.7]), np.array([1.0, 0.0])
+    dist = Predictive(Bernoulli(np.log(p / (1 - p))))
+    reference: Any = stats.bernoulli(p)
+    np.testing.assert_allclose(dist.log_prob(y), reference.logpmf(y))
+    np.testing.assert_allclose(dist.mean, reference.mean())
+    np.testing.assert_allclose(dist.variance, reference.var())
+    np.testing.assert_allclose(dist.cdf(np.array([0.5, 1.0])), reference.cdf([0.5, 1.0]))
+    np.testing.assert_array_equal(dist.quantile(0.5), reference.ppf(0.5))
+    np.testing.assert_allclose(dist.crps(y), (p - y) ** 2)  # the Brier score
+    draws = dist.sample(2000, random_state=0)
+    assert set(np.unique(draws)) == {0.0, 1.0}
+    np.testing.assert_allclose(draws.mean(axis=0), p, atol=0.05)  # 4.5 standard errors
+
+
+def test_bernoulli_has_no_other_units():
+    dist = Bernoulli(jnp.zeros(2))
+    with pytest.raises(InvalidArgumentError, match="units"):
+        dist.affine(1.0, 2.0)
+    with pytest.raises(InvalidArgumentError, match="spread"):
+        dist.widen(2.0)
+    assert BernoulliLikelihood(UNITS).initial_outputs()[0].shape == (3,)

@@ -1,0 +1,191 @@
+"""Both models from the outside: shapes, units, seeds, files, refusals."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from generative_cases import SMALL, two_arcs
+from sklearn.base import clone as sklearn_clone
+from sklearn.exceptions import NotFittedError
+
+from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
+from sigmax.generative import VAE, CombVAE, fit_together
+from sigmax.generative.together import check_finite
+
+X = two_arcs(200, seed=0)
+MODELS: dict[str, Any] = {
+    "normal": VAE(**SMALL),
+    "student": VAE("student", **SMALL),
+    "bernoulli": VAE("bernoulli", **SMALL),
+    "comb": CombVAE(**SMALL),
+}
+
+
+def clone(model: Any) -> Any:
+    return sklearn_clone(model)
+
+
+def rows_for(name):
+    return (X > 0).astype(float) if name == "bernoulli" else X
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Every model, fitted when it is first asked for."""
+    models = {}
+
+    def get(name):
+        if name not in models:
+            models[name] = clone(MODELS[name]).fit(rows_for(name))
+        return models[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_everything_has_its_shape_and_is_finite(fitted, name):
+    model, rows = fitted(name), rows_for(name)
+    codes = model.encode_dist(rows[:7])
+    assert codes.shape == (7, 2) and (codes.std > 0).all()
+    dist = model.decode_dist(codes.mean)
+    assert dist.shape == (7, 4)
+    np.testing.assert_array_equal(model.reconstruct(rows[:7]), dist.mean)
+    for values in (dist.variance, model.elbo(rows), model.sample(5)):
+        assert values.dtype == np.float64 and np.isfinite(values).all()
+    assert model.elbo(rows[:7]).shape == (7,) and model.sample(5).shape == (5, 4)
+    assert model.history_["step"] == [100, 200]
+    assert model.history_["log_likelihood"][-1] > model.history_["log_likelihood"][0]
+
+
+@pytest.mark.parametrize("name", ["normal", "comb"])
+def test_a_saved_model_is_the_same_model(fitted, name, tmp_path):
+    model, rows = fitted(name), rows_for(name)
+    model.save(tmp_path / "model")
+    again = type(model).load(tmp_path / "model")
+    assert again.get_params() == model.get_params() and again.history_ == model.history_
+    np.testing.assert_array_equal(again.log_prob(rows[:9], 10), model.log_prob(rows[:9], 10))
+    np.testing.assert_array_equal(again.sample(3, random_state=1), model.sample(3, random_state=1))
+    other = CombVAE if name == "normal" else VAE
+    with pytest.raises(ModelFileError, match=f"holds a {type(model).__name__}"):
+        other.load(tmp_path / "model")
+
+
+def test_a_saved_model_of_another_size_is_damaged(fitted, tmp_path):
+    fitted("normal").save(tmp_path / "model")
+    header = tmp_path / "model" / "model.json"
+    header.write_text(header.read_text().replace('"n_latent": 2', '"n_latent": 3'))
+    with pytest.raises(ModelFileError, match="damaged"):
+        VAE.load(tmp_path / "model")
+
+
+def test_samples_repeat_with_the_seed(fitted):
+    model = fitted("normal")
+    first = model.sample(4, random_state=3)
+    np.testing.assert_array_equal(first, model.sample(4, random_state=3))
+    assert (first != model.sample(4, random_state=4)).any()
+    assert (first != model.sample(4, with_noise=False, random_state=3)).any()
+
+
+def test_fits_repeat_with_the_seed(fitted):
+    model = fitted("normal")
+    np.testing.assert_array_equal(clone(model).fit(X).encode(X), model.encode(X))
+    other = clone(model).set_params(random_state=1).fit(X)
+    assert (other.encode(X) != model.encode(X)).any()
+
+
+@pytest.mark.parametrize("name", ["normal", "comb"])
+def test_densities_are_those_of_X_as_given(fitted, name):
+    model, factor = fitted(name), np.array([1.0, 10.0, 1e-3, 2.0])
+    scaled = clone(model).fit(X * factor + 5)
+    shift = np.log(factor).sum()
+    expected = model.log_prob(X[:50], 20) - shift
+    np.testing.assert_allclose(scaled.log_prob(X[:50] * factor + 5, 20), expected, atol=0.02)
+    assert scaled.history_["elbo"][-1] == pytest.approx(
+        model.history_["elbo"][-1] - shift, abs=0.02
+    )
+    np.testing.assert_allclose(
+        scaled.reconstruct(X[:5] * factor + 5), model.reconstruct(X[:5]) * factor + 5, rtol=1e-3
+    )
+
+
+def test_a_floor_is_in_the_units_of_X():
+    constant = np.column_stack([X[:, :3], np.full(len(X), 3.0)])
+    model = VAE(**SMALL, min_std=0.7).fit(constant)
+    assert model.decode_dist(model.encode(constant)).std.min() >= 0.7 * (1 - 1e-6)
+
+
+def test_models_fitted_together_end_as_if_alone(fitted):
+    second = two_arcs(200, seed=1)
+    models = [clone(MODELS["normal"]).set_params(random_state=seed) for seed in (0, 1, 2)]
+    fit_together(models, [X, second, X])
+    assert models[2].x_scaling_ is models[0].x_scaling_
+    alone = fitted("normal")
+    np.testing.assert_allclose(models[0].encode(X), alone.encode(X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(models[0].elbo(X), alone.elbo(X), rtol=5e-3, atol=5e-3)
+    other = clone(models[1]).fit(second)
+    np.testing.assert_allclose(models[1].elbo(second), other.elbo(second), rtol=5e-3, atol=5e-3)
+
+
+def test_unlike_models_are_not_fitted_together():
+    with pytest.raises(InvalidArgumentError, match="same class and settings"):
+        fit_together([VAE(**SMALL), VAE("shared", **SMALL)], [X, X])
+    with pytest.raises(InvalidArgumentError, match="same class and settings"):
+        fit_together([VAE(**SMALL)], [X, X])
+    with pytest.raises(InvalidArgumentError, match="same shape"):
+        fit_together([VAE(**SMALL)] * 2, [X, X[:50]])
+
+
+def test_early_stopping_keeps_the_best():
+    settings = SMALL | {"n_steps": 3000, "learning_rate": 0.03, "warm_up": 0.05}
+    model = VAE(**settings, validation_fraction=0.3, patience=2).fit(X)
+    held_out = model.history_["held_out_elbo"]
+    assert len(held_out) < 30
+    assert int(np.argmax(held_out[2:])) == len(held_out[2:]) - 3  # then two that were no better
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"likelihood": "cauchy"}, "`likelihood` must be one of bernoulli, normal"),
+        ({"scaling": "log"}, "`scaling` must be one of none, standard"),
+        ({"n_latent": 0}, "`n_latent` must be a whole number"),
+        ({"hidden_sizes": 64}, "`hidden_sizes` must be a list"),
+        ({"hidden_sizes": (8, 0)}, "`hidden_sizes` must be a whole number"),
+        ({"n_steps": 0}, "`n_steps`"),
+        ({"warm_up": 1.5}, "`warm_up` must be a finite number"),
+        ({"min_std": 0.0}, "`min_std` must be a finite number"),
+        ({"patience": 3}, "`patience` must be None where `validation_fraction` is 0"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        VAE(**(SMALL | settings)).fit(X)
+
+
+def test_bad_settings_of_the_comb_vae_are_refused():
+    for name in ("n_inducing", "n_primary", "n_secondary", "n_neighbors"):
+        with pytest.raises(InvalidArgumentError, match=f"`{name}` must be a whole number"):
+            clone(MODELS["comb"]).set_params(**{name: 0}).fit(X)
+
+
+def test_a_training_that_breaks_down_says_so():
+    check_finite({"step": [100, 200], "elbo": [-3.0, -2.0]})
+    with pytest.raises(InvalidArgumentError, match="before step 200: `learning_rate` must be"):
+        check_finite({"step": [100, 200, 300], "elbo": [-3.0, np.nan, np.nan]})
+
+
+def test_bad_rows_are_refused(fitted):
+    with pytest.raises(ValueError, match="NaN"):
+        VAE(**SMALL).fit(np.where(X > 2, np.nan, X))
+    with pytest.raises(InvalidDataError, match=r"between 0 and 1 for likelihood='bernoulli'"):
+        VAE("bernoulli", **SMALL).fit(X)
+    with pytest.raises(ValueError, match="features"):
+        fitted("normal").encode(X[:, :3])
+    with pytest.raises(InvalidDataError, match=r"`z` must be an array of shape \(n, 2\)"):
+        fitted("normal").decode_dist(np.zeros((3, 5)))
+    with pytest.raises(InvalidDataError, match="`z` must be finite"):
+        fitted("normal").decode_dist([[np.nan, 0.0]])
+    with pytest.raises(NotFittedError):
+        VAE().encode(X)
+    with pytest.raises(NotFittedError):
+        CombVAE().sample(3)

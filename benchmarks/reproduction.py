@@ -1,53 +1,87 @@
-"""Put the tables of the committed records into docs/reproduction.md, between their markers.
+"""Put the tables of the committed records into the pages of docs, between their markers.
 
     python benchmarks/reproduction.py [records.jsonl]
 
-With a file, its records become the committed ones first. A table stands between
-`<!-- table: title -->` and `<!-- end -->`; the test of this file fails when one is out of date.
+With a file, its records become the committed ones of the pages they belong to first. A table
+stands between `<!-- table: title -->` and `<!-- end -->`; the test of this file fails when one is
+out of date.
 """
 
 import gzip
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sigmax.experiments.catalogue import EXPERIMENTS
-from sigmax.experiments.records import read_records
+from sigmax.experiments.records import Record, read_records
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGE, RECORDS = DOCS / "reproduction.md", DOCS / "reproduction" / "records.jsonl.gz"
 MARKED = re.compile(r"<!-- table: (?P<title>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def commit_records(path: Path) -> None:
-    """One line per task, the last, in the order of the tasks, packed the same way every time."""
-    records = sorted(read_records(path), key=lambda record: record.task.key)
-    RECORDS.parent.mkdir(exist_ok=True)
-    text = "".join(record.to_line() for record in records).encode()
-    RECORDS.write_bytes(gzip.compress(text, mtime=0))
+@dataclass(frozen=True)
+class Page:
+    """A page, and the experiments whose records stand beside it."""
+
+    name: str
+    experiments: Sequence[str]
+    keeps_curves: bool = True
+    """Whether pictures can be drawn from what is committed, too."""
+
+    @property
+    def path(self) -> Path:
+        return DOCS / f"{self.name}.md"
+
+    @property
+    def records(self) -> Path:
+        return DOCS / self.name / "records.jsonl.gz"
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """One line per task, the last, in the order of the tasks, packed the same way each time."""
+        own = [record for record in records if record.task.experiment in self.experiments]
+        if not own:
+            return
+        if not self.keeps_curves:
+            own = [without_pictures(record) for record in own]
+        self.records.parent.mkdir(exist_ok=True)
+        lines = (record.to_line() for record in sorted(own, key=lambda record: record.task.key))
+        self.records.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+
+    def refreshed(self, text: str) -> str:
+        """The text of the page with every marked table made anew from the records."""
+        records, tables = read_records(self.records), {}
+        for name in self.experiments:
+            own = [record for record in records if record.task.experiment == name]
+            if own:
+                tables |= {table.title: table for table in EXPERIMENTS[name].tables(own)}
+
+        def fill(match: re.Match) -> str:
+            title = match["title"]
+            table = tables[title].to_markdown().split("\n\n", 1)[1].strip()
+            return f"<!-- table: {title} -->\n\n{table}\n\n<!-- end -->"
+
+        return MARKED.sub(fill, text)
 
 
-def refreshed(page: str) -> str:
-    """The page with every marked table made anew from the records."""
-    records = read_records(RECORDS)
-    tables = {}
-    for name, experiment in EXPERIMENTS.items():
-        own = [record for record in records if record.task.experiment == name]
-        if own:
-            tables |= {table.title: table for table in experiment.tables(own)}
+def without_pictures(record: Record) -> Record:
+    data = {name: value for name, value in record.data.items() if name != "sheet"}
+    return replace(record, curves={}, data=data)
 
-    def fill(match: re.Match) -> str:
-        title = match["title"]
-        text = tables[title].to_markdown().split("\n\n", 1)[1].strip()
-        return f"<!-- table: {title} -->\n\n{text}\n\n<!-- end -->"
 
-    return MARKED.sub(fill, page)
+GENERATIVE = ("moons", "images")
+PAGES = (
+    Page("reproduction", [name for name in EXPERIMENTS if name not in GENERATIVE]),
+    Page("generative", GENERATIVE, keeps_curves=False),
+)
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        commit_records(Path(sys.argv[1]))
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    records = read_records(Path(sys.argv[1])) if len(sys.argv) > 1 else []
+    for page in PAGES:
+        page.commit(records)
+        page.path.write_text(page.refreshed(page.path.read_text(encoding="utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

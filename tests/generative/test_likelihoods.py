@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -84,3 +85,15 @@ def test_bernoulli_has_no_other_units():
     with pytest.raises(InvalidArgumentError, match="spread"):
         dist.widen(2.0)
     assert BernoulliLikelihood(UNITS).initial_outputs()[0].shape == (3,)
+
+
+def test_no_code_is_pulled_to_where_the_gate_is_shut():
+    likelihood = GatedStudentLikelihood.create(UNITS, 2, 5, shrink_mean=False)
+    z = jnp.array([[1.5, 0.0], [2.5, 1.0]])
+    assert jnp.all((likelihood.openness(z) > 0.01) & (likelihood.openness(z) < 0.99))
+    outputs = tuple(jnp.zeros((2, 3)) for _ in range(3))
+
+    def misfit(z):
+        return -jnp.sum(likelihood(outputs, z).log_prob(jnp.ones((2, 3))))
+
+    np.testing.assert_array_equal(jax.grad(misfit)(z), 0.0)

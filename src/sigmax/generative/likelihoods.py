@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
@@ -206,7 +207,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
 
     def __call__(self, outputs: Outputs, z: Float[Array, "rows latent"]) -> StudentT:
         mean, scale, concentration = outputs
-        gate = self.openness(z)[:, None]
+        gate = lax.stop_gradient(self.openness(z))[:, None]  # codes are not to flee from it
         if self.shrink_mean:
             mean = mean + gate**2 * (self.units.mean[None] - mean)
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)

@@ -1,10 +1,10 @@
 """Put the tables of the committed records into the pages of docs, between their markers.
 
-    python benchmarks/reproduction.py [records.jsonl]
+    python benchmarks/reproduction.py [page records.jsonl]
 
-With a file, its records become the committed ones of the pages they belong to first. A table
-stands between `<!-- table: title -->` and `<!-- end -->`; the test of this file fails when one is
-out of date.
+With a page (reproduction, generative, local) and a file, its records become the committed ones of
+that page first. A table stands between `<!-- table: title -->` and `<!-- end -->`; the test of this
+file fails when one is out of date.
 """
 
 import gzip
@@ -29,6 +29,8 @@ class Page:
     experiments: Sequence[str]
     keeps_curves: bool = True
     """Whether pictures can be drawn from what is committed, too."""
+    beside: Sequence[str] = ()
+    """Methods whose records are taken from the first page."""
 
     @property
     def path(self) -> Path:
@@ -41,8 +43,6 @@ class Page:
     def commit(self, records: Sequence[Record]) -> None:
         """One line per task, the last, in the order of the tasks, packed the same way each time."""
         own = [record for record in records if record.task.experiment in self.experiments]
-        if not own:
-            return
         if not self.keeps_curves:
             own = [without_pictures(record) for record in own]
         self.records.parent.mkdir(exist_ok=True)
@@ -52,6 +52,9 @@ class Page:
     def refreshed(self, text: str) -> str:
         """The text of the page with every marked table made anew from the records."""
         records, tables = read_records(self.records), {}
+        if self.beside:
+            others = read_records(PAGES[0].records)
+            records += [record for record in others if record.task.method in self.beside]
         for name in self.experiments:
             own = [record for record in records if record.task.experiment == name]
             if own:
@@ -74,13 +77,14 @@ GENERATIVE = ("moons", "images")
 PAGES = (
     Page("reproduction", [name for name in EXPERIMENTS if name not in GENERATIVE]),
     Page("generative", GENERATIVE, keeps_curves=False),
+    Page("local", ["uci"], beside=("gp", "sgp", "ens-nn", "combined")),
 )
 
 
 def main() -> None:
-    records = read_records(Path(sys.argv[1])) if len(sys.argv) > 1 else []
     for page in PAGES:
-        page.commit(records)
+        if page.name in sys.argv[1:2]:
+            page.commit(read_records(Path(sys.argv[2])))
         page.path.write_text(page.refreshed(page.path.read_text(encoding="utf-8")), "utf-8")
 
 

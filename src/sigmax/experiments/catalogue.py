@@ -74,7 +74,8 @@ class Experiment:
     run: Callable[[Sequence[Task]], list[Record]]
     tables: Callable[[Sequence[Record]], list[Table]]
     figures: Callable[[Sequence[Record]], dict[str, Figure]]
-    known_methods: Collection[str] = tuple(METHODS)
+    known_methods: Collection[str] = field(default_factory=METHODS.keys)
+    """What it may be asked to run; a view, as benchmarks add methods of their own."""
     other_datasets: Collection[str] | None = tuple(UCI_SETS)
     """What it takes besides its own; None is anything."""
     quick: dict[str, Any] | None = None

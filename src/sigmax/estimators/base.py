@@ -1,30 +1,26 @@
 """What every estimator does alike: all predictions are views of one distribution per row."""
 
-from abc import ABCMeta, abstractmethod
-from pathlib import Path
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-import sigmax.files
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidDataError, ModelFileError
-from sigmax.version import __version__
+from sigmax.errors import InvalidDataError
+from sigmax.estimators.saving import AbstractSavable
 
 __all__ = ["AbstractRegressor"]
 
 
-class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
+class AbstractRegressor(RegressorMixin, AbstractSavable):
     """A scikit-learn regressor that predicts a distribution for every row.
 
     A final class gives `fit`, `predict_dist` and the pair `_state` and `_set_state`.
     """
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
     is_single_output_: bool
 
     @abstractmethod
@@ -77,56 +73,6 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
             "epistemic": np.sqrt(dist.epistemic_variance),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle)."""
-        check_is_fitted(self)
-        facts, arrays = self._state()
-        params = self.get_params(deep=False)
-        if not isinstance(params.get("random_state"), int | np.integer | None):
-            params["random_state"] = None  # a generator is no setting that could be written down
-        facts["n_features_in"] = self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            facts["feature_names_in"] = list(self.feature_names_in_)
-        header = {
-            "sigmax": __version__,
-            "estimator": type(self).__name__,
-            "params": {name: plain(value) for name, value in params.items()},
-            "facts": facts,
-        }
-        sigmax.files.write_model(path, header, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "AbstractRegressor":
-        """Read a model that `save` wrote; nothing in the folder is ever executed."""
-        header, arrays = sigmax.files.read_model(path)
-        if header.get("estimator") != cls.__name__:
-            raise ModelFileError(
-                f"{str(path)!r} holds a {header.get('estimator')}, not a {cls.__name__}."
-            )
-        try:
-            params = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in header["params"].items()
-            }
-            facts = header["facts"]
-            estimator = cls(**params)
-            estimator.n_features_in_ = int(facts["n_features_in"])
-            if "feature_names_in" in facts:
-                names = np.asarray(facts["feature_names_in"], dtype=object)
-                estimator.feature_names_in_ = names
-            estimator._set_state(facts, arrays)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
-        return estimator
-
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What was learned: plain facts and named arrays."""
-
-    @abstractmethod
-    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `_state` gave."""
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -156,12 +102,3 @@ class AbstractRegressor(RegressorMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_rows(self, X) -> NDArray[np.float64]:
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-
-
-def plain(value: Any) -> Any:
-    """A setting as JSON takes it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(entry) for entry in value]
-    return value

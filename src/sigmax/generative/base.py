@@ -1,29 +1,25 @@
 """What the generative models do alike: NumPy in and out, densities in the units of X."""
 
-from abc import ABCMeta, abstractmethod
-from pathlib import Path
+from abc import abstractmethod
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import sigmax.files
 from sigmax.checks import check_choice, check_count, check_flag, check_number
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
-from sigmax.estimators.base import plain
+from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators.networks import by_blocks, named_leaves
+from sigmax.estimators.saving import AbstractSavable
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
 from sigmax.generative.schedule import Plan
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
-from sigmax.version import __version__
 
 __all__ = ["AbstractVAE"]
 
@@ -33,7 +29,7 @@ RELATIVE_FLOOR = 0.01
 """Least std of a decoder where none is given, in standard deviations of the feature."""
 
 
-class AbstractVAE(BaseEstimator, metaclass=ABCMeta):
+class AbstractVAE(AbstractSavable):
     """A variational autoencoder with a standard Normal prior.
 
     A final class gives the likelihood of its decoder and the plan of its training.
@@ -55,8 +51,6 @@ class AbstractVAE(BaseEstimator, metaclass=ABCMeta):
     model_: Autoencoder
     x_scaling_: Standardizer
     history_: dict[str, list]
-    n_features_in_: int
-    feature_names_in_: np.ndarray
 
     @abstractmethod
     def _likelihood(self, units: FeatureUnits) -> AbstractLikelihood:
@@ -214,50 +208,12 @@ class AbstractVAE(BaseEstimator, metaclass=ABCMeta):
             **others,
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle)."""
-        check_is_fitted(self)
-        params = self.get_params(deep=False)
-        if not isinstance(params["random_state"], int | np.integer | None):
-            params["random_state"] = None  # a generator is no setting that could be written down
-        facts: dict[str, Any] = {"n_features_in": self.n_features_in_}
-        if hasattr(self, "feature_names_in_"):
-            facts["feature_names_in"] = list(self.feature_names_in_)
-        header = {
-            "sigmax": __version__,
-            "estimator": type(self).__name__,
-            "params": {name: plain(value) for name, value in params.items()},
-            "facts": facts,
-        }
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = {f"model{name}": np.asarray(leaf) for name, leaf in named_leaves(self.model_)}
         arrays |= {f"history.{name}": np.asarray(s) for name, s in self.history_.items()}
-        arrays |= {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
-        sigmax.files.write_model(path, header, arrays)
+        return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
 
-    @classmethod
-    def load(cls: type[V], path: str | Path) -> V:
-        """Read a model that `save` wrote; nothing in the folder is ever executed."""
-        header, arrays = sigmax.files.read_model(path)
-        if header.get("estimator") != cls.__name__:
-            raise ModelFileError(
-                f"{str(path)!r} holds a {header.get('estimator')}, not a {cls.__name__}."
-            )
-        try:
-            params = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in header["params"].items()
-            }
-            vae = cls(**params)
-            facts = header["facts"]
-            vae.n_features_in_ = int(facts["n_features_in"])
-            if "feature_names_in" in facts:
-                vae.feature_names_in_ = np.asarray(facts["feature_names_in"], dtype=object)
-            vae._set_arrays(arrays)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
-        return vae
-
-    def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
         self.history_ = {
             name.removeprefix("history."): scores.tolist()

@@ -95,7 +95,7 @@ def draw(folder: Path) -> None:
     lines = (folder / FILE_NAME).read_text(encoding="utf-8").splitlines()
     records = [record for record in map(json.loads, lines) if record["models"] == 1]
     kinds = sorted({(record["device"], record["preset"]) for record in records})
-    figure = Figure(figsize=(5.2 * len(kinds), 4.2), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(kinds), 4.6), layout="constrained")
     axes = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     for panel, kind in zip(axes, kinds, strict=True):
         found = [record for record in records if (record["device"], record["preset"]) == kind]
@@ -114,7 +114,8 @@ def draw(folder: Path) -> None:
         panel.set(title=f"{kind[0]}, {kind[1]}", xlabel="training rows")
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("seconds")
-    axes[-1].legend(frameon=False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(folder / "scale.png", dpi=110)
 
 

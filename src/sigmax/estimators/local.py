@@ -126,7 +126,8 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     networks_: LocalNetwork
     rows_: Rows
-    _heard: Hearing | None
+    _heard: list[Hearing]
+    """At most one: made when it is first needed, by a prediction that must not change the model."""
 
     def __init__(
         self,
@@ -254,18 +255,18 @@ class LocalRegressor(AbstractNetworkRegressor):
         self._set_rows(Rows(start.X, start.y.astype(np.float32), weight, start.numbers))
 
     def _set_rows(self, rows: Rows) -> None:
-        self.rows_, self._heard = rows, None
+        self.rows_, self._heard = rows, []
 
     def _hearing(self) -> Hearing:
-        """The members with what they remember, made when it is first needed."""
-        if self._heard is None:
-            self._heard = Hearing(self.networks_, *self.rows_[:3])
-        return self._heard
+        """The members with what they remember."""
+        if not self._heard:
+            self._heard.append(Hearing(self.networks_, *self.rows_[:3]))
+        return self._heard[0]
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle needs; what is remembered is made again."""
         state: Any = super().__getstate__()
-        return state | {"_heard": None}
+        return state | {"_heard": []}
 
     def _components(self, X: np.ndarray) -> StudentT:
         return self._hearing().predict(X).dist

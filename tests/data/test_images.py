@@ -32,7 +32,7 @@ def tiny_arrays(shape, n_train=6, n_test=2):
 def idx(array):
     """The bytes of a gzipped idx file."""
     head = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    return gzip.compress(head + array.tobytes())
+    return gzip.compress(head + array.tobytes(), mtime=0)
 
 
 def cifar_batch(X, y):
@@ -193,10 +193,11 @@ def test_known_part_is_taken_where_the_whole_is_not_and_says_so(shrink, cache, m
     [
         b"no gzip file",
         idx(np.zeros((2, 2), np.uint8))[:20],
-        gzip.compress(b"\x00\x00\x0d\x01" + bytes(4)),
-        gzip.compress(struct.pack(">BBBBI", 0, 0, 8, 1, 5) + bytes(4)),
-        gzip.compress(b"\x00"),
+        gzip.compress(b"\x00\x00\x0d\x01" + bytes(4), mtime=0),
+        gzip.compress(struct.pack(">BBBBI", 0, 0, 8, 1, 5) + bytes(4), mtime=0),
+        gzip.compress(b"\x00", mtime=0),
     ],
+    ids=["no gzip", "cut short", "not bytes", "fewer values than said", "no head"],
 )
 def test_broken_idx_files_are_refused(tmp_path, content):
     (tmp_path / "file.gz").write_bytes(content)

@@ -10,7 +10,7 @@ from sigmax.experiments.toy import run_toy, toy_figures, toy_tables, toy_tasks
 
 
 @pytest.fixture(scope="module")
-def scores():
+def scores(optimized):
     """Mean scores of the default estimator on the five seeds of the aim."""
     records = run_toy(toy_tasks(["combined"], 5, 0, {}))
     return {name: np.mean([r.scores[name] for r in records]) for name in records[0].scores}

@@ -26,7 +26,7 @@ LIKELIHOODS = [
     NormalLikelihood(UNITS),
     SharedLikelihood.create(UNITS),
     StudentLikelihood(UNITS),
-    GatedStudentLikelihood.create(UNITS, 2, 4, shrink_mean=False),
+    GatedStudentLikelihood.create(UNITS, 2, 4),
 ]
 
 
@@ -50,17 +50,14 @@ def test_training_starts_from_the_data_and_never_falls_below_the_floor(likelihoo
         assert bool(jnp.isfinite(least.variance).all())
 
 
-@pytest.mark.parametrize("shrink_mean", [False, True])
-def test_far_from_all_codes_the_variance_is_that_of_the_data(shrink_mean):
-    likelihood = GatedStudentLikelihood.create(UNITS, 2, 4, shrink_mean=shrink_mean)
+def test_far_from_all_codes_the_variance_is_that_of_the_data():
+    likelihood = GatedStudentLikelihood.create(UNITS, 2, 4)
     outputs = tuple(part - 1 for part in outputs_of(likelihood))
     dist = likelihood(outputs, jnp.array([[0.0, 0.0], [100.0, 0.0]]))
     np.testing.assert_allclose(dist.variance[1][:2], X.var(axis=0)[:2], rtol=1e-3)
     assert dist.variance[1][2] == pytest.approx(0.01)  # never varies: the floor, squared
     assert bool((dist.variance[0] < dist.variance[1])[:2].all())
-    expected = X.mean(axis=0) - (0 if shrink_mean else 1)
-    np.testing.assert_allclose(dist.mean[1], expected, rtol=1e-4)
-    np.testing.assert_allclose(dist.mean[0], X.mean(axis=0) - 1, rtol=1e-4)
+    np.testing.assert_allclose(dist.mean, [X.mean(axis=0) - 1] * 2, rtol=1e-4)
 
 
 def test_bernoulli_agrees_with_scipy():
@@ -88,7 +85,7 @@ def test_bernoulli_has_no_other_units():
 
 
 def test_no_code_is_pulled_to_where_the_gate_is_shut():
-    likelihood = GatedStudentLikelihood.create(UNITS, 2, 5, shrink_mean=False)
+    likelihood = GatedStudentLikelihood.create(UNITS, 2, 5)
     z = jnp.array([[2.5, 1.0], [3.0, 3.0]])
     assert jnp.all((likelihood.openness(z) > 1e-3) & (likelihood.openness(z) < 0.999))
     outputs = tuple(jnp.zeros((2, 3)) for _ in range(3))

@@ -33,4 +33,11 @@ def test_the_split_begins_after_the_warm_up():
 def test_the_variance_is_always_trained():
     plan = make_plan(splits=True, warm_up=1.0)
     assert plan.phase(8) == "warm-up" and plan.phase(9) == "split"
-    assert make_plan(splits=True, n_steps=10, warm_up=1.0).phase(0) == "split"
+    assert make_plan(splits=True, n_steps=1, warm_up=1.0).phase(0) == "split"
+
+
+def test_a_short_run_has_its_warm_up_too():
+    plan = make_plan(splits=True, n_steps=10)
+    assert (plan.n_chunks, plan.steps_per_chunk) == (2, 5)
+    assert [plan.phase(chunk) for chunk in range(2)] == ["warm-up", "split"]
+    assert make_plan(splits=True, n_steps=10, warm_up=0.0).n_chunks == 1

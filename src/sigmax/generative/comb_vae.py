@@ -5,7 +5,7 @@ from typing import final
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.checks import check_count, check_flag
+from sigmax.checks import check_count
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.likelihoods import FeatureUnits, GatedStudentLikelihood
 from sigmax.generative.schedule import Plan
@@ -36,8 +36,6 @@ class CombVAE(AbstractVAE):
         Centres of a locality batch, neighbours drawn of each, and neighbours to draw from; reduced
         where the data are smaller. With more than 64 features, neighbours are those by the first
         32 principal components.
-    shrink_mean : bool
-        Let the decoder's mean tend to that of the data away from all codes, too.
     validation_fraction, patience, random_state, verbose
         As for `VAE`.
 
@@ -66,7 +64,6 @@ class CombVAE(AbstractVAE):
         n_primary=16,
         n_secondary=32,
         n_neighbors=50,
-        shrink_mean=False,
         validation_fraction=0.0,
         patience=None,
         random_state=None,
@@ -84,7 +81,6 @@ class CombVAE(AbstractVAE):
         self.n_primary = n_primary
         self.n_secondary = n_secondary
         self.n_neighbors = n_neighbors
-        self.shrink_mean = shrink_mean
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
@@ -99,10 +95,7 @@ class CombVAE(AbstractVAE):
 
     def _likelihood(self, units: FeatureUnits) -> GatedStudentLikelihood:
         n_inducing = check_count("n_inducing", self.n_inducing)
-        shrink_mean = check_flag("shrink_mean", self.shrink_mean)
-        return GatedStudentLikelihood.create(
-            units, self._check_latent(), n_inducing, shrink_mean=shrink_mean
-        )
+        return GatedStudentLikelihood.create(units, self._check_latent(), n_inducing)
 
     def _plan(self) -> Plan:
         check_count("n_neighbors", self.n_neighbors)

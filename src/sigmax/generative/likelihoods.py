@@ -173,7 +173,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
     The Student-t has $2\alpha$ degrees of freedom and squared scale $\beta/\alpha$; the networks
     give the scale and $\alpha$. The gate $\tilde\nu(z)$ leaves its shape and sets its variance to
     $(1-\tilde\nu)\beta/(\alpha-1) + \tilde\nu\eta$ with $\eta$ the variance of the feature in the
-    data. With ``shrink_mean`` the mean, too, tends to that of the data, as $\tilde\nu^2$.
+    data.
     """
 
     n_networks: ClassVar[int] = 3
@@ -182,15 +182,14 @@ class GatedStudentLikelihood(AbstractLikelihood):
     log_std: Float[Array, ""]
     """Of the warm-up, in which all share one standard deviation."""
     gate: ExtrapolationGate
-    shrink_mean: bool = eqx.field(static=True)
 
     @classmethod
     def create(
-        cls, units: FeatureUnits, n_latent: int, n_inducing: int, *, shrink_mean: bool
+        cls, units: FeatureUnits, n_latent: int, n_inducing: int
     ) -> "GatedStudentLikelihood":
         centers = np.zeros((n_inducing, n_latent))
         gate = ExtrapolationGate.create(centers, n_inducing, scale=1.0, margin=1.0)
-        return cls(units, initial_log_std(units), gate, shrink_mean)
+        return cls(units, initial_log_std(units), gate)
 
     @property
     def prior_variance(self) -> Float[Array, " features"]:
@@ -208,8 +207,6 @@ class GatedStudentLikelihood(AbstractLikelihood):
     def __call__(self, outputs: Outputs, z: Float[Array, "rows latent"]) -> StudentT:
         mean, scale, concentration = outputs
         gate = lax.stop_gradient(self.openness(z))[:, None]  # codes are not to flee from it
-        if self.shrink_mean:
-            mean = mean + gate**2 * (self.units.mean[None] - mean)
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, self.units.spread(scale))
         relative = self.prior_variance[None] / on_codes.variance

@@ -33,7 +33,9 @@ class Plan:
 
     @property
     def n_chunks(self) -> int:
-        return -(-self.n_steps // self.longest_chunk)
+        """At least two where a warm-up is to differ from what follows it."""
+        least = min(self.n_steps, 2) if self.splits and self.warm_up else 1
+        return max(least, -(-self.n_steps // self.longest_chunk))
 
     @property
     def steps_per_chunk(self) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -11,6 +12,9 @@ from sigmax.networks import NO_CENTER, ExtrapolationGate, gate_from_data
 from sigmax.random import named_generator
 
 __all__ = ["create_gate"]
+
+
+distances_to = eqx.filter_jit(ExtrapolationGate.distance)
 
 
 def create_gate(
@@ -25,8 +29,8 @@ def create_gate(
     if scale is not None:
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
-    distances = np.asarray(gate.distance(jnp.asarray(X[rows]), jnp.asarray(own_center[rows])))
-    width, margin = gate_from_data(distances)
+    distances = distances_to(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows]))
+    width, margin = gate_from_data(np.asarray(distances))
     return ExtrapolationGate.create(centers, n_inducing, scale=width, margin=margin), own_center
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sigmax.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_count", "check_flag", "check_number"]
+__all__ = ["check_choice", "check_count", "check_flag", "check_number", "check_sizes"]
 
 
 def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
@@ -17,6 +17,14 @@ def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
             f"`{name}` must be a whole number of at least {minimum}, got {value!r}."
         )
     return int(value)
+
+
+def check_sizes(name: str, value: Any) -> tuple[int, ...]:
+    """``value`` as a tuple of counts."""
+    if not isinstance(value, list | tuple):
+        rule = "a list or tuple of whole numbers"
+        raise InvalidArgumentError(f"`{name}` must be {rule}, got {value!r}.")
+    return tuple(check_count(name, size) for size in value)
 
 
 def check_number(

@@ -75,7 +75,8 @@ def original_files(name, arrays):
         parts = {p: (arrays[f"X_{p}"], arrays[f"y_{p}"]) for p in ("train", "test")}
         return {f"{part}_32x32.mat": mat(*pair) for part, pair in parts.items()}
     return {
-        file: idx(arrays[part]) for file, part in zip(images.IDX_NAMES, images.NAMES, strict=True)
+        file: idx(arrays[part])
+        for file, part in zip(images.IDX_NAMES, image_files.NAMES, strict=True)
     }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from sigmax.networks import NO_CENTER, ExtrapolationGate, gate_from_data
+from sigmax.networks import NO_CENTER, ExtrapolationGate
 
 
 @pytest.fixture
@@ -73,21 +73,21 @@ def test_within_its_margin_the_gate_is_shut():
     assert found[3] > 0.999
 
 
-def test_gate_from_data_is_shut_on_them_and_open_soon_beyond():
+def test_a_gate_shut_on_data_is_open_soon_beyond():
     distances = np.random.default_rng(0).uniform(0, 1, 1000)
-    scale, margin = gate_from_data(distances)
-    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=scale, margin=margin)
+    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=1.0).shut_on(jnp.asarray(distances))
+    assert gate.margin == pytest.approx(np.quantile(distances, 0.99))
     opening = gate(jnp.asarray(distances)[:, None], no_center(1000))
     assert jnp.mean(opening == 0) > 0.98
     assert opening.max() < 1e-3
     np.testing.assert_allclose(
-        gate(margin * jnp.array([[2.0], [3.0]]), no_center(2)), [0.5, 1.0], atol=0.01
+        gate(gate.margin * jnp.array([[2.0], [3.0]]), no_center(2)), [0.5, 1.0], atol=0.01
     )
 
 
-def test_gate_from_data_survives_duplicated_rows():
-    scale, margin = gate_from_data(np.zeros(100))
-    assert scale > 0 and margin > 0
+def test_a_gate_shut_on_duplicated_rows_has_a_width():
+    gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=1.0).shut_on(jnp.zeros(100))
+    assert gate.scale > 0 and gate.margin > 0
 
 
 def test_an_open_gate_is_one_and_never_more(centers):

@@ -19,10 +19,20 @@ from numpy.typing import NDArray
 from sigmax.data.store import cache_folder, download, look_up
 from sigmax.errors import DataFileError
 
-__all__ = ["AbstractImageFiles", "CIFARFile", "IDXFiles", "SVHNFiles", "read_cifar", "read_idx"]
+__all__ = [
+    "NAMES",
+    "AbstractImageFiles",
+    "CIFARFile",
+    "IDXFiles",
+    "SVHNFiles",
+    "read_cifar",
+    "read_idx",
+]
+
+NAMES = ("X_train", "y_train", "X_test", "y_test")
 
 Arrays = dict[str, NDArray[np.uint8]]
-"""``X_train``, ``y_train``, ``X_test`` and ``y_test``; colours are the last axis of images."""
+"""By `NAMES`; colours are the last axis of images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +72,7 @@ class IDXFiles(AbstractImageFiles):
     """Four gzipped idx files: training images and labels, then those of the test."""
 
     def read(self, paths: Sequence[Path]) -> Arrays:
-        names = ("X_train", "y_train", "X_test", "y_test")
-        return dict(zip(names, map(read_idx, paths), strict=True))
+        return dict(zip(NAMES, map(read_idx, paths), strict=True))
 
 
 @final

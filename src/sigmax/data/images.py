@@ -15,13 +15,18 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.image_files import AbstractImageFiles, Arrays, CIFARFile, IDXFiles, SVHNFiles
+from sigmax.data.image_files import (
+    NAMES,
+    AbstractImageFiles,
+    Arrays,
+    CIFARFile,
+    IDXFiles,
+    SVHNFiles,
+)
 from sigmax.data.store import cache_folder, look_up, read_arrays, where_to_put, write_arrays
 from sigmax.errors import DataFileError, InvalidArgumentError
 
 __all__ = ["IMAGE_SETS", "ImageData", "ImageSet", "load_images"]
-
-NAMES = ("X_train", "y_train", "X_test", "y_test")
 
 
 @final
@@ -81,8 +86,7 @@ class ImageData:
     @cached_property
     def content_hash(self) -> str:
         """Sixteen digits that change with any pixel or label."""
-        pixels = (np.rint(X * 255) for X in (self.X_train, self.X_test))
-        train, test = pixels
+        train, test = (np.rint(X * 255) for X in (self.X_train, self.X_test))
         return content_hash(dict(zip(NAMES, (train, self.y_train, test, self.y_test), strict=True)))
 
 

@@ -5,16 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.estimators.networks import ROWS_PER_CALL
-from sigmax.networks import NO_CENTER, ExtrapolationGate, gate_from_data
+from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
 
 __all__ = ["create_gate"]
-
-
-distances_to = eqx.filter_jit(ExtrapolationGate.distance)
 
 
 def create_gate(
@@ -29,9 +26,15 @@ def create_gate(
     if scale is not None:
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
-    distances = distances_to(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows]))
-    width, margin = gate_from_data(np.asarray(distances))
-    return ExtrapolationGate.create(centers, n_inducing, scale=width, margin=margin), own_center
+    return shut_on_rows(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows])), own_center
+
+
+@eqx.filter_jit
+def shut_on_rows(
+    gate: ExtrapolationGate, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+) -> ExtrapolationGate:
+    """The gate with the width that suits some rows of the data."""
+    return gate.shut_on(gate.distance(x, own_center))
 
 
 def inducing_points(

@@ -44,6 +44,7 @@ SMALLEST_HEARD = 1e-3
 """What less than this many training rows say changes no prediction."""
 
 SHARES_AT_ONCE = 2**27
+"""Shares of training rows in predictions that are held at once to find the largest: 512 MiB."""
 
 MEMBER = eqx.if_array(0)
 

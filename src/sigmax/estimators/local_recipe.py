@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sigmax.checks import check_count, check_flag, check_number
+from sigmax.checks import check_count, check_flag, check_number, check_sizes
 from sigmax.estimators.recipe import (
     AbstractRecipe,
     Check,
     check_not_negative,
     check_positive,
-    check_sizes,
 )
 from sigmax.training import LeaveOneOut, Part, Phase, Stage, local_log_likelihood
 

@@ -11,8 +11,11 @@ from sigmax.neighbors import import_faiss
 
 __all__ = ["NearestRows"]
 
-CELLS = 4
+CELLS_PER_ROOT = 4
+"""So many cells, times the root of the number of rows."""
+
 ROWS_PER_CELL_TO_LEARN = 40
+"""Of the sample that the cells are found by."""
 
 
 @final
@@ -27,7 +30,7 @@ class NearestRows:
 
     @classmethod
     def build(cls, places: Float[Array, "members rows place"]) -> "NearestRows":
-        """Indexes of rows by their places: √N cells, and as many rows in each."""
+        """Indexes of rows by their places, as each member sees them."""
         return cls(tuple(build_index(np.asarray(rows)) for rows in places))
 
     def with_size(self, k: int, n_cells: int) -> "NearestRows":
@@ -51,7 +54,7 @@ class NearestRows:
 def build_index(rows: Float[np.ndarray, "rows place"]) -> Any:
     """Cells of k-means on a sample, and every row in its cell."""
     faiss: Any = import_faiss()
-    n_cells = round(CELLS * len(rows) ** 0.5)
+    n_cells = round(CELLS_PER_ROOT * len(rows) ** 0.5)
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(rows.shape[1]), rows.shape[1], n_cells)
     every = max(1, len(rows) // (ROWS_PER_CELL_TO_LEARN * n_cells))
     index.cp.niter, index.cp.min_points_per_centroid = 10, 1

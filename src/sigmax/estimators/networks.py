@@ -17,6 +17,7 @@ from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, PRESETS, AbstractRecipe
+from sigmax.estimators.saving import named_leaves, restore
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_generator, named_key
 from sigmax.scaling import Standardizer
@@ -127,7 +128,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts = {"is_single_output": bool(self.is_single_output_)}
-        arrays = {f"networks{name}": leaf for name, leaf in named_leaves(self.networks_)}
+        arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
         for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
             arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
@@ -145,14 +146,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         rows = np.zeros((2, len(self.x_scaling_.mean)), dtype=np.float32)
         n_outputs, key = len(self.y_scaling_.mean), jax.random.key(0)
         skeleton, _ = self._create_networks(rows, n_outputs, self.recipe(), key)
-        leaves = []
-        for name, expected in named_leaves(skeleton):
-            leaf = arrays[f"networks{name}"]
-            if leaf.shape != expected.shape or leaf.dtype != expected.dtype:
-                shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{expected.shape}"
-                raise ValueError(f"networks{name} is {shapes}")
-            leaves.append(leaf)
-        self.networks_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+        self.networks_ = restore(skeleton, "networks", arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,12 +235,6 @@ def by_blocks(
 def stack_members(members: Sequence[Any]) -> Any:
     """Members along a new first axis."""
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
-
-
-def named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Every array of a pytree with the path that leads to it."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
 def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> list[np.ndarray]:

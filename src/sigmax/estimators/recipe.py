@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number
+from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 from sigmax.errors import InvalidArgumentError
 from sigmax.networks import ACTIVATIONS
 from sigmax.training import (
@@ -32,7 +32,6 @@ __all__ = [
     "Recipe",
     "check_not_negative",
     "check_positive",
-    "check_sizes",
 ]
 
 LOSSES: dict[str, Callable] = {
@@ -57,12 +56,6 @@ def pair_of(check: Check) -> Check:
         return check(name, value[0]), check(name, value[1])
 
     return check_pair
-
-
-def check_sizes(name: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple):
-        raise InvalidArgumentError(f"`{name}` must be a tuple of whole numbers, got {value!r}.")
-    return tuple(check_count(name, size) for size in value)
 
 
 check_positive = partial(check_number, above=0)

@@ -4,6 +4,8 @@ from abc import ABCMeta, abstractmethod
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +14,7 @@ import sigmax.files
 from sigmax.errors import ModelFileError
 from sigmax.version import __version__
 
-__all__ = ["AbstractSavable"]
+__all__ = ["AbstractSavable", "named_leaves", "restore"]
 
 S = TypeVar("S", bound="AbstractSavable")  # beartype knows no Self
 
@@ -72,6 +74,24 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Take back what `_state` gave."""
+
+
+def named_leaves(name: str, tree: Any) -> dict[str, np.ndarray]:
+    """Every array of a pytree, by ``name`` and the path that leads to it."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {name + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def restore(skeleton: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """The pytree of the shape of ``skeleton`` that `named_leaves` took ``arrays`` from."""
+    leaves = []
+    for path, expected in named_leaves(name, skeleton).items():
+        leaf, shape = arrays[path], expected.shape or (1,)  # a file has no arrays without an axis
+        if leaf.shape != shape or leaf.dtype != expected.dtype:
+            shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{shape}"
+            raise ValueError(f"{path} is {shapes}")
+        leaves.append(jnp.asarray(leaf.reshape(expected.shape)))
+    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
 def plain(value: Any) -> Any:

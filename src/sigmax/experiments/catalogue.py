@@ -1,6 +1,6 @@
 """All experiments by name: their tasks, jobs, records, tables and pictures."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from sigmax.experiments.images import QUICK_IMAGES, image_tasks, run_images
 from sigmax.experiments.images_report import image_figures, image_tables
 from sigmax.experiments.jobs import group_alike, singly
 from sigmax.experiments.latent_pictures import moons_figures
-from sigmax.experiments.methods import METHODS
+from sigmax.experiments.methods import METHODS, Method
 from sigmax.experiments.moons import N_POINTS, QUICK_MOONS, moons_tables, moons_tasks, run_moons
 from sigmax.experiments.records import Record, Task
 from sigmax.experiments.tables import Table
@@ -74,8 +74,8 @@ class Experiment:
     run: Callable[[Sequence[Task]], list[Record]]
     tables: Callable[[Sequence[Record]], list[Table]]
     figures: Callable[[Sequence[Record]], dict[str, Figure]]
-    known_methods: Collection[str] = field(default_factory=METHODS.keys)
-    """What it may be asked to run; a view, as benchmarks add methods of their own."""
+    known_methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    """What it may be asked to run; benchmarks add methods of their own."""
     other_datasets: Collection[str] | None = tuple(UCI_SETS)
     """What it takes besides its own; None is anything."""
     quick: dict[str, Any] | None = None
@@ -87,8 +87,9 @@ class Experiment:
             if method not in self.known_methods:
                 known = ", ".join(self.known_methods)
                 raise InvalidArgumentError(f"No method {method!r}: choose from {known}.")
-        for dataset in choice.datasets if self.other_datasets is not None else ():
-            if dataset not in self.datasets and dataset not in (self.other_datasets or ()):
+        if self.other_datasets is not None:
+            unknown = set(choice.datasets) - {*self.datasets, *self.other_datasets}
+            for dataset in sorted(unknown):
                 known = ", ".join(self.datasets)
                 raise InvalidArgumentError(f"No data set {dataset!r}: choose from {known}.")
         if choice.quick and self.quick is None:
@@ -210,11 +211,13 @@ EXPERIMENTS = {
         methods=tuple(GENERATIVE_METHODS),
         n_splits=5,
         tasks=lambda c: moons_tasks(c.methods, c.n_splits or 1, c.seed, c.settings),
-        jobs=lambda tasks, device: group_alike(tasks, {"moons": N_POINTS}, device),
+        jobs=lambda tasks, device: group_alike(
+            tasks, {"moons": N_POINTS}, device, GENERATIVE_METHODS
+        ),
         run=run_moons,
         tables=moons_tables,
         figures=moons_figures,
-        known_methods=tuple(GENERATIVE_METHODS),
+        known_methods=GENERATIVE_METHODS,
         other_datasets=(),
         quick=QUICK_MOONS,
     ),
@@ -224,11 +227,11 @@ EXPERIMENTS = {
         methods=tuple(GENERATIVE_METHODS),
         n_splits=3,
         tasks=lambda c: image_tasks(c.datasets, c.methods, c.n_splits or 1, c.seed, c.settings),
-        jobs=lambda tasks, device: group_alike(tasks, IMAGE_SIZES, device),
+        jobs=lambda tasks, device: group_alike(tasks, IMAGE_SIZES, device, GENERATIVE_METHODS),
         run=run_images,
         tables=image_tables,
         figures=image_figures,
-        known_methods=tuple(GENERATIVE_METHODS),
+        known_methods=GENERATIVE_METHODS,
         other_datasets=(),
         quick=QUICK_IMAGES,
     ),

@@ -1,6 +1,6 @@
 """What the experiments with generative models share: methods, fits, scores and latent maps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sigmax.experiments.benchmark import settings_text
 from sigmax.experiments.fits import change, stopwatch
+from sigmax.experiments.methods import Method
 from sigmax.experiments.records import Record, Task, in_order
 from sigmax.experiments.tables import mean_and_error
 from sigmax.generative import VAE, CombVAE, fit_together
@@ -17,11 +18,11 @@ from sigmax.generative.base import AbstractVAE
 __all__ = [
     "GENERATIVE_METHODS",
     "GRID",
-    "GenerativeMethod",
     "RunSettings",
     "cell_text",
     "create_generative",
     "fit_generative",
+    "full_title",
     "groups_of",
     "latent_map",
     "score_generative",
@@ -33,19 +34,11 @@ FAR = 100.0
 """How far from the origin a code is when it is far from all codes."""
 
 
-@dataclass(frozen=True)
-class GenerativeMethod:
-    """A generative model to compare: its title in tables, and one for a seed."""
-
-    title: str
-    create: Callable[[int], AbstractVAE]
-
-
 GENERATIVE_METHODS = {
-    "vae": GenerativeMethod("VAE", lambda seed: VAE("normal", random_state=seed)),
-    "vae-shared": GenerativeMethod("σ-VAE", lambda seed: VAE("shared", random_state=seed)),
-    "vae-student": GenerativeMethod("Student-VAE", lambda seed: VAE("student", random_state=seed)),
-    "comb-vae": GenerativeMethod("Comb-VAE", lambda seed: CombVAE(random_state=seed)),
+    "vae": Method("VAE", lambda seed: VAE("normal", random_state=seed)),
+    "vae-shared": Method("σ-VAE", lambda seed: VAE("shared", random_state=seed)),
+    "vae-student": Method("Student-VAE", lambda seed: VAE("student", random_state=seed)),
+    "comb-vae": Method("Comb-VAE", lambda seed: CombVAE(random_state=seed)),
 }
 
 
@@ -140,6 +133,11 @@ def groups_of(records: Sequence[Record]) -> dict[tuple[str, str], dict[str, list
             kind = (record.task.dataset, settings_text(record.task))
             groups.setdefault(kind, {}).setdefault(record.task.method, []).append(record)
     return groups
+
+
+def full_title(text: str, settings: str) -> str:
+    """A table's title, with the settings that differ from the usual ones."""
+    return f"{text} ({settings})" if settings else text
 
 
 def cell_text(records: Sequence[Record], score: str, digits: int) -> str:

@@ -25,7 +25,7 @@ from sigmax.checks import check_count
 from sigmax.data import ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
 from sigmax.experiments.fits import create_model, stopwatch
-from sigmax.experiments.records import Record, Task, describe_machine, done
+from sigmax.experiments.records import Record, Task, describe_machine, done, repeated
 from sigmax.experiments.tables import Table, mean_and_error, three_decimals
 from sigmax.networks import VarianceNetwork
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
@@ -53,18 +53,7 @@ def gradient_tasks(
     datasets: Sequence[str], n_repeats: int, seed: int, settings: dict
 ) -> list[Task]:
     """One task per data set and repeat; each repeat has its own split and seed."""
-    return [
-        Task(
-            experiment="gradients",
-            dataset=dataset,
-            method="combined-paper",
-            split=repeat,
-            seed=seed + repeat,
-            settings=dict(settings),
-        )
-        for dataset in datasets
-        for repeat in range(n_repeats)
-    ]
+    return repeated("gradients", datasets, ["combined-paper"], n_repeats, seed, settings)
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:

@@ -16,7 +16,7 @@ from sigmax.experiments.generative import (
     score_generative,
 )
 from sigmax.experiments.image_sheets import pack, tiled
-from sigmax.experiments.records import Record, Task, describe_machine, done
+from sigmax.experiments.records import Record, Task, describe_machine, done, repeated
 from sigmax.generative.base import AbstractVAE
 
 __all__ = ["LEAST_STD", "QUICK_IMAGES", "image_tasks", "run_images", "usual_settings"]
@@ -49,19 +49,7 @@ def image_tasks(
     datasets: Sequence[str], methods: Sequence[str], n_seeds: int, seed: int, settings: dict
 ) -> list[Task]:
     """One task per set, method and seed."""
-    return [
-        Task(
-            experiment="images",
-            dataset=dataset,
-            method=method,
-            split=split,
-            seed=seed + split,
-            settings=settings,
-        )
-        for dataset in datasets
-        for method in methods
-        for split in range(n_seeds)
-    ]
+    return repeated("images", datasets, methods, n_seeds, seed, settings)
 
 
 @lru_cache(maxsize=1)

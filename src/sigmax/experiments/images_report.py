@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from sigmax.data import IMAGE_SETS
-from sigmax.experiments.generative import GENERATIVE_METHODS, RunSettings, cell_text, groups_of
+from sigmax.experiments.generative import (
+    GENERATIVE_METHODS,
+    RunSettings,
+    cell_text,
+    full_title,
+    groups_of,
+)
 from sigmax.experiments.image_sheets import unpack
 from sigmax.experiments.images import LEAST_STD
 from sigmax.experiments.latent_pictures import shown_seeds, variance_figure
@@ -57,10 +63,6 @@ def image_tables(records: Sequence[Record]) -> list[Table]:
         sets = {name: methods for (name, s), methods in groups.items() if s == settings}
         tables.append(paper_table(settings, sets))
     return tables
-
-
-def full_title(text: str, settings: str) -> str:
-    return f"{text} ({settings})" if settings else text
 
 
 def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -> Table:

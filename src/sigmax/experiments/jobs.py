@@ -1,9 +1,9 @@
 """Jobs: which tasks are done in one call."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sigmax.experiments.engines import Job
-from sigmax.experiments.methods import METHODS
+from sigmax.experiments.methods import METHODS, Method
 from sigmax.experiments.records import Task
 
 __all__ = ["ROWS_TOGETHER", "group_alike", "singly"]
@@ -12,7 +12,12 @@ ROWS_TOGETHER = {"cpu": 20_000, "gpu": 400_000}
 """Training rows of all tasks of a job, at most: few enough to be held, and to be lost."""
 
 
-def group_alike(tasks: Sequence[Task], n_rows: dict[str, int], device: str) -> list[Job]:
+def group_alike(
+    tasks: Sequence[Task],
+    n_rows: dict[str, int],
+    device: str,
+    methods: Mapping[str, Method] = METHODS,
+) -> list[Job]:
     """Tasks that differ in split and seed only, as many in a job as their rows allow.
 
     ``n_rows`` are those of a data set's training; what is no network goes alone.
@@ -24,8 +29,7 @@ def group_alike(tasks: Sequence[Task], n_rows: dict[str, int], device: str) -> l
     jobs = []
     for group in alike.values():
         n_together = max(1, ROWS_TOGETHER[device] // n_rows[group[0].dataset])
-        method = METHODS.get(group[0].method)  # all others are networks, too
-        if method is not None and not method.is_network:
+        if not methods[group[0].method].is_network:
             n_together = 1
         jobs += [tuple(group[i : i + n_together]) for i in range(0, len(group), n_together)]
     return jobs

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sigmax.estimators import (
-    AbstractRegressor,
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
@@ -20,10 +20,10 @@ __all__ = ["METHODS", "Method"]
 
 @dataclass(frozen=True)
 class Method:
-    """A method to compare: its title in tables, and an estimator for a seed."""
+    """A method to compare: its title in tables, and a model for a seed."""
 
     title: str
-    create: Callable[[int], AbstractRegressor]
+    create: Callable[[int], Any]
     is_network: bool = True
     """Whether several can be trained in one call."""
     largest: int | None = None

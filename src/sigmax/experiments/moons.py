@@ -13,11 +13,12 @@ from sigmax.experiments.generative import (
     cell_text,
     create_generative,
     fit_generative,
+    full_title,
     groups_of,
     latent_map,
     score_generative,
 )
-from sigmax.experiments.records import Record, Task, describe_machine, done
+from sigmax.experiments.records import Record, Task, describe_machine, done, repeated
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.generative.base import AbstractVAE
 from sigmax.sample_distances import energy_distance, share_off_data, sliced_wasserstein
@@ -45,18 +46,7 @@ QUICK_MOONS = {"n_steps": 1_000, "n_test": 200, "n_importance": 50}
 
 def moons_tasks(methods: Sequence[str], n_seeds: int, seed: int, settings: dict) -> list[Task]:
     """One task per method and seed, which is that of the data, too."""
-    return [
-        Task(
-            experiment="moons",
-            dataset="moons",
-            method=method,
-            split=split,
-            seed=seed + split,
-            settings=settings,
-        )
-        for method in methods
-        for split in range(n_seeds)
-    ]
+    return repeated("moons", ["moons"], methods, n_seeds, seed, settings)
 
 
 def fresh(seed: int, purpose: int, n_rows: int) -> NDArray:
@@ -152,9 +142,8 @@ def moons_table(settings: str, methods: dict[str, list[Record]]) -> Table:
     ]
     rows.append(["data", *of_data])
     some, run = longest[0], RunSettings.of(longest[0].task)
-    changed = f" ({settings})" if settings else ""
     return Table(
-        title=f"two moons in four dimensions: {some.data['n_train']} points{changed}",
+        title=full_title(f"two moons in four dimensions: {some.data['n_train']} points", settings),
         header=["model", *COLUMNS],
         rows=rows,
         notes=[

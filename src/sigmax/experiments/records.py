@@ -109,6 +109,30 @@ def rounded(values: Iterable[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
+def repeated(
+    experiment: str,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    n_repeats: int,
+    seed: int,
+    settings: dict[str, Any],
+) -> list[Task]:
+    """One task per data set, method and repeat, which is its split and sets its seed."""
+    return [
+        Task(
+            experiment=experiment,
+            dataset=dataset,
+            method=method,
+            split=repeat,
+            seed=seed + repeat,
+            settings=dict(settings),
+        )
+        for dataset in datasets
+        for method in methods
+        for repeat in range(n_repeats)
+    ]
+
+
 def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
     """Records by data set as they come, then by method in the given order, then by split."""
     datasets = list(dict.fromkeys(record.task.dataset for record in records))

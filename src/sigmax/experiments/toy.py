@@ -10,7 +10,7 @@ from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Record, Task, describe_machine, done, in_order
+from sigmax.experiments.records import Record, Task, describe_machine, done, in_order, repeated
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.metrics import coverage, log_likelihood
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
@@ -24,18 +24,7 @@ N_ROWS = 500
 
 def toy_tasks(methods: Sequence[str], n_seeds: int, seed: int, settings: dict) -> list[Task]:
     """One task per method and seed, which is that of the data, too."""
-    return [
-        Task(
-            experiment="toy",
-            dataset="toy",
-            method=method,
-            split=split,
-            seed=seed + split,
-            settings=settings,
-        )
-        for split in range(n_seeds)
-        for method in methods
-    ]
+    return repeated("toy", ["toy"], methods, n_seeds, seed, settings)
 
 
 def run_toy(job: Sequence[Task]) -> list[Record]:

@@ -8,7 +8,7 @@ import numpy as np
 from sigmax.data import UCI_SETS, RegressionData, load_uci
 from sigmax.experiments.fits import create_model, fit_models, judge, stopwatch
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
+from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible, repeated
 
 __all__ = ["describe_split", "run_splits", "split_tasks"]
 
@@ -23,19 +23,11 @@ def split_tasks(
     settings: dict[str, Any] | None = None,
 ) -> list[Task]:
     """One task per data set, method and split, as many splits as there are, up to ``n_splits``."""
-    return [
-        Task(
-            experiment=experiment,
-            dataset=dataset,
-            method=method,
-            split=split,
-            seed=seed + split,
-            settings=dict(settings or {}),
-        )
-        for dataset in datasets
-        for method in methods
-        for split in range(min(n_splits, UCI_SETS[dataset].n_splits))
-    ]
+    tasks = []
+    for dataset in datasets:
+        n = min(n_splits, UCI_SETS[dataset].n_splits)
+        tasks += repeated(experiment, [dataset], methods, n, seed, settings or {})
+    return tasks
 
 
 def run_splits(job: Sequence[Task]) -> list[Record]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from sigmax.data import STATIONS, Station, load_station
 from sigmax.experiments.fits import create_model, fit_models
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Record, Task, describe_machine, done, in_order
+from sigmax.experiments.records import Record, Task, describe_machine, done, in_order, repeated
 from sigmax.experiments.tables import Table, mean_and_error
 from sigmax.experiments.toy import curve_of
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
@@ -32,19 +32,7 @@ def weather_tasks(
     """One task per station, method and draw of a year."""
     for name in stations:
         load_station(name)  # an error now rather than a failed record each
-    return [
-        Task(
-            experiment="weather",
-            dataset=name,
-            method=method,
-            split=draw,
-            seed=seed + draw,
-            settings=settings,
-        )
-        for name in stations
-        for method in methods
-        for draw in range(n_draws)
-    ]
+    return repeated("weather", stations, methods, n_draws, seed, settings)
 
 
 def run_weather(job: Sequence[Task]) -> list[Record]:

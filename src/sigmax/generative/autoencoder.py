@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions import AbstractDistribution, Normal
 from sigmax.generative.batch_norm import MOMENTUM, NormalizedMLP
-from sigmax.generative.likelihoods import AbstractLikelihood, inverse_softplus
+from sigmax.generative.likelihoods import AbstractLikelihood
+from sigmax.networks import inverse_softplus
 
 __all__ = ["Autoencoder", "Decoder", "Encoder", "divergence", "place_code"]
 
@@ -31,7 +32,7 @@ class Encoder(eqx.Module):
     def create(
         cls, rng: np.random.Generator, n_features: int, hidden_sizes: Sequence[int], n_latent: int
     ) -> "Encoder":
-        bias = float(inverse_softplus(INITIAL_CODE_STD))
+        bias = inverse_softplus(INITIAL_CODE_STD)
         sizes = (n_features, hidden_sizes, n_latent)
         return cls(
             NormalizedMLP.create(rng, *sizes),

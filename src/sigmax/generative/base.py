@@ -3,17 +3,15 @@
 from abc import abstractmethod
 from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number
+from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.estimators.networks import by_blocks, named_leaves
-from sigmax.estimators.saving import AbstractSavable
+from sigmax.estimators.networks import by_blocks
+from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
@@ -128,7 +126,7 @@ class AbstractVAE(AbstractSavable):
 
     def _bounds(self, X, n_samples: int, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
         n_samples, rows = check_count("n_samples", n_samples), self._networks_rows(X)
-        log_unit = 0.0 if self._keeps_units() else float(np.log(self.x_scaling_.scale).sum())
+        log_unit = np.log(self.x_scaling_.scale).sum()
         found = bounds(self.model_, rows, make_key(random_state), n_samples)
         return found[0] - log_unit, found[1] - log_unit
 
@@ -180,7 +178,10 @@ class AbstractVAE(AbstractSavable):
         else:
             floor[:] = check_number("min_std", self.min_std, above=0.0) / self.x_scaling_.scale
         units = FeatureUnits.create(X, floor)
-        hidden_sizes, n_latent = check_sizes(self.hidden_sizes), self._check_latent()
+        hidden_sizes, n_latent = (
+            check_sizes("hidden_sizes", self.hidden_sizes),
+            self._check_latent(),
+        )
         encoder = Encoder.create(rng, X.shape[1], hidden_sizes, n_latent)
         likelihood = self._likelihood(units)
         return Autoencoder(encoder, Decoder.create(rng, n_latent, hidden_sizes[::-1], likelihood))
@@ -209,7 +210,7 @@ class AbstractVAE(AbstractSavable):
         )
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        arrays = {f"model{name}": np.asarray(leaf) for name, leaf in named_leaves(self.model_)}
+        arrays = named_leaves("model", self.model_)
         arrays |= {f"history.{name}": np.asarray(s) for name, s in self.history_.items()}
         return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
 
@@ -222,20 +223,4 @@ class AbstractVAE(AbstractSavable):
         }
         some_rows = np.zeros((2, self.n_features_in_), dtype=np.float32)
         skeleton = self._create_model(some_rows, np.random.default_rng(0))
-        leaves = []
-        for name, expected in named_leaves(skeleton):
-            leaf = arrays[f"model{name}"]
-            shape = expected.shape or (1,)  # a file has no arrays without an axis
-            if leaf.shape != shape or leaf.dtype != expected.dtype:
-                shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{shape}"
-                raise ValueError(f"model{name} is {shapes}")
-            leaves.append(jnp.asarray(leaf.reshape(expected.shape)))
-        self.model_ = jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
-
-
-def check_sizes(sizes: Any) -> tuple[int, ...]:
-    """``hidden_sizes`` as a tuple of counts."""
-    if not isinstance(sizes, list | tuple) or not sizes:
-        rule = "a list of at least one size"
-        raise InvalidArgumentError(f"`hidden_sizes` must be {rule}, got {sizes!r}.")
-    return tuple(check_count("hidden_sizes", size) for size in sizes)
+        self.model_ = restore(skeleton, "model", arrays)

@@ -7,12 +7,8 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.networks import NO_CENTER, ExtrapolationGate
-from sigmax.networks.extrapolation import OFFSET, SMALLEST_MARGIN
 
 __all__ = ["follow_codes", "move_centers"]
-
-ON_THE_CODES = 0.99
-"""Share of new codes that lie within the margin."""
 
 
 def move_centers(
@@ -42,8 +38,7 @@ def follow_codes(
     """The gate moved to where ``codes`` are now, and shut on 99 % of ``new_codes``.
 
     Both are draws from q(z | x), so that what counts as on the data is where the posterior has its
-    mass, not its means alone. At twice the distance that still counts as on the data the gate is
-    half open, at three times it is open.
+    mass, not its means alone.
     """
     shape = (n_rounds, len(gate.inducing_points))
     spare = codes[jax.random.randint(key, shape, 0, len(codes))]
@@ -53,7 +48,4 @@ def follow_codes(
         spare,
     )
     moved = eqx.tree_at(lambda g: g.inducing_points, gate, centers)
-    distances = moved.distance(new_codes, jnp.full(len(new_codes), NO_CENTER))
-    margin = jnp.maximum(jnp.quantile(distances, ON_THE_CODES), SMALLEST_MARGIN)
-    new_width = (jnp.log(margin / OFFSET), margin)
-    return eqx.tree_at(lambda g: (g.log_scale, g.margin), moved, new_width)
+    return moved.shut_on(moved.distance(new_codes, jnp.full(len(new_codes), NO_CENTER)))

@@ -6,7 +6,7 @@ Everything is in the units of the networks. A std is ``floor + unit * softplus(o
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, final
+from typing import final
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
 from sigmax.generative.batch_norm import Frozen
 from sigmax.generative.bernoulli import Bernoulli
-from sigmax.networks import NO_CENTER, ExtrapolationGate
+from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
 
 __all__ = [
     "AbstractLikelihood",
@@ -28,7 +28,6 @@ __all__ = [
     "NormalLikelihood",
     "SharedLikelihood",
     "StudentLikelihood",
-    "inverse_softplus",
 ]
 
 Outputs = tuple[Float[Array, "rows features"], ...]
@@ -37,11 +36,6 @@ LEAST_DF = 3.0
 """Above 2, so that the variance exists: at most three times the squared scale."""
 
 INITIAL_DF = 8.0
-
-
-def inverse_softplus(value: np.ndarray | float) -> np.ndarray:
-    """The x with softplus(x) = ``value``."""
-    return np.log(np.expm1(np.asarray(value)), out=np.empty(np.shape(value)))
 
 
 @final
@@ -73,8 +67,6 @@ class FeatureUnits(Frozen):
 class AbstractLikelihood(eqx.Module):
     """Densities from the outputs of the decoder's networks, the one of the mean first."""
 
-    n_networks: ClassVar[int]
-
     @abstractmethod
     def __call__(
         self, outputs: Outputs, z: Float[Array, "rows latent"]
@@ -89,8 +81,6 @@ class AbstractLikelihood(eqx.Module):
 class NormalLikelihood(AbstractLikelihood):
     """A Normal with a standard deviation of its own for every row and feature."""
 
-    n_networks: ClassVar[int] = 2
-
     units: FeatureUnits
 
     def __call__(self, outputs: Outputs, z: Float[Array, "rows latent"]) -> Normal:
@@ -103,8 +93,6 @@ class NormalLikelihood(AbstractLikelihood):
 @final
 class SharedLikelihood(AbstractLikelihood):
     """A Normal with one learned standard deviation for everything, above the floor: the σ-VAE."""
-
-    n_networks: ClassVar[int] = 1
 
     units: FeatureUnits
     log_std: Float[Array, ""]
@@ -137,8 +125,6 @@ def shared_normal(
 class BernoulliLikelihood(AbstractLikelihood):
     """0 or 1, or grey values taken for probabilities; the output is the log-odds."""
 
-    n_networks: ClassVar[int] = 1
-
     units: FeatureUnits
 
     def __call__(self, outputs: Outputs, z: Float[Array, "rows latent"]) -> Bernoulli:
@@ -152,8 +138,6 @@ class BernoulliLikelihood(AbstractLikelihood):
 @final
 class StudentLikelihood(AbstractLikelihood):
     """A Student-t whose scale and degrees of freedom vary with row and feature."""
-
-    n_networks: ClassVar[int] = 3
 
     units: FeatureUnits
 
@@ -175,8 +159,6 @@ class GatedStudentLikelihood(AbstractLikelihood):
     $(1-\tilde\nu)\beta/(\alpha-1) + \tilde\nu\eta$ with $\eta$ the variance of the feature in the
     data.
     """
-
-    n_networks: ClassVar[int] = 3
 
     units: FeatureUnits
     log_std: Float[Array, ""]

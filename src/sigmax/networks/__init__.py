@@ -1,9 +1,9 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
 from sigmax.networks.dropout import DropoutNetwork
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, gate_from_data
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
-from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread
+from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
 from sigmax.networks.local import (
     ROWS_PER_BLOCK,
     Evidence,
@@ -39,7 +39,7 @@ __all__ = [
     "VarianceNetwork",
     "View",
     "Voice",
-    "gate_from_data",
+    "inverse_softplus",
     "listen_to",
     "sum_up",
     "wave",

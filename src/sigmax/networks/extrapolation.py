@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
-from numpy.typing import NDArray
 
-__all__ = ["NO_CENTER", "ExtrapolationGate", "gate_from_data"]
+__all__ = ["NO_CENTER", "ExtrapolationGate"]
 
 OFFSET = 6.9077
 """The paper's a / gamma: sigmoid(-6.9077) = 0.001."""
@@ -84,14 +83,16 @@ class ExtrapolationGate(eqx.Module):
         opening = jax.nn.sigmoid(beyond / self.scale - OFFSET)
         return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
+    def shut_on(self, distances: Float[Array, " rows"]) -> "ExtrapolationGate":
+        """The gate that is shut on the data, and open soon beyond them.
 
-def gate_from_data(distances: NDArray[np.floating]) -> tuple[float, float]:
-    """Scale and margin of a gate that is shut on the data and open soon beyond them.
-
-    ``distances`` are leave-one-out distances of the training rows. Their 99 % quantile is how far
-    a new row of the same kind may well lie from the others: the margin. At twice that distance
-    the gate is half open, at three times it is open. However dense the data, the margin is never
-    below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly moved.
-    """
-    margin = max(float(np.quantile(distances, 0.99)), SMALLEST_MARGIN)
-    return margin / OFFSET, margin
+        ``distances`` are those of rows that are no inducing points themselves. Their 99 % quantile
+        is how far a new row of the same kind may well lie from the others: the margin. At twice
+        that distance the gate is half open, at three times it is open. However dense the data, the
+        margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly
+        moved.
+        """
+        margin = jnp.maximum(jnp.quantile(distances, 0.99), SMALLEST_MARGIN)
+        return eqx.tree_at(
+            lambda g: (g.log_scale, g.margin), self, (jnp.log(margin / OFFSET), margin)
+        )

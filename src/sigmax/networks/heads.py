@@ -1,9 +1,8 @@
 """Spreads: networks that give the noise at x, as a density around a mean."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -13,7 +12,7 @@ from jaxtyping import Array, Float
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
 from sigmax.networks.mlp import MLP
 
-__all__ = ["AbstractSpread", "InverseGammaSpread", "NormalSpread"]
+__all__ = ["AbstractSpread", "InverseGammaSpread", "NormalSpread", "inverse_softplus"]
 
 SMALLEST_VARIANCE = 1e-7
 """Floor under every variance, in units of Var(y): about what float32 residuals resolve."""
@@ -22,9 +21,9 @@ INITIAL_VARIANCE = 0.3
 INITIAL_CONCENTRATION = 4.0
 
 
-def inverse_softplus(value: float) -> float:
+def inverse_softplus(value: float | np.ndarray) -> Any:
     """The x with softplus(x) = ``value``."""
-    return math.log(math.expm1(value))
+    return np.log(np.expm1(value))
 
 
 class AbstractSpread(eqx.Module):

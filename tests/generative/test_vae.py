@@ -168,6 +168,23 @@ def test_bad_settings_of_the_comb_vae_are_refused():
             clone(MODELS["comb"]).set_params(**{name: 0}).fit(X)
 
 
+def test_verbose_shows_a_bar_and_silence_is_the_default(capsys):
+    X = two_arcs(60, 0)
+    VAE(**{**SMALL, "n_steps": 5}).fit(X)
+    assert capsys.readouterr().out == ""
+    VAE(**{**SMALL, "n_steps": 5}, verbose=1).fit(X)
+    shown = capsys.readouterr().out
+    assert "━━━" in shown and "bound" in shown
+
+
+def test_without_hidden_layers_an_autoencoder_is_linear():
+    X = two_arcs(60, 0)
+    vae = VAE("shared", **{**SMALL, "hidden_sizes": (), "n_steps": 5}).fit(X)
+    z = np.array([[-1.0, 0.5], [0.0, 0.0], [1.0, -0.5]])
+    mean = vae.decode_dist(z).mean
+    np.testing.assert_allclose(mean[0] + mean[2], 2 * mean[1], atol=1e-5)
+
+
 def test_a_training_that_breaks_down_says_so():
     check_finite({"step": [100, 200], "elbo": [-3.0, -2.0]})
     with pytest.raises(InvalidArgumentError, match="before step 200: `learning_rate` must be"):

@@ -7,7 +7,27 @@ import numpy as np
 
 from sigmax.training import Progress, Stage
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "training_bar"]
+
+
+@contextmanager
+def training_bar(total: int, *, visible: bool) -> Iterator[Callable[[int, str, str], None] | None]:
+    """What shows how many of ``total`` are done, of what, and a score; None if nobody looks."""
+    if not visible:
+        yield None
+        return
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, TextColumn("{task.fields[score]}")) as bar:
+        task = bar.add_task("training", total=total, score="")
+
+        def show(done: int, description: str, score: str) -> None:
+            bar.update(task, completed=done, description=description, score=score)
+
+        yield show
+        bar.update(task, completed=total)
 
 
 @contextmanager
@@ -18,29 +38,16 @@ def progress_bar(
 
     Stages that stop early count as done when the next one starts.
     """
-    if not visible:
-        yield None
-        return
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
     ends = np.cumsum([stage.n_chunks for stage in stages])
     before = {
         stage.name: int(end) - stage.n_chunks for stage, end in zip(stages, ends, strict=True)
     }
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Bar(*columns, TextColumn("{task.fields[score]}")) as bar:
-        total = sum(stage.n_chunks for stage in stages)
-        task = bar.add_task("training", total=total, score="")
+    with training_bar(int(ends[-1]), visible=visible) as show:
 
         def report(progress: Progress) -> None:
-            score = (
-                ""
-                if np.isnan(progress.scores).all()
-                else (f"held-out score {np.nanmean(progress.scores):.3f}")
-            )
-            done = before[progress.stage] + progress.chunk
-            bar.update(task, completed=done, description=progress.stage, score=score)
+            assert show is not None
+            is_scored = not np.isnan(progress.scores).all()
+            score = f"held-out score {np.nanmean(progress.scores):.3f}" if is_scored else ""
+            show(before[progress.stage] + progress.chunk, progress.stage, score)
 
-        yield report
-        bar.update(task, completed=total)
+        yield report if show else None

@@ -126,9 +126,12 @@ class AbstractVAE(AbstractSavable):
 
     def _bounds(self, X, n_samples: int, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
         n_samples, rows = check_count("n_samples", n_samples), self._networks_rows(X)
-        log_unit = np.log(self.x_scaling_.scale).sum()
         found = bounds(self.model_, rows, make_key(random_state), n_samples)
-        return found[0] - log_unit, found[1] - log_unit
+        return found[0] - self._log_unit(), found[1] - self._log_unit()
+
+    def _log_unit(self) -> float:
+        """What a log-density in the units of X is less than one in those of the networks."""
+        return float(np.log(self.x_scaling_.scale).sum())
 
     def _n_latent(self) -> int:
         check_is_fitted(self)

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.executables import forget_when_many
+from sigmax.estimators.progress import training_bar
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.schedule import Plan
 from sigmax.generative.training import Rows, Seed, train
@@ -116,7 +117,7 @@ def hold_out(model: AbstractVAE, n_rows: int, key: PRNGKeyArray) -> tuple[np.nda
 
 def as_history(history: dict[str, np.ndarray], plan: Plan, model: AbstractVAE) -> dict:
     """Means over the chunks of training, in the units of X."""
-    log_unit = 0.0 if model._keeps_units() else float(np.log(model.x_scaling_.scale).sum())
+    log_unit = model._log_unit()
     likelihood, kl = history["log_likelihood"].astype(np.float64) - log_unit, history["kl"]
     found = {
         "step": plan.steps_per_chunk * (1 + np.arange(len(kl))),
@@ -144,18 +145,11 @@ def progress_bar(
     plan: Plan, *, visible: bool
 ) -> Iterator[Callable[[int, dict[str, np.ndarray]], None]]:
     """What `train` should report to: a bar on the terminal, or nothing."""
-    if not visible:
-        yield lambda chunk, scores: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[score]}")) as bar:
-        task = bar.add_task("training", total=plan.n_chunks, score="")
+    with training_bar(plan.n_chunks, visible=visible) as show:
 
         def report(chunk: int, scores: dict[str, np.ndarray]) -> None:
-            elbo = np.mean(scores["log_likelihood"] - scores["kl"])
-            bar.update(task, completed=chunk, score=f"bound {elbo:.2f}")
+            if show:
+                elbo = np.mean(scores["log_likelihood"] - scores["kl"])
+                show(chunk, "training", f"bound {elbo:.2f}")
 
         yield report
-        bar.update(task, completed=plan.n_chunks)

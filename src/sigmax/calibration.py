@@ -13,15 +13,18 @@ from sigmax.metrics import pit
 
 __all__ = ["best_scale_factor", "pit_histogram"]
 
-LARGEST_LOG = math.log(4)
 GRID = np.linspace(-1, 1, 17)
-HALF_WIDTHS = LARGEST_LOG / 8.0 ** np.arange(4)  # the last grid has steps of 3e-4
+NARROWER = 8.0 ** -np.arange(4)
+"""Half widths of the grids, over that of the first: steps of less than 1e-3 at last."""
 
 
 def best_scale_factor(
-    dist: AbstractDistribution, y: Float[Array, " n *outputs"], weight: Float[Array, " n"]
+    dist: AbstractDistribution,
+    y: Float[Array, " n *outputs"],
+    weight: Float[Array, " n"],
+    largest: float = 4.0,
 ) -> Float[Array, ""]:
-    """The factor on every scale that makes held-out ``y`` likeliest, to 1e-3, from ¼ to 4.
+    """The factor on every scale that makes held-out ``y`` likeliest, to 1e-3.
 
     Pure JAX, to be compiled or vmapped by the caller. The log-likelihood is searched on a grid of
     log factors that is made finer around its best point, three times over: for a mixture it can
@@ -36,6 +39,8 @@ def best_scale_factor(
     weight
         One weight per row, 0 for padding (whose densities may hold anything). With no weight at all
         the factor is 1.
+    largest
+        The factor lies between this and its inverse.
 
     Examples
     --------
@@ -51,11 +56,13 @@ def best_scale_factor(
         total = jnp.sum(jnp.where(weights > 0, weights * log_prob, 0.0))
         return jnp.where(jnp.isnan(total), -jnp.inf, total)
 
+    end = math.log(largest)
+
     def refine(best, half_width):
-        grid = jnp.clip(best + half_width * jnp.asarray(GRID, y.dtype), -LARGEST_LOG, LARGEST_LOG)
+        grid = jnp.clip(best + half_width * jnp.asarray(GRID, y.dtype), -end, end)
         return grid[jnp.argmax(lax.map(score, grid))], None
 
-    best, _ = lax.scan(refine, jnp.zeros((), y.dtype), jnp.asarray(HALF_WIDTHS, y.dtype))
+    best, _ = lax.scan(refine, jnp.zeros((), y.dtype), jnp.asarray(end * NARROWER, y.dtype))
     return jnp.where(jnp.any(weight > 0), jnp.exp(best), 1.0)
 
 

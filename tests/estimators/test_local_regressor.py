@@ -96,14 +96,17 @@ def test_uncertainties_add_up_and_knowledge_grows_with_rows(rows):
     assert np.median(many["epistemic"]) < np.median(few["epistemic"])
 
 
-def test_recalibration_is_one_factor_on_all_scales(rows):
+def test_recalibration_is_one_factor_and_one_bound_on_tails(rows):
     X, y = rows
     settings = SMALL | {"n_steps": 40}
     plain, scaled = (LocalRegressor(recalibrate=flag, **settings) for flag in (False, True))
     plain.fit(X, y)
     scaled.fit(X, y)
     factor = scaled.networks_.factor[0]
-    assert 0.25 <= factor <= 4 and np.all(scaled.networks_.factor == factor)
+    assert 1 / 32 <= factor <= 16 and np.all(scaled.networks_.factor == factor)
+    most_df = scaled.networks_.most_df[0]
+    assert most_df >= 4 and np.all(scaled.networks_.most_df == most_df)
+    assert np.all(np.asarray(plain.networks_.most_df) == np.inf)
     np.testing.assert_allclose(scaled.predict(X[:9]), plain.predict(X[:9]), rtol=1e-5, atol=1e-6)
     plain.networks_ = scaled.networks_
     plain._set_rows(plain.rows_)

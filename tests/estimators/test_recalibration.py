@@ -1,4 +1,4 @@
-"""The factor for a mixture, against members whose errors and disagreement are known."""
+"""Factor and tails for a mixture, against members whose errors and disagreement are known."""
 
 import equinox as eqx
 import jax
@@ -6,8 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sigmax.distributions import Normal
-from sigmax.estimators.recalibration import held_out_factor, mixture_factor, with_factor
+from sigmax.distributions import StudentT
+from sigmax.estimators.recalibration import (
+    Recalibration,
+    held_out_factor,
+    mixture_recalibration,
+    recalibrated,
+)
 from sigmax.training import Fold, TrainingData
 
 N_ROWS = 4000
@@ -19,25 +24,35 @@ class Guess(eqx.Module):
     error: jax.Array
     std: jax.Array
     factor: jax.Array
+    most_df: jax.Array
 
 
 def guess(network, rows, data):
     mean = rows.X @ network.error[:, None]
-    return Normal(mean, jnp.full_like(mean, network.std))
+    return StudentT(mean, jnp.full_like(mean, 1e6), jnp.full_like(mean, network.std))
 
 
-def make_case(errors: np.ndarray, std: float):
-    """Members that see independent errors in as many features, on rows y ~ N(0, 1)."""
+def mixture_factor(*case):
+    """By how much standard deviations grow, whatever the tails."""
+    found = mixture_recalibration(*case)
+    df = min(float(found.most_df), 1e6)
+    return float(found.factor) * np.sqrt(df / (df - 2))
+
+
+def make_case(errors: np.ndarray, std: float, df: float = np.inf):
+    """Members that see independent errors in as many features, on rows y ~ t(0, 1)."""
     rng = np.random.default_rng(0)
     n_members = len(errors)
     X = rng.normal(size=(N_ROWS, n_members)).astype(np.float32)
     y = rng.normal(size=(N_ROWS, 1)).astype(np.float32)
+    if df < np.inf:
+        y = y / np.sqrt(rng.chisquare(df, y.shape) / df).astype(np.float32)
     single = np.arange(N_ROWS)[:, None]
     data = TrainingData.create([X], [y], [np.zeros(N_ROWS, int)], [[single]], [np.ones(N_ROWS)])
     held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
     folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
     ones = jnp.ones(n_members)
-    return Guess(jnp.diag(jnp.asarray(errors)), std * ones, ones), folds, data
+    return Guess(jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones), folds, data
 
 
 @pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
@@ -51,22 +66,31 @@ def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
     draws = np.random.default_rng(1).normal(0, error, size=(20_000, n_members))
     disagreement = np.median(draws.var(axis=1, ddof=1))
     expected = np.sqrt(single**2 - 2 * disagreement / std**2)
-    assert float(mixture_factor(networks, folds, data, guess)) == pytest.approx(expected, rel=0.02)
+    assert mixture_factor(networks, folds, data, guess) == pytest.approx(expected, rel=0.02)
 
 
 def test_one_member_has_nobody_to_disagree_with():
     case = make_case(np.array([0.5], np.float32), 0.7)
-    assert float(mixture_factor(*case, guess)) == pytest.approx(
-        float(held_out_factor(*case, guess))
-    )
+    single = float(held_out_factor(*case, guess))
+    assert mixture_factor(*case, guess) == pytest.approx(single, rel=0.01)
 
 
 def test_wild_members_lose_at_most_half_of_the_factor():
-    case = make_case(np.full(4, 3.0, np.float32), 0.2)
+    case = make_case(np.full(4, 3.0, np.float32), 1.0)
     half = float(held_out_factor(*case, guess)) / 2
-    assert float(mixture_factor(*case, guess)) == pytest.approx(half)
+    assert mixture_factor(*case, guess) == pytest.approx(half, rel=0.01)
 
 
-def test_all_members_get_the_factor():
-    networks = with_factor(make_case(np.zeros(3, np.float32), 1.0)[0], jnp.asarray(1.5))
+@pytest.mark.parametrize(("df", "expected"), [(np.inf, (np.inf,)), (12.0, (12.0,)), (3.0, (4.0,))])
+def test_the_tails_are_those_of_held_out_rows(df, expected):
+    found = mixture_recalibration(*make_case(np.zeros(3, np.float32), 8.0, df), guess)
+    assert float(found.most_df) in expected
+    if df >= 12:
+        assert float(found.factor) == pytest.approx(1 / 8, rel=0.05)
+
+
+def test_all_members_get_factor_and_tails():
+    networks, _, _ = make_case(np.zeros(3, np.float32), 1.0)
+    networks = recalibrated(networks, Recalibration(jnp.asarray(1.5), jnp.asarray(6.0)))
     np.testing.assert_array_equal(networks.factor, [1.5, 1.5, 1.5])
+    np.testing.assert_array_equal(networks.most_df, [6.0, 6.0, 6.0])

@@ -39,6 +39,7 @@ def network():
         voice=Voice(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
         factor=jnp.ones(()),
+        most_df=jnp.asarray(jnp.inf),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,
@@ -164,3 +165,15 @@ def test_silent_rows_say_nothing(network, rows):
     changed = network(X, network.remember(X, y.at[10:].set(99.0), weight)).dist
     np.testing.assert_allclose(loud.mean, changed.mean, rtol=1e-5)
     assert isinstance(network.remember(X, y, weight), Memory)
+
+
+def test_tails_are_bounded_on_the_data_only(network, rows):
+    X, y = rows
+    memory = network.remember(X, y, jnp.ones(64))
+    bounded = eqx.tree_at(lambda n: n.most_df, network, jnp.asarray(3.0))
+    here, far = network.gate.inducing_points, jnp.full((1, 3), 50.0)
+    assert np.all(network(here, memory).dist.df > 4)
+    np.testing.assert_allclose(bounded(here, memory).dist.df, 3.0, rtol=1e-2)
+    for name in ("mean", "df", "scale"):
+        expected, found = (getattr(n(far, memory).dist, name) for n in (network, bounded))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

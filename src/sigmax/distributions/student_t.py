@@ -149,6 +149,18 @@ class StudentT(AbstractComponent):
         """Scales multiplied by ``factor``."""
         return StudentT(self.mean, self.df, factor * self.scale)
 
+    def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "StudentT":
+        """At most ``most_df`` degrees of freedom, at the same scales; by a share, less heavy.
+
+        Examples
+        --------
+        >>> StudentT(jnp.zeros(2), jnp.array([3.0, 40.0]), jnp.ones(2)).with_tails(5.0).df
+        Array([3., 5.], dtype=float32)
+        """
+        inverse = 1 / jnp.asarray(self.df)
+        more = jnp.maximum(1 / jnp.asarray(most_df, inverse.dtype) - inverse, 0.0)
+        return StudentT(self.mean, 1 / (inverse + share * more), self.scale)
+
 
 def log_gamma_ratio(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """lnΓ(a + ½) − lnΓ(a) without subtracting two large numbers, for ``a > 0``.

@@ -15,7 +15,7 @@ from sigmax.estimators.gates import create_gate
 from sigmax.estimators.hearing import Hearing
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
 from sigmax.estimators.networks import AbstractNetworkRegressor, Start, stack_members
-from sigmax.estimators.recalibration import mixture_factor, with_factor
+from sigmax.estimators.recalibration import mixture_recalibration, recalibrated
 from sigmax.estimators.variance_networks import mean_gates
 from sigmax.networks import (
     MLP,
@@ -99,7 +99,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     patience : int
         Scorings without a better snapshot before training stops.
     recalibrate : bool
-        One factor on all scales, from the members' held-out rows and their disagreement.
+        One factor on all scales and one bound on the degrees of freedom, from the members' held-out
+        rows and their disagreement.
     random_state : int, RandomState or None
     verbose : int
         1 shows a progress bar.
@@ -248,7 +249,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     ) -> LocalNetwork:
         if not recipe.recalibrate:
             return networks
-        return with_factor(networks, mixture_factor(networks, folds, data, held_out_dist))
+        return recalibrated(networks, mixture_recalibration(networks, folds, data, held_out_dist))
 
     def _remember(self, start: Start) -> None:
         weight = (start.weight / start.weight.mean()).astype(np.float32)
@@ -307,6 +308,7 @@ def create_network(
         voice=Voice(jnp.zeros(()), jnp.asarray(math.log(recipe.prior_rows), dtype=jnp.float32)),
         gate=gate,
         factor=jnp.ones(()),
+        most_df=jnp.asarray(jnp.inf),
         input_scale=recipe.input_scale,
         min_concentration=recipe.min_concentration,
         prior_variance=recipe.prior_variance,

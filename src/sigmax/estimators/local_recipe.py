@@ -95,7 +95,7 @@ class LocalRecipe(AbstractRecipe):
     n_scorings: int = 50
     """How often the held-out rows are looked at, at most."""
     recalibrate: bool = True
-    """One factor on all scales, from the members' held-out rows and their disagreement."""
+    """One factor on all scales and one bound on the degrees of freedom, from held-out rows."""
 
     def fit_to(self, n_rows: int) -> "LocalRecipe":
         """The recipe for so many rows: neighbourhoods, steps, scorings and weight decay."""

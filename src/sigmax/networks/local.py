@@ -107,6 +107,8 @@ class LocalNetwork(eqx.Module):
     gate: ExtrapolationGate
     factor: Float[Array, ""]
     """What the held-out rows widened all scales by; no step trains it."""
+    most_df: Float[Array, ""]
+    """Degrees of freedom on the data, at most: what held-out rows say of the tails."""
     input_scale: float = eqx.field(static=True)
     min_concentration: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
@@ -203,7 +205,7 @@ class LocalNetwork(eqx.Module):
         prior, shut = self.doubted_prior(view, gate[:, None]), (1 - gate)[:, None]
         heard = Sums((1 - gate) * said.count, shut * said.total, shut * said.squares)
         found = self.update(prior, heard, view.mean - prior.mean)
-        dist = found.dist.widen(1 + (self.factor - 1) * shut)
+        dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
         return Evidence(dist, found.count, found.epistemic_share)
 
     def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:

@@ -67,9 +67,10 @@ VARIATIONS = {
     "heavier tails (α > 1.1)": Variation({"min_concentration": 1.1}),
     "lighter tails (α > 10)": Variation({"min_concentration": 10.0}),
     "robust scaling, smooth clipping": Variation(squashed=True),
-    "four times as many members of half the width": Variation(
-        {"n_members": 8, "hidden_sizes": (32, 32)}
-    ),
+    "eight members of 32 units": Variation({"n_members": 8, "hidden_sizes": (32, 32)}),
+    "ten members of 64 units": Variation({"n_members": 10, "hidden_sizes": (64, 64)}),
+    "sixteen members of 64 units": Variation({"n_members": 16, "hidden_sizes": (64, 64)}),
+    "ten members": Variation({"n_members": 10}),
 }
 
 

@@ -41,12 +41,12 @@ def make_rows(n_rows: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, 
 
 
 def timed(function: Callable, seconds: list[float]) -> Callable:
-    """The function, which also says how long each call took."""
+    """The function, which also says how long each call took, compilation apart."""
 
     def call(*given: Any, **named: Any) -> Any:
-        begin = time.perf_counter()
-        result = function(*given, **named)
-        seconds.append(time.perf_counter() - begin)
+        with stopwatch() as watch:
+            result = function(*given, **named)
+        seconds.append(watch.run)
         return result
 
     return call

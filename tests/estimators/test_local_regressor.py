@@ -103,6 +103,7 @@ def test_recalibration_is_one_factor_and_one_bound_on_tails(rows):
     plain.fit(X, y)
     scaled.fit(X, y)
     factor = scaled.networks_.factor[0]
+    # Up to 16, and down to half of its inverse where members disagree.
     assert 1 / 32 <= factor <= 16 and np.all(scaled.networks_.factor == factor)
     most_df = scaled.networks_.most_df[0]
     assert most_df >= 4 and np.all(scaled.networks_.most_df == most_df)

@@ -72,19 +72,21 @@ def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
 def test_one_member_has_nobody_to_disagree_with():
     case = make_case(np.array([0.5], np.float32), 0.7)
     single = float(held_out_factor(*case, guess))
+    # A bound of 30 may suit Normal rows as well as none: their std then differs a little.
     assert mixture_factor(*case, guess) == pytest.approx(single, rel=0.01)
 
 
 def test_wild_members_lose_at_most_half_of_the_factor():
+    # The std is such that both factors lie inside their ranges, of which one is wider.
     case = make_case(np.full(4, 3.0, np.float32), 1.0)
     half = float(held_out_factor(*case, guess)) / 2
     assert mixture_factor(*case, guess) == pytest.approx(half, rel=0.01)
 
 
-@pytest.mark.parametrize(("df", "expected"), [(np.inf, (np.inf,)), (12.0, (12.0,)), (3.0, (4.0,))])
+@pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
 def test_the_tails_are_those_of_held_out_rows(df, expected):
     found = mixture_recalibration(*make_case(np.zeros(3, np.float32), 8.0, df), guess)
-    assert float(found.most_df) in expected
+    assert float(found.most_df) == expected
     if df >= 12:
         assert float(found.factor) == pytest.approx(1 / 8, rel=0.05)
 

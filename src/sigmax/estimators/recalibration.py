@@ -26,7 +26,7 @@ MEMBER = eqx.if_array(0)
 ROWS_TO_DISAGREE_ON = 256
 """Held-out rows of each member at which all members are compared: a median needs no more."""
 
-MOST_DF = np.array([np.inf, 30.0, 12.0, 6.0, 4.0])
+DF_BOUNDS = np.array([np.inf, 30.0, 12.0, 6.0, 4.0])
 """Bounds on the degrees of freedom that are tried. A variance of fewer than four means little."""
 
 LARGEST_FACTOR = 16.0
@@ -100,7 +100,7 @@ def mixture_recalibration(
         log_prob = jnp.sum(tailed.widen(factor).log_prob(y), axis=1)
         return factor, jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
 
-    bounds = jnp.asarray(MOST_DF, y.dtype)
+    bounds = jnp.asarray(DF_BOUNDS, y.dtype)
     factors, scores = jax.vmap(fit)(bounds)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
     single, most_df = factors[best], bounds[best]

@@ -2,16 +2,18 @@
 
     python benchmarks/peers.py [--datasets yacht,boston] [--methods local,catboost] [--splits 5]
                                [--out out/peers] [--workers 1] [--retry-failed]
-    python benchmarks/peers.py --report [--out out/peers]
+    python benchmarks/peers.py --report [--out out/peers] [--page docs/benchmarks.md]
 
 Needs SIGMAX_DATA and `pip install "sigmax[peers]"`. One task is one fit, alone, so that seconds can
 be compared; the same command goes on where a run was stopped. `--report` prints the Markdown tables
-of what is there. A peer stops early by a tenth of the training rows; no test row chooses anything.
+of what is there; `--page` makes those anew that a page shows between `<!-- peers -->` and
+`<!-- end -->`. A peer stops early by a tenth of the training rows; no test row chooses anything.
 """
 
 import argparse
 import importlib
 import os
+import re
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -50,9 +52,11 @@ from sigmax.experiments.methods import METHODS, Method
 from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
 from sigmax.experiments.report import failure_table, machine_table
 from sigmax.experiments.runner import run_tasks
+from sigmax.experiments.score_rows import full_title, titles
 from sigmax.experiments.tables import Table
 from sigmax.experiments.uci import run_splits, split_tasks
-from sigmax.experiments.uci_report import full_title, score_table, time_notes, titles
+from sigmax.experiments.uci_copies import copies_tables
+from sigmax.experiments.uci_report import score_table, time_notes
 
 NAME = "peers"
 OURS = "local"
@@ -65,6 +69,7 @@ PATIENCE = 50
 HELD_OUT = 0.1
 LEARNING_RATE = 0.03
 LEVELS = (np.arange(199) + 0.5) / 199
+MARKED = re.compile(r"<!-- peers -->.*?<!-- end -->", re.DOTALL)
 
 PREDICT = Score(
     title="seconds to predict the test rows, without compilation",
@@ -302,6 +307,7 @@ def peer_tables(records: Sequence[Record]) -> list[Table]:
             score_table(benchmark, score)
             for score in (LOG_LIKELIHOOD, CRPS, RMSE, COVERAGE_90, WIDTH)
         ]
+        tables += [table for table in copies_tables(benchmark) if table.rows]
         tables += [seconds_table(benchmark, score) for score in (FIT, PREDICT, COMPILE)]
         tables += [wins_table(benchmark), checks_table(benchmark)]
     tables += [methods_table(records), failure_table(records), machine_table(records)]
@@ -435,10 +441,23 @@ def methods_table(records: Sequence[Record]) -> Table:
     )
 
 
-def print_report(folder: Path) -> None:
+def read_tables(folder: Path) -> list[Table]:
     records = read_records(folder / FILE_NAME)
-    own = [record for record in records if record.task.experiment == NAME]
-    print("\n".join(table.to_markdown() for table in peer_tables(own)))
+    return peer_tables([record for record in records if record.task.experiment == NAME])
+
+
+def refreshed(text: str, tables: Sequence[Table]) -> str:
+    """The text of a page with the tables that it shows made anew, and with those of copies."""
+    short = [replace(table, title=short_title(table)) for table in tables]
+    shown = set(re.findall(r"^### (.+)$", "".join(MARKED.findall(text)), re.MULTILINE))
+    kept = [t for t in short if t.title in shown or t.title.endswith("new rows and copies")]
+    body = "\n".join(table.to_markdown() for table in kept)
+    return MARKED.sub(lambda match: f"<!-- peers -->\n\n{body}\n<!-- end -->", text)
+
+
+def short_title(table: Table) -> str:
+    title = table.title.removeprefix(f"{NAME}: ")
+    return title[0].upper() + title[1:]
 
 
 def main() -> None:
@@ -450,12 +469,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--retry-failed", action="store_true")
     parser.add_argument("--report", action="store_true", help="only print what is there")
+    parser.add_argument("--page", type=Path, help="put the tables there instead of printing them")
     given = parser.parse_args()
     choice = Choice(datasets=given.datasets, methods=given.methods, n_splits=given.splits)
     try:
         if not given.report:
             run_missing(choice, given.out, given.workers, retry_failed=given.retry_failed)
-        print_report(given.out)
+        tables = read_tables(given.out)
+        if given.page:
+            text = given.page.read_text(encoding="utf-8")
+            given.page.write_text(refreshed(text, tables), encoding="utf-8")
+        else:
+            print("\n".join(table.to_markdown() for table in tables))
     except SigmaxError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -1,24 +1,33 @@
-"""Put the tables of the committed records into the pages of docs, between their markers.
+"""Put what the committed records say into the pages of docs and the README, between their markers.
 
-    python benchmarks/reproduction.py [page records.jsonl]
+    python benchmarks/reproduction.py [page records.jsonl ... [--merge]]
 
-With a page (reproduction, generative, local) and a file, its records become the committed ones of
-that page first. A table stands between `<!-- table: title -->` and `<!-- end -->`; the test of this
-file fails when one is out of date.
+With a page (reproduction, generative, local) and files, their records become the committed ones of
+that page first: in place of all that were, or with `--merge` in place of those of the same tasks.
+From a file with several methods a page takes its own: local those of LocalRegressor on UCI sets. A
+table stands between `<!-- table: title -->` and `<!-- end -->`, and the README's paragraph on the
+benchmark between `<!-- claims -->` and `<!-- end -->`; tests fail when one is out of date.
 """
 
+import argparse
 import gzip
 import re
-import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sigmax.experiments.catalogue import EXPERIMENTS
-from sigmax.experiments.records import Record, read_records
+from sigmax.experiments.claims import RIVALS, claims
+from sigmax.experiments.records import Record, Task, read_records
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PEERS = DOCS / "peers" / "records.jsonl"
 MARKED = re.compile(r"<!-- table: (?P<title>.+?) -->\n.*?<!-- end -->", re.DOTALL)
+CLAIMS = re.compile(r"<!-- claims -->\n.*?<!-- end -->", re.DOTALL)
+WIDTH = 105
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,8 @@ class Page:
     experiments: Sequence[str]
     keeps_curves: bool = True
     """Whether pictures can be drawn from what is committed, too."""
+    methods: Sequence[str] = ()
+    """Those whose records it holds, before all other pages; without, all."""
     beside: Sequence[str] = ()
     """Methods whose records are taken from the first page."""
 
@@ -40,21 +51,26 @@ class Page:
     def records(self) -> Path:
         return DOCS / self.name / "records.jsonl.gz"
 
-    def commit(self, records: Sequence[Record]) -> None:
+    def commit(self, records: Sequence[Record], *, merge: bool = False) -> None:
         """One line per task, the last, in the order of the tasks, packed the same way each time."""
-        own = [record for record in records if record.task.experiment in self.experiments]
+        known = read_records(self.records) if merge else []
+        last = {record.task.key: record for record in (*known, *records)}
+        own = [record for record in last.values() if home_of(record.task) == self]
         if not self.keeps_curves:
             own = [without_pictures(record) for record in own]
         self.records.parent.mkdir(exist_ok=True)
         lines = (record.to_line() for record in sorted(own, key=lambda record: record.task.key))
         self.records.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
 
+    def read(self) -> list[Record]:
+        """The page's own records, and those that stand beside them."""
+        others = read_records(PAGES[0].records) if self.beside else []
+        chosen = [record for record in others if record.task.method in self.beside]
+        return read_records(self.records) + chosen
+
     def refreshed(self, text: str) -> str:
         """The text of the page with every marked table made anew from the records."""
-        records, tables = read_records(self.records), {}
-        if self.beside:
-            others = read_records(PAGES[0].records)
-            records += [record for record in others if record.task.method in self.beside]
+        records, tables = self.read(), {}
         for name in self.experiments:
             own = [record for record in records if record.task.experiment == name]
             if own:
@@ -68,6 +84,13 @@ class Page:
         return MARKED.sub(fill, text)
 
 
+def home_of(task: Task) -> Page | None:
+    """The page beside which the records of a task stand."""
+    homes = [page for page in PAGES if task.experiment in page.experiments]
+    taken = [page for page in homes if task.method in (page.methods or [task.method])]
+    return taken[-1] if taken else None
+
+
 def without_pictures(record: Record) -> Record:
     data = {name: value for name, value in record.data.items() if name != "sheet"}
     return replace(record, curves={}, data=data)
@@ -77,15 +100,33 @@ GENERATIVE = ("moons", "images")
 PAGES = (
     Page("reproduction", [name for name in EXPERIMENTS if name not in GENERATIVE]),
     Page("generative", GENERATIVE, keeps_curves=False),
-    Page("local", ["uci"], beside=("gp", "sgp", "ens-nn", "combined")),
+    Page("local", ["uci"], methods=("local", "local-fast"), beside=RIVALS),
 )
 
 
+def refreshed_readme(text: str) -> str:
+    """The text of the README with the paragraph of claims made anew from the records."""
+    records = [record for record in PAGES[-1].read() if record.task.experiment == "uci"]
+    paragraph = textwrap.fill(
+        claims(records, read_records(PEERS)), WIDTH, break_long_words=False, break_on_hyphens=False
+    )
+    return CLAIMS.sub(lambda match: f"<!-- claims -->\n{paragraph}\n<!-- end -->", text)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description="See the head of this file.")
+    parser.add_argument("page", nargs="?", choices=[page.name for page in PAGES])
+    parser.add_argument("files", nargs="*", type=Path, help="of records")
+    parser.add_argument("--merge", action="store_true", help="keep records of other tasks")
+    given = parser.parse_args()
+    if bool(given.page) != bool(given.files):
+        parser.error("a page and its files of records go together")
     for page in PAGES:
-        if page.name in sys.argv[1:2]:
-            page.commit(read_records(Path(sys.argv[2])))
+        if page.name == given.page:
+            found = [record for file in given.files for record in read_records(file)]
+            page.commit(found, merge=given.merge)
         page.path.write_text(page.refreshed(page.path.read_text(encoding="utf-8")), "utf-8")
+    README.write_text(refreshed_readme(README.read_text(encoding="utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

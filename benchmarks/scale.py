@@ -60,7 +60,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     slow = timed(neighbor_graph, graphs)
     with patch("sigmax.estimators.networks.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
-    model, recipe = models[0], models[0].recipe().fit_to(n_rows)
+    model, recipe = models[0], models[0]._recipe(n_rows)
     X, y = make_rows(n_new, n_features, seed=99)
     begin = time.perf_counter()
     model.predict_dist(X[:2048])

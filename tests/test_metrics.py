@@ -45,18 +45,23 @@ def test_every_score_is_its_brute_force_mean(name):
     metric = getattr(metrics, name)
     assert metric(Y[:, 0], ONE) == pytest.approx(root(scores[:, 0].mean()), rel=1e-3)
     assert metric(Y, MANY) == pytest.approx(root(n_summed * scores.mean()), rel=1e-3)
-    if name not in ("coverage", "interval_width"):
-        expected = n_summed * np.average(scores.mean(axis=1), weights=WEIGHT)
-        assert metric(Y, MANY, sample_weight=WEIGHT) == pytest.approx(root(expected), rel=1e-3)
+    expected = n_summed * np.average(scores.mean(axis=1), weights=WEIGHT)
+    assert metric(Y, MANY, sample_weight=WEIGHT) == pytest.approx(root(expected), rel=1e-3)
 
 
-def test_a_weight_of_two_is_the_row_twice():
+@pytest.mark.parametrize("outputs", [0, slice(None)])
+def test_a_weight_of_two_is_the_row_twice_and_one_of_zero_no_row(outputs):
+    y, dist = Y[:, outputs], MANY if outputs != 0 else ONE
     weight = np.ones(40)
-    weight[7] = 2
-    rows = np.r_[np.arange(40), 7]
-    for metric in (metrics.log_likelihood, metrics.crps, metrics.interval_score, metrics.rmse):
-        twice = metric(Y[rows], MANY[rows])
-        assert metric(Y, MANY, sample_weight=weight) == pytest.approx(twice, rel=1e-12)
+    weight[:3], weight[7] = 0, 2
+    rows = np.r_[np.arange(3, 40), 7]
+    twice = metrics.evaluate(y[rows], dist[rows], level=0.8)
+    weighted = metrics.evaluate(y, dist, level=0.8, sample_weight=weight)
+    once = metrics.evaluate(y, dist, level=0.8)
+    assert set(twice) == set(weighted)
+    for name, score in twice.items():
+        assert weighted[name] == pytest.approx(score, rel=1e-12), name
+        assert weighted[name] != pytest.approx(once[name], rel=1e-6), name
 
 
 def test_calibration_error_compares_coverage_with_its_level():
@@ -78,9 +83,11 @@ def test_evaluate_holds_every_score():
     scores = metrics.evaluate(Y, MANY, level=0.8, sample_weight=WEIGHT)
     assert set(scores) == set(metrics.__all__) - {"evaluate", "pit"}
     assert all(type(score) is float for score in scores.values())
-    assert scores["coverage"] == metrics.coverage(Y, MANY, level=0.8)
-    assert scores["interval_width"] == metrics.interval_width(Y, MANY, coverage=0.8)
-    assert scores["crps"] == metrics.crps(Y, MANY, sample_weight=WEIGHT)
+    weighted = {"sample_weight": WEIGHT}
+    assert scores["coverage"] == metrics.coverage(Y, MANY, level=0.8, **weighted)
+    assert scores["interval_width"] == metrics.interval_width(Y, MANY, coverage=0.8, **weighted)
+    assert scores["calibration_error"] == metrics.calibration_error(Y, MANY, **weighted)
+    assert scores["crps"] == metrics.crps(Y, MANY, **weighted)
 
 
 def test_anything_with_the_methods_of_a_prediction_can_be_scored():

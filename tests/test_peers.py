@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,7 +23,8 @@ from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Task, done, failed, read_records
 from sigmax.metrics import coverage, crps, log_likelihood
 
-PATH = Path(__file__).parent.parent / "benchmarks" / "peers.py"
+ROOT = Path(__file__).parent.parent
+PATH = ROOT / "benchmarks" / "peers.py"
 LEVEL_OF_SPREAD = 0.3
 
 
@@ -253,3 +255,19 @@ def test_without_our_method_there_are_no_wins(script):
     titles = [table.title for table in script.peer_tables(records)]
     assert "peers: test log-likelihood" in titles
     assert not any("Local" in title for title in titles)
+
+
+def test_the_page_shows_the_tables_of_the_committed_records(script):
+    tables = script.read_tables(ROOT / "docs" / "peers")
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert "| Marginal |" in script.MARKED.search(text)[0]
+    assert script.refreshed(text, tables) == text
+
+
+def test_copies_are_shown_where_records_tell_them_apart(script):
+    parts = {"new_crps": 0.5, "copies_crps": 0.25}
+    apart = replace(make("wine_red", "marginal", 0, -1.0, **parts), data={"copies": 0.5})
+    tables = {table.title: table for table in script.peer_tables([apart])}
+    table = tables["peers: test CRPS, new rows and copies"]
+    assert table.rows == [["wine_red, new rows", "**0.500**"], ["wine_red, copies", "**0.250**"]]
+    assert "peers: test log-likelihood, new rows and copies" not in tables

@@ -263,8 +263,8 @@ def test_the_repr_says_what_was_set_and_fitted(rows):
         (dict(design="bag"), "`design` must be one of counts, set, got 'bag'"),
         (dict(standardize="yes"), "`standardize` must be True or False, got 'yes'"),
         (dict(method="fast"), "`method` must be one of approximate, auto, exact, got 'fast'"),
-        (dict(random_state="a"), "`random_state` must be None, an integer of at least 0 or a"),
-        (dict(random_state=-1), "`random_state` must be None, an integer of at least 0 or a"),
+        (dict(random_state="a"), "`random_state` must be an int of at least 0, a RandomState, a"),
+        (dict(random_state=-1), "`random_state` must be an int of at least 0, a RandomState, a"),
     ],
 )
 def test_a_refusal_names_the_argument(arguments, message):

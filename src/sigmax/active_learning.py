@@ -114,7 +114,7 @@ def choose(
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, p)
         The labels so far: the units in which the outputs' variances are added up. Without them
         these are added as they are; with one output it makes no difference.
-    random_state
+    random_state : int, RandomState, Generator or None
         Seeds ``"random"`` and the ``rng`` of a function.
 
     Examples
@@ -174,7 +174,7 @@ def active_learning_rounds(
         Rows to choose in each.
     acquisition, diversity
         As in `choose`.
-    random_state
+    random_state : int, RandomState, Generator or None
         One for the whole run.
     first_round
         Number of the first round to play.
@@ -228,6 +228,8 @@ def split_for_active_learning(
     n_rows: int, random_state: Any = None
 ) -> tuple[Int[np.ndarray, " n_labelled"], Int[np.ndarray, " n_pool"], Int[np.ndarray, " n_test"]]:
     """The paper's split at random: 20 % labelled, 60 % pool, 20 % test, as row numbers.
+
+    ``random_state`` is an int, RandomState, Generator or None.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Recalibration: one factor on every scale, and the picture that shows whether it is needed."""
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,6 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.checks import check_count
-from sigmax.distributions import AbstractDistribution
 from sigmax.metrics import pit
 
 __all__ = ["best_scale_factor", "pit_histogram"]
@@ -19,7 +19,7 @@ NARROWER = 8.0 ** -np.arange(4)
 
 
 def best_scale_factor(
-    dist: AbstractDistribution,
+    dist: Any,
     y: Float[Array, " n *outputs"],
     weight: Float[Array, " n"],
     largest: float = 4.0,
@@ -33,7 +33,7 @@ def best_scale_factor(
     Parameters
     ----------
     dist
-        Densities of rows that they were not trained on.
+        Densities of rows that they were not trained on: with ``widen`` and ``log_prob``.
     y
         The values of these rows.
     weight

@@ -8,6 +8,8 @@ __all__ = [
     "ModelFileError",
     "RecordFileError",
     "SigmaxError",
+    "TrainingError",
+    "TrainingWarning",
 ]
 
 
@@ -37,3 +39,11 @@ class RecordFileError(SigmaxError, OSError):
 
 class MissingExtraError(SigmaxError, ImportError):
     """An optional package is not installed; the message says how to install it."""
+
+
+class TrainingError(SigmaxError, ArithmeticError):
+    """A training broke down: no member has a finite score; the message says what to try."""
+
+
+class TrainingWarning(RuntimeWarning):
+    """A training went wrong in part; the message says in which, and what was done about it."""

@@ -1,9 +1,11 @@
 """Saved models: a folder with one JSON file and one safetensors file, never a pickle.
 
 Reading a model runs no code of its own: the JSON names one of our estimators and its settings, the
-arrays are numbers, and anything else is refused.
+arrays are numbers, and anything else is refused. The JSON holds a checksum of itself, one of the
+file of arrays, and the type and shape of every array, so that damage is found before it is used.
 """
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -12,15 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from sigmax.errors import ModelFileError
 
-__all__ = ["FORMAT", "read_model", "write_model"]
+__all__ = [
+    "ARRAYS",
+    "FORMAT",
+    "HEADER",
+    "check_described",
+    "describe",
+    "read_model",
+    "write_model",
+]
 
-FORMAT = 1
-"""Version of the layout; a reader refuses what is newer than itself."""
+FORMAT = 2
+"""Version of the layout; a reader refuses every other."""
 
 HEADER, ARRAYS = "model.json", "arrays.safetensors"
 
@@ -33,58 +43,148 @@ def write_model(
     Raises
     ------
     ModelFileError
-        If the folder cannot be written, or holds something that is no model.
+        If the folder cannot be written, or holds anything but a model: no other file is deleted.
     """
     folder = Path(folder)
-    if folder.exists() and not (folder / HEADER).is_file() and not is_empty_folder(folder):
-        raise ModelFileError(f"`path` {str(folder)!r} exists and is not a sigmax model folder.")
+    check_replaceable(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise ModelFileError(f"Cannot write the model to {str(folder)!r}: {error}.") from error
+    fresh, older = workshop / "new", workshop / "old"
     try:
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        save_file(contiguous, fresh / ARRAYS)
-        text = json.dumps({"format": FORMAT, **header}, indent=2, allow_nan=False)
-        (fresh / HEADER).write_text(text + "\n", encoding="utf-8")
-        fresh.chmod(0o755)
+        content = safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+        facts = {
+            "format": FORMAT,
+            **header,
+            "arrays": {name: describe(array) for name, array in arrays.items()},
+            "arrays_sha256": hashlib.sha256(content).hexdigest(),
+        }
+        text = render({**facts, "sha256": header_checksum(facts)})
+        fresh.mkdir()
+        (fresh / ARRAYS).write_bytes(content)
+        (fresh / HEADER).write_bytes(text)
         if folder.exists():
-            shutil.rmtree(folder)
-        fresh.rename(folder)
-    except OSError as error:
+            folder.rename(older)
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if older.exists():
+                older.rename(folder)
+            raise
+    except (OSError, TypeError, ValueError) as error:  # the latter two: a setting JSON cannot hold
         raise ModelFileError(f"Cannot write the model to {str(folder)!r}: {error}.") from error
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def is_empty_folder(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
+        shutil.rmtree(workshop, ignore_errors=True)
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a model folder.
+    """Header and arrays of a model folder, exactly as they were written.
 
     Raises
     ------
     ModelFileError
-        If the folder is missing or damaged, or was written by a newer sigmax.
+        If a file is missing, too many or changed, or if another version of sigmax wrote them.
     """
     folder = Path(folder)
     if not (folder / HEADER).is_file():
         raise ModelFileError(f"{str(folder)!r} is not a sigmax model folder: no {HEADER} in it.")
     try:
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        version = header["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelFileError(f"{str(folder / HEADER)!r} is damaged: {error!r}.") from error
-    if not isinstance(version, int) or version > FORMAT:
+        text, content = ((folder / name).read_bytes() for name in (HEADER, ARRAYS))
+    except OSError as error:
+        raise ModelFileError(f"Cannot read the model in {str(folder)!r}: {error}.") from error
+    header = read_header(folder / HEADER, text)
+    if strangers := other_names(folder):
         raise ModelFileError(
-            f"{str(folder)!r} was written by a newer sigmax (format {version!r}, this one reads"
-            f" up to {FORMAT}): upgrade with `pip install -U sigmax`."
+            f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
         )
+    return header, read_arrays(folder / ARRAYS, content, header)
+
+
+def read_header(path: Path, content: bytes) -> dict[str, Any]:
+    """The JSON of a model, refused if a byte of it has changed."""
     try:
-        arrays = load_file(folder / ARRAYS)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelFileError(f"{str(folder / ARRAYS)!r} is damaged: {error}.") from error
-    return header, arrays
+        header = json.loads(content)
+        version, checksum = header["format"], header.get("sha256")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+    if version != FORMAT:
+        is_newer = isinstance(version, int) and version > FORMAT
+        writer, advice = "another sigmax", "fit and save it again"
+        if is_newer:
+            writer, advice = "a newer sigmax", "upgrade with `pip install -U sigmax`"
+        raise ModelFileError(
+            f"{str(path)!r} was written by {writer} (format {version!r}, this one reads {FORMAT}):"
+            f" {advice}."
+        )
+    facts = {name: value for name, value in header.items() if name != "sha256"}
+    try:
+        is_whole = checksum == header_checksum(facts) and content == render(header)
+    except ValueError as error:  # numbers that JSON does not have
+        raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+    if not is_whole:
+        raise ModelFileError(f"{str(path)!r} is damaged: its content does not fit its checksum.")
+    return header
+
+
+def read_arrays(path: Path, content: bytes, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays in the bytes of a file, refused if they are not those that the header lists."""
+    try:
+        if hashlib.sha256(content).hexdigest() != header["arrays_sha256"]:
+            raise ValueError(f"its content does not fit the checksum in {HEADER}")
+        arrays = safetensors.numpy.load(content)
+        check_described(arrays, header["arrays"])
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ModelFileError(f"{str(path)!r} is damaged: {error}.") from error
+    return arrays
+
+
+def check_described(
+    arrays: Mapping[str, np.ndarray], expected: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuse arrays of other names, types or shapes than expected."""
+    for name in sorted(set(arrays) | set(expected)):
+        if name not in arrays:
+            raise ValueError(f"the array {name!r} is missing")
+        if name not in expected:
+            raise ValueError(f"the array {name!r} does not belong to the model")
+        found, wanted = describe(arrays[name]), expected[name]
+        if found != wanted:
+            raise ValueError(f"the array {name!r} is {found}, not {wanted}")
+
+
+def describe(array: np.ndarray) -> dict[str, Any]:
+    """Type and shape of an array in a file, where every array has an axis."""
+    return {"dtype": str(array.dtype), "shape": list(array.shape or (1,))}
+
+
+def header_checksum(facts: Mapping[str, Any]) -> str:
+    """The sha256 of a header without its checksum, as JSON in one form only."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def render(header: Mapping[str, Any]) -> bytes:
+    """The header as it stands in its file."""
+    return (json.dumps(header, indent=2, allow_nan=False) + "\n").encode()
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse to write where anything but an older model or an empty folder is."""
+    if not folder.exists():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if not all((folder / name).is_file() for name in (HEADER, ARRAYS)):
+        raise ModelFileError(f"`path` {str(folder)!r} exists and is not a sigmax model folder.")
+    if strangers := other_names(folder):
+        raise ModelFileError(
+            f"`path` {str(folder)!r} also holds {', '.join(strangers)}, which would be lost: move"
+            " these files away, or save to another folder."
+        )
+
+
+def other_names(folder: Path) -> list[str]:
+    """What a folder holds besides the two files of a model."""
+    return sorted(path.name for path in folder.iterdir() if path.name not in (HEADER, ARRAYS))

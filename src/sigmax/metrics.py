@@ -2,7 +2,7 @@
 
 ``dist`` is a ``Predictive``, or anything with its methods. For y of shape (n, p) every score is the
 mean over rows and outputs, except ``log_likelihood``: the outputs of a row are one observation,
-whose log-density is the sum of theirs.
+whose log-density is the sum of theirs. ``sample_weight`` is one weight per row.
 """
 
 import numpy as np
@@ -55,15 +55,16 @@ def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> flo
     return _mean(upper - lower + 2 / (1 - coverage) * miss, sample_weight)
 
 
-def coverage(y, dist, *, level: float = 0.9) -> float:
+def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
     """Share of ``y`` in its central interval: best at ``level``."""
     level = check_number("level", level, above=0.0, below=1.0)
-    return float(np.mean(_centrality(y, dist) <= level))
+    return _mean(_centrality(y, dist) <= level, sample_weight)
 
 
-def interval_width(y, dist, *, coverage: float = 0.9) -> float:
+def interval_width(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
     """Mean width of the central interval (``y`` is not looked at): among the calibrated, lower."""
-    return float(np.mean(np.diff(dist.interval(coverage), axis=-1)))
+    bounds = dist.interval(coverage)
+    return _mean(bounds[..., 1] - bounds[..., 0], sample_weight)
 
 
 def rmse(y, dist, *, sample_weight=None) -> float:
@@ -71,7 +72,7 @@ def rmse(y, dist, *, sample_weight=None) -> float:
     return float(np.sqrt(_mean((_like(y, dist) - dist.mean) ** 2, sample_weight)))
 
 
-def calibration_error(y, dist, *, levels=LEVELS) -> float:
+def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
     """Mean gap between the nominal and the observed coverage of central intervals: best at 0.
 
     Examples
@@ -83,7 +84,8 @@ def calibration_error(y, dist, *, levels=LEVELS) -> float:
     0.29
     """
     levels = np.asarray([check_number("levels", level, above=0.0, below=1.0) for level in levels])
-    observed = np.mean(_centrality(y, dist).ravel()[:, None] <= levels, axis=0)
+    centrality = _centrality(y, dist)
+    observed = [_mean(centrality <= level, sample_weight) for level in levels]
     return float(np.mean(np.abs(observed - levels)))
 
 
@@ -94,6 +96,8 @@ def pit(y, dist) -> np.ndarray:
 
 def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, float]:
     """Every score of this module by name; intervals hold a share ``level``.
+
+    ``sample_weight`` is one weight per row: a row of weight 2 counts as that row twice would.
 
     Examples
     --------
@@ -108,9 +112,9 @@ def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, fl
         "crps": crps(y, dist, sample_weight=sample_weight),
         "rmse": rmse(y, dist, sample_weight=sample_weight),
         "interval_score": interval_score(y, dist, coverage=level, sample_weight=sample_weight),
-        "interval_width": interval_width(y, dist, coverage=level),
-        "coverage": coverage(y, dist, level=level),
-        "calibration_error": calibration_error(y, dist),
+        "interval_width": interval_width(y, dist, coverage=level, sample_weight=sample_weight),
+        "coverage": coverage(y, dist, level=level, sample_weight=sample_weight),
+        "calibration_error": calibration_error(y, dist, sample_weight=sample_weight),
     }
 
 

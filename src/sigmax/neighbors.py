@@ -16,11 +16,12 @@ from jaxtyping import Array, Float, Int
 from joblib import cpu_count
 from numpy.typing import ArrayLike
 from scipy.spatial import KDTree
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
 from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidDataError, MissingExtraError
+from sigmax.random import draw_seed
 
 __all__ = ["METHODS", "exact_neighbors", "import_faiss", "neighbor_graph"]
 
@@ -254,7 +255,7 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
     faiss: Any = import_faiss()
     small = _centered(rows)[0][0].astype(np.float32)
     index = faiss.IndexHNSWFlat(rows.shape[1], HNSW["M"])
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    seed = draw_seed(random_state)
     index.hnsw.rng = faiss.RandomGenerator(seed)
     index.hnsw.efConstruction = HNSW["efConstruction"]
     index.add(small)

@@ -1,4 +1,9 @@
-"""Keys: one ``random_state`` becomes one key at the edge, then keys are split by name."""
+"""Random numbers: one ``random_state`` becomes one key or generator at the edge.
+
+A ``random_state`` is an int, a RandomState, a Generator or None. An int gives the same draws in
+every call. A RandomState or Generator is drawn from, so that the next call with it gives others.
+None gives new draws in every call. Below the edge, keys are split by name.
+"""
 
 import zlib
 from typing import Any
@@ -6,14 +11,56 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from sklearn.utils import check_random_state
 
-__all__ = ["make_key", "named_generator", "named_key"]
+__all__ = ["draw_seed", "make_generator", "make_key", "named_generator", "named_key"]
+
+LARGEST_SEED = 2**31 - 1
+
+
+def draw_seed(random_state: Any) -> int:
+    """A seed from an int, RandomState, Generator or None.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> draw_seed(0) == draw_seed(0), draw_seed(rng) == draw_seed(rng)
+    (True, False)
+    """
+    from sklearn.utils import check_random_state  # here, for it takes longest to import
+
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(LARGEST_SEED))
+    try:
+        return int(check_random_state(random_state).randint(LARGEST_SEED))
+    except (TypeError, ValueError):
+        raise refusal(random_state) from None
+
+
+def make_generator(random_state: Any) -> np.random.Generator:
+    """A NumPy generator from an int, RandomState, Generator or None; a Generator is itself.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> make_generator(rng) is rng, make_generator(0).random() == rng.random()
+    (True, True)
+    """
+    if isinstance(random_state, np.random.RandomState):
+        random_state = draw_seed(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise refusal(random_state) from None
+
+
+def refusal(random_state: Any) -> ValueError:
+    rule = "an int of at least 0, a RandomState, a Generator or None"
+    return ValueError(f"`random_state` must be {rule}, got {random_state!r}.")
 
 
 def make_key(random_state: Any) -> PRNGKeyArray:
-    """A JAX key from whatever scikit-learn takes as ``random_state``."""
-    return jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+    """A JAX key from an int, RandomState, Generator or None."""
+    return jax.random.key(draw_seed(random_state))
 
 
 def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:

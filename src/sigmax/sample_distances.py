@@ -51,16 +51,19 @@ def sliced_wasserstein(
 
     $(E_\theta W_p^p(\theta^T A, \theta^T B))^{1/p}$ with $\theta$ uniform on the sphere and $p$ the
     ``order``; along a direction the distance of the empirical distributions is exact. The
-    default, $p = 1$, is moved less by single far points.
+    default, $p = 1$, is moved less by single far points. ``random_state`` is an int, RandomState,
+    Generator or None.
 
     Examples
     --------
     >>> sliced_wasserstein([[0.0], [1.0]], [[2.0], [3.0]])  # one column: W1 itself
     2.0
     """
+    from sigmax.random import make_generator  # here, for it imports JAX
+
     A, B = two_samples(a, b)
     n_directions, order = check_count("n_directions", n_directions), check_count("order", order)
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     directions = rng.standard_normal((A.shape[1], n_directions))
     directions /= np.linalg.norm(directions, axis=0)
     # Both quantile functions are steps: between these levels neither changes.

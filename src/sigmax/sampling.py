@@ -5,9 +5,10 @@ neighbours without replacement. A row in many neighbour lists is drawn often and
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sigmax.checks import check_choice, check_count, check_flag
 from sigmax.errors import InvalidArgumentError
 from sigmax.neighbors import METHODS, as_rows, neighbor_graph
+from sigmax.random import make_generator
 
 __all__ = [
     "IndexBatches",
@@ -209,7 +211,7 @@ class LocalitySampler:
     method
         Of the neighbour search; see `sigmax.neighbors.neighbor_graph`.
     random_state
-        None, an integer or a NumPy generator; with an integer every ``iter`` repeats the batches.
+        An int, RandomState, Generator or None; with an int every ``iter`` repeats the batches.
 
     Attributes
     ----------
@@ -248,7 +250,7 @@ class LocalitySampler:
         self.standardize = check_flag("standardize", standardize)
         self.method = check_choice("method", method, METHODS)
         self.random_state = random_state
-        self._generator()  # refuses a bad `random_state` here rather than in the loop
+        self._generator(deepcopy(random_state))  # refused here rather than in the loop
 
     def fit(self, X: ArrayLike) -> "LocalitySampler":
         """Search the neighbours of the rows of ``X`` and compute their weights."""
@@ -270,7 +272,7 @@ class LocalitySampler:
     def __iter__(self) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
-        return self._batches(self._generator())
+        return self._batches(self._generator(self.random_state))
 
     def index_batches(self, n_batches: int) -> "IndexBatches":
         """Lists of indices, ``n_batches`` per pass, for PyTorch's ``batch_sampler``.
@@ -298,14 +300,12 @@ class LocalitySampler:
         n_rows, k = self.neighbors_.shape
         return min(self.n_primary, n_rows), min(self.n_secondary, k), k
 
-    def _generator(self) -> np.random.Generator:
+    @staticmethod
+    def _generator(random_state: Any) -> np.random.Generator:
         try:
-            return np.random.default_rng(self.random_state)
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(
-                "`random_state` must be None, an integer of at least 0 or a NumPy generator, "
-                f"got {self.random_state!r}."
-            ) from None
+            return make_generator(random_state)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
 
 
 @final

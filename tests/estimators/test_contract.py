@@ -37,6 +37,16 @@ def estimator(request):
     return fresh(request.param)
 
 
+def test_recipe_names_every_setting_in_force_and_no_other(estimator):
+    settings = estimator.recipe()
+    assert set(settings) == set(estimator.get_params()) - {"preset", "random_state", "verbose"}
+    without_default = {"gate_scale", "n_steps"}  # from the data, and from the number of rows
+    assert {name for name, value in settings.items() if value is None} <= without_default
+    for name, value in estimator.get_params().items():
+        if name in settings and value is not None:
+            assert settings[name] == value
+
+
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
@@ -63,6 +73,9 @@ def test_predictions_are_views_of_one_distribution(estimator, rows):
     np.testing.assert_allclose(
         parts["total"] ** 2, parts["aleatoric"] ** 2 + parts["epistemic"] ** 2
     )
+    np.testing.assert_allclose(parts["aleatoric"] ** 2, dist.aleatoric_variance)
+    np.testing.assert_allclose(parts["epistemic"] ** 2, dist.epistemic_variance)
+    assert np.all(parts["epistemic"] > 0)
     for values in (mean, std, interval, quantiles, *parts.values()):
         assert values.dtype == np.float64
         assert np.isfinite(values).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from estimator_list import ESTIMATORS, NETWORKS, fresh
 
+import sigmax.files
 from sigmax import CombinedRegressor, LocalRegressor
 from sigmax.errors import InvalidArgumentError, ModelFileError
 
@@ -124,7 +125,7 @@ def test_bad_weights_are_named(estimator):
         ("learning_rate", (0.0, 1e-3)),
         ("learning_rate", (float("nan"), 1e-3)),
         ("validation_fraction", 0.9),
-        ("patience", 0),
+        ("patience", -1),
         ("verbose", "yes"),
     ],
 )
@@ -211,14 +212,19 @@ def test_arrays_of_the_wrong_shape_are_refused(estimator, folder):
     if "hidden_sizes" not in header["params"]:
         pytest.skip("no setting of a Gaussian process has a say in the shapes")
     header["params"]["hidden_sizes"] = [17]
-    (folder / "model.json").write_text(json.dumps(header))
+    facts = {name: value for name, value in header.items() if name != "sha256"}
+    forged = {**facts, "sha256": sigmax.files.header_checksum(facts)}
+    (folder / "model.json").write_bytes(sigmax.files.render(forged))
     with pytest.raises(ModelFileError, match="damaged"):
         type(estimator).load(folder)
 
 
 def test_another_estimators_model_is_refused(estimator, folder):
     header = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps({**header, "estimator": "os.system"}))
+    facts = {name: value for name, value in header.items() if name != "sha256"}
+    facts["estimator"] = "os.system"
+    forged = {**facts, "sha256": sigmax.files.header_checksum(facts)}
+    (folder / "model.json").write_bytes(sigmax.files.render(forged))
     with pytest.raises(ModelFileError, match=r"holds a os\.system"):
         type(estimator).load(folder)
 

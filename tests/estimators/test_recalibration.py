@@ -25,6 +25,8 @@ class Guess(eqx.Module):
     std: jax.Array
     factor: jax.Array
     most_df: jax.Array
+    doubt: jax.Array
+    prior_variance: float = eqx.field(static=True, default=1.0)
 
 
 def guess(network, rows, data):
@@ -52,7 +54,8 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
     held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
     folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
     ones = jnp.ones(n_members)
-    return Guess(jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones), folds, data
+    parts = jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones, 0 * ones
+    return Guess(*parts), folds, data
 
 
 @pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
@@ -93,6 +96,8 @@ def test_the_tails_are_those_of_held_out_rows(df, expected):
 
 def test_all_members_get_factor_and_tails():
     networks, _, _ = make_case(np.zeros(3, np.float32), 1.0)
-    networks = recalibrated(networks, Recalibration(jnp.asarray(1.5), jnp.asarray(6.0)))
+    found = Recalibration(jnp.asarray(1.5), jnp.asarray(6.0), jnp.asarray(0.25))
+    networks = recalibrated(networks, found)
     np.testing.assert_array_equal(networks.factor, [1.5, 1.5, 1.5])
     np.testing.assert_array_equal(networks.most_df, [6.0, 6.0, 6.0])
+    np.testing.assert_array_equal(networks.doubt, [0.25, 0.25, 0.25])

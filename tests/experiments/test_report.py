@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sigmax.errors import RecordFileError
-from sigmax.experiments.benchmark import RMSE, arrange
+from sigmax.experiments.benchmark import CRPS, RMSE, arrange
 from sigmax.experiments.guard_rails import gap_to_normal
 from sigmax.experiments.paper import PAPER
 from sigmax.experiments.records import Record, Task, done, failed, infeasible
@@ -89,7 +89,7 @@ def test_infeasible_failed_and_absent_cells_can_be_told_apart(records):
 
 def test_guard_rails_name_copies_discrete_targets_and_scores_that_are_too_high(records):
     notes = "\n".join(find(uci_tables(records), "test log-likelihood").notes)
-    assert "copy among the training rows: wine_red 27.0 %." in notes
+    assert "X is that of a training row: wine_red 27.0 % with the same y." in notes
     assert "Few distinct targets: wine_red 6." in notes
     gap = 1.2 + 0.5 * np.log(2 * np.pi * np.e * 0.6**2)
     assert f"wine_red: Combined (paper) {gap:+.2f}. Noise" in notes
@@ -105,10 +105,28 @@ def test_the_gap_of_a_normal_with_its_own_error_is_nothing():
 
 def test_summary_counts_leaders_and_pairs(records):
     table = find(uci_tables(records), "is best")
-    counts = column(table, "Combined (paper)")
-    assert counts["test log-likelihood"] == "2 of 2"
-    assert column(table, "Ens-NN")["test log-likelihood"] == "2 of 2"
+    best, near = (
+        {m: column(table, m)[f"test log-likelihood: {words}"] for m in table.header[1:]}
+        for words in ("best mean", "best or within one standard error")
+    )
+    assert best["Combined (paper)"] == near["Combined (paper)"] == "2 of 2"
+    assert (best["Ens-NN"], near["Ens-NN"]) == ("1 of 2", "2 of 2")
+    assert "Without a score, as not feasible: GP on wine_red." in table.notes
     assert any("Combined (paper) above NN (paper) on 2 of 2 data sets" in n for n in table.notes)
+
+
+def test_a_tie_is_no_best_mean():
+    records = [make("boston", name, 0, crps=crps) for name, crps in (("nn", 1.0), ("bnn", 1.0))]
+    (benchmark,) = arrange(records)
+    assert benchmark.best("boston", CRPS) is None
+    assert benchmark.leaders("boston", CRPS) == ["nn", "bnn"]
+
+
+def test_methods_on_fewer_splits_are_named_with_their_sets(records):
+    few = [r for r in records if not (r.task.method == "nn-paper" and r.task.split == 2)]
+    for words in ("uci: test log-likelihood", "is best"):
+        notes = find(uci_tables(few), words).notes
+        assert "On fewer splits than others: NN (paper) (2 of 3 on boston, wine_red)." in notes
 
 
 def test_pairs_are_compared_on_the_splits_that_both_have():

@@ -1,16 +1,20 @@
 """Both models from the outside: shapes, units, seeds, files, refusals."""
 
+import copy
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from generative_cases import SMALL, two_arcs
 from sklearn.base import clone as sklearn_clone
 from sklearn.exceptions import NotFittedError
 
-from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
-from sigmax.generative import VAE, CombVAE, fit_together
-from sigmax.generative.together import check_finite
+from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
+from sigmax.estimators.folds import twins
+from sigmax.generative import VAE, CombVAE, fit_together, together, training
+from sigmax.generative.together import check_finite, hold_out
+from sigmax.random import named_generator
 
 X = two_arcs(200, seed=0)
 MODELS: dict[str, Any] = {
@@ -72,9 +76,11 @@ def test_a_saved_model_is_the_same_model(fitted, name, tmp_path):
 
 def test_a_saved_model_of_another_size_is_damaged(fitted, tmp_path):
     fitted("normal").save(tmp_path / "model")
-    header = tmp_path / "model" / "model.json"
-    header.write_text(header.read_text().replace('"n_latent": 2', '"n_latent": 3'))
-    with pytest.raises(ModelFileError, match="damaged"):
+    model = clone(fitted("normal"))
+    other = fitted("normal")
+    vars(model).update(vars(other) | {"n_latent": 3})  # as nothing but a program could have it
+    model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=r"damaged, .* do not fit a VAE: .*float32"):
         VAE.load(tmp_path / "model")
 
 
@@ -143,6 +149,90 @@ def test_early_stopping_keeps_the_best():
     assert int(np.argmax(held_out[2:])) == len(held_out[2:]) - 3  # then two that were no better
 
 
+def test_without_patience_all_steps_are_trained_and_the_best_is_kept():
+    settings = SMALL | {"n_steps": 1000, "learning_rate": 0.05, "warm_up": 0.1}
+    never = [VAE(**settings, validation_fraction=0.5, patience=p).fit(X) for p in (0, None)]
+    history = never[0].history_["held_out_elbo"]
+    assert len(history) == 10 and never[1].history_ == never[0].history_
+    assert np.argmax(history[1:]) < 8  # or the best would be the last, and this would say nothing
+    np.testing.assert_array_equal(never[0].encode(X), never[1].encode(X))
+
+
+def test_patience_has_no_effect_without_held_out_rows(fitted):
+    model = clone(MODELS["normal"]).set_params(patience=1).fit(X)
+    np.testing.assert_array_equal(model.encode(X), fitted("normal").encode(X))
+
+
+def held_out_of(rows, fraction, seed=0):
+    model = VAE(validation_fraction=fraction)
+    return hold_out(model, len(rows), twins(rows), jax.random.key(seed))
+
+
+def test_equal_rows_are_held_out_together():
+    rng = np.random.default_rng(0)
+    different = rng.normal(size=(60, 3)).astype(np.float32)
+    copies = rng.permutation(np.r_[np.arange(60), np.repeat(np.arange(20), 2), [5] * 60])
+    rows = different[copies]  # 40 rows once, 19 three times, one more often than are held out
+    for seed in range(20):
+        learned, held_out = held_out_of(rows, 0.2, seed)
+        assert (len(learned), len(held_out)) == (128, 32)
+        shared = set(copies[learned]) & set(copies[held_out])
+        assert shared <= {5}
+    pairs = np.repeat(different, 2, axis=0)
+    learned, held_out = held_out_of(pairs, 0.125)  # 15 rows, and no pairs add up to that
+    assert (len(learned), len(held_out)) == (105, 15)
+    assert len(np.unique(held_out)) == 14 and not set(learned // 2) & set(held_out // 2)
+    learned, held_out = held_out_of(np.ones((10, 2), dtype=np.float32), 0.3)
+    assert sorted([*learned, *held_out]) == list(range(10)) and len(held_out) == 3
+
+
+def test_rows_that_do_not_repeat_are_held_out_as_they_always_were():
+    learned, held_out = held_out_of(X, 0.3)
+    order = named_generator(jax.random.key(0), "held out").permutation(200)
+    np.testing.assert_array_equal(held_out, np.sort(order[:60]))
+    np.testing.assert_array_equal(learned, np.sort(order[60:]))
+
+
+@pytest.mark.parametrize("name", ["normal", "comb"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitted, monkeypatch):
+    model, fresh = copy.copy(fitted(name)), clone(MODELS[name])
+    before, settings = dict(vars(model)), dict(vars(fresh))
+    chunk, calls = training.train_chunk, []
+
+    def interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) % 2 == 0:
+            raise error
+        return chunk(*arguments)
+
+    monkeypatch.setattr(training, "train_chunk", interrupt)
+    for one in (model, fresh):
+        with pytest.raises(error):
+            one.fit(5 + 10 * X)
+    assert len(calls) == 4  # both were in the middle
+    assert vars(model).keys() == before.keys() and vars(fresh) == settings
+    assert all(vars(model)[k] is before[k] for k in before)
+    with pytest.raises(NotFittedError):
+        fresh.encode(X)
+
+
+def test_no_model_changes_when_one_of_several_breaks_down(fitted, monkeypatch):
+    model, fresh = copy.copy(fitted("normal")), clone(MODELS["normal"]).set_params(random_state=1)
+    before = dict(vars(model))
+    train = training.train
+
+    def break_second(*arguments):
+        trained, histories = train(*arguments)
+        histories[1]["kl"][-1] = np.nan
+        return trained, histories
+
+    monkeypatch.setattr(together, "train", break_second)
+    with pytest.raises(TrainingError, match="broke down"):
+        fit_together([model, fresh], [X, X])
+    assert all(vars(model)[k] is before[k] for k in before) and not hasattr(fresh, "model_")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -154,7 +244,10 @@ def test_early_stopping_keeps_the_best():
         ({"n_steps": 0}, "`n_steps`"),
         ({"warm_up": 1.5}, "`warm_up` must be a finite number"),
         ({"min_std": 0.0}, "`min_std` must be a finite number"),
-        ({"patience": 3}, "`patience` must be None where `validation_fraction` is 0"),
+        ({"patience": -1}, "`patience` must be a whole number of at least 0"),
+        ({"patience": 1.5}, "`patience` must be a whole number of at least 0"),
+        ({"validation_fraction": 0.6}, r"`validation_fraction` must be a finite .* \(0, 0.5\)"),
+        ({"validation_fraction": -0.1}, r"`validation_fraction` must be a finite .* \(0, 0.5\)"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
@@ -187,7 +280,7 @@ def test_without_hidden_layers_an_autoencoder_is_linear():
 
 def test_a_training_that_breaks_down_says_so():
     check_finite({"step": [100, 200], "elbo": [-3.0, -2.0]})
-    with pytest.raises(InvalidArgumentError, match="before step 200: `learning_rate` must be"):
+    with pytest.raises(TrainingError, match="before step 200: `learning_rate` must be"):
         check_finite({"step": [100, 200, 300], "elbo": [-3.0, np.nan, np.nan]})
 
 

@@ -40,6 +40,7 @@ def network():
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
+        doubt=jnp.zeros(()),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,

@@ -31,6 +31,7 @@ def network():
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
+        doubt=jnp.zeros(()),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,

@@ -53,7 +53,7 @@ STAGE = Stage(
     cycles_per_chunk=10,
     score=log_likelihood,
     keep_best=True,
-    patience=None,
+    patience=0,
 )
 
 
@@ -73,6 +73,7 @@ def make_networks():
             spread=InverseGammaSpread.create(rng, 2, (8,), 2, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
+            doubt=jnp.zeros(()),
             prior_variance=1.0,
             shrink_mean=False,
         )

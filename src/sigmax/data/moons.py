@@ -43,9 +43,14 @@ class TwoMoons:
     """The longest way that a point is moved off its half circle."""
 
     def sample(self, n_rows: int = 500, *, random_state=None) -> tuple[NDArray, NDArray]:
-        """``n_rows`` fresh points: X of shape (n, 4), and their latent points of shape (n, 2)."""
+        """``n_rows`` fresh points: X of shape (n, 4), and their latent points of shape (n, 2).
+
+        ``random_state`` is an int, RandomState, Generator or None.
+        """
+        from sigmax.random import make_generator  # here, for it imports JAX
+
         n_rows = check_count("n_rows", n_rows)
-        rng = np.random.default_rng(random_state)
+        rng = make_generator(random_state)
         is_upper = rng.random(n_rows) < 0.5
         latent = self.latent(is_upper, *rng.random((3, n_rows)))
         return self.mean(latent) + self.std(latent) * rng.standard_normal((n_rows, 4)), latent

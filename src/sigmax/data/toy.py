@@ -23,8 +23,13 @@ class ToyProblem:
     upper: float = 10.0
 
     def sample(self, n_rows: int = 500, *, random_state=None) -> tuple[NDArray, NDArray]:
-        """``n_rows`` fresh points: X of shape (n, 1) and y of shape (n,)."""
-        rng = np.random.default_rng(random_state)
+        """``n_rows`` fresh points: X of shape (n, 1) and y of shape (n,).
+
+        ``random_state`` is an int, RandomState, Generator or None.
+        """
+        from sigmax.random import make_generator  # here, for it imports JAX
+
+        rng = make_generator(random_state)
         x = rng.uniform(self.lower, self.upper, n_rows)
         return x[:, None], self.mean(x) + self.std(x) * rng.standard_normal(n_rows)
 

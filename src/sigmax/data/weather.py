@@ -59,8 +59,13 @@ class Station:
         return squares / (count - 1)
 
     def draw_year(self, random_state=None) -> tuple[NDArray, NDArray]:
-        """A training set: for every calendar day the value of one random year."""
-        rng = np.random.default_rng(random_state)
+        """A training set: for every calendar day the value of one random year.
+
+        ``random_state`` is an int, RandomState, Generator or None.
+        """
+        from sigmax.random import make_generator  # here, for it imports JAX
+
+        rng = make_generator(random_state)
         order = rng.permutation(len(self.day))
         _, first = np.unique(self.day[order], return_index=True)
         return self.days, self.tmax[order[first]]

@@ -36,6 +36,8 @@ class Mixture(AbstractDistribution):
     """
 
     components: AbstractComponent
+    doubt: Batch | None = None
+    """Share of each component's variance that is its own doubt about its mean; None for none."""
 
     @property
     def n_members(self) -> int:
@@ -54,13 +56,17 @@ class Mixture(AbstractDistribution):
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
-        """The mean of the members' variances."""
-        return jnp.mean(self.components.variance, axis=0)
+        """The mean of the members' variances, less what is doubt about their means."""
+        share = 1.0 if self.doubt is None else 1.0 - self.doubt
+        return jnp.mean(share * self.components.variance, axis=0)
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
-        """The variance of the members' means."""
-        return jnp.var(self.components.mean, axis=0)
+        """The variance of the members' means, plus the mean of their own doubt."""
+        disagreement = jnp.var(self.components.mean, axis=0)
+        if self.doubt is None:
+            return disagreement
+        return disagreement + jnp.mean(self.doubt * self.components.variance, axis=0)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
@@ -137,11 +143,11 @@ class Mixture(AbstractDistribution):
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mixture":
         """The distribution of ``shift + scale * X`` for ``scale > 0``."""
-        return Mixture(self.components.affine(shift, scale))
+        return Mixture(self.components.affine(shift, scale), self.doubt)
 
     def widen(self, factor: ArrayLike) -> "Mixture":
         """Every member widened by ``factor`` about its own mean."""
-        return Mixture(self.components.widen(factor))
+        return Mixture(self.components.widen(factor), self.doubt)
 
     def _for_members(self, y):
         return jnp.broadcast_to(jnp.asarray(y), self.components.shape)

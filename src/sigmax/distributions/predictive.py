@@ -11,6 +11,7 @@ from sigmax.checks import check_count, check_number
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mixture import Mixture
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.random import draw_seed
 
 __all__ = ["Predictive"]
 
@@ -87,12 +88,12 @@ class Predictive:
 
     @property
     def aleatoric_variance(self) -> np.ndarray:
-        """The part of the variance that is noise: the mean of the members' variances."""
+        """The part of the variance that is noise, which more data would not take away."""
         return self._compute("aleatoric_variance")
 
     @property
     def epistemic_variance(self) -> np.ndarray:
-        """The part of the variance that is ignorance: the variance of the members' means."""
+        """The part that is doubt: the members' disagreement, and their own doubt of their means."""
         return self._compute("epistemic_variance")
 
     def log_prob(self, y) -> np.ndarray:
@@ -123,8 +124,11 @@ class Predictive:
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
 
     def sample(self, n: int, random_state=None) -> np.ndarray:
-        """``n`` independent draws of every density, along a new first axis."""
-        n, seed, draws = check_count("n", n), _draw_seed(random_state), []
+        """``n`` independent draws of every density, along a new first axis.
+
+        ``random_state`` is an int, RandomState, Generator or None.
+        """
+        n, seed, draws = check_count("n", n), draw_seed(random_state), []
         with jax.enable_x64(True):
             for n_rows, (dist,) in self._blocks():
                 key = jax.random.fold_in(jax.random.key(seed), len(draws))
@@ -162,14 +166,6 @@ class Predictive:
             n_bad = np.sum(~np.isfinite(y))
             raise InvalidDataError(f"`y` must be finite, got {n_bad} NaN or infinite values.")
         return np.broadcast_to(y, self.shape)
-
-
-def _draw_seed(random_state) -> int:
-    from sklearn.utils import check_random_state  # here, for it takes longest to import
-
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31 - 1))
-    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 @partial(jax.jit, static_argnums=0)

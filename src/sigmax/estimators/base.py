@@ -14,6 +14,9 @@ from sigmax.estimators.saving import AbstractSavable
 
 __all__ = ["AbstractRegressor"]
 
+NO_SETTINGS = ("preset", "random_state", "verbose")
+"""Arguments of constructors that do not belong to the method."""
+
 
 class AbstractRegressor(RegressorMixin, AbstractSavable):
     """A scikit-learn regressor that predicts a distribution for every row.
@@ -30,6 +33,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     @abstractmethod
     def predict_dist(self, X) -> Predictive:
         """One density per row and output, in the units of ``y``."""
+
+    def recipe(self) -> dict[str, Any]:
+        """All settings in force, by name."""
+        settings = self.get_params(deep=False)
+        return {name: value for name, value in settings.items() if name not in NO_SETTINGS}
 
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the predictive distribution and, on request, its standard deviation.
@@ -63,15 +71,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         dict with
             ``total``, the standard deviation of the predictive distribution;
             ``aleatoric``, the noise that more data would not take away;
-            ``epistemic``, the disagreement of the members, which they would;
+            ``epistemic``, which they would: the disagreement of the members, and each one's own
+            doubt about its mean where it has one;
             and, where the estimator knows it, ``gate``, 0 on the data and 1 far from them.
         """
-        dist = self.predict_dist(X)
-        return {
-            "total": dist.std,
-            "aleatoric": np.sqrt(dist.aleatoric_variance),
-            "epistemic": np.sqrt(dist.epistemic_variance),
-        }
+        return uncertainty_parts(self.predict_dist(X))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -102,3 +106,12 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def _check_rows(self, X) -> NDArray[np.float64]:
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+
+def uncertainty_parts(dist: Predictive) -> dict[str, NDArray[np.float64]]:
+    """The standard deviation and its two parts."""
+    return {
+        "total": dist.std,
+        "aleatoric": np.sqrt(dist.aleatoric_variance),
+        "epistemic": np.sqrt(dist.epistemic_variance),
+    }

@@ -1,21 +1,16 @@
 """A Bayesian neural network: a Gaussian on every weight, trained on the evidence bound."""
 
-from dataclasses import replace
 from typing import final
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from sigmax.estimators.recipe import DEFAULT, Recipe
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
+from sigmax.estimators.sampled_recipe import BAYESIAN, BAYESIAN_PRESETS, SampledRecipe
 from sigmax.networks import FlipoutNetwork
 from sigmax.training import Stage, mean_weights_log_likelihood, negative_evidence
 
 __all__ = ["BayesianRegressor"]
-
-
-BAYESIAN = replace(DEFAULT, hidden_sizes=(50, 50), activation="relu", n_steps=20_000, patience=None)
-"""Every weight costs evidence: in wider networks more of them fall back to the prior."""
 
 
 @final
@@ -29,7 +24,8 @@ class BayesianRegressor(AbstractSampledRegressor):
     Parameters
     ----------
     preset : None, "fast" or "paper"
-        None has two hidden layers of 50 units, as wider networks fit worse.
+        None has two hidden layers of 50 units, as wider networks fit worse; "fast" has a quarter of
+        its steps.
     n_draws : int
         Draws of all weights in the prediction.
     n_members : int
@@ -37,8 +33,8 @@ class BayesianRegressor(AbstractSampledRegressor):
     hidden_sizes, activation, n_steps, batch_size, decay_rate, validation_fraction, patience, \
 random_state, verbose
         As in `CombinedRegressor`.
-    learning_rate : pair of float
-        (For the weights, for the noise.)
+    learning_rate, noise_learning_rate : float
+        Step sizes of Adam for the weights, and for the noise, which has a long way to go.
 
     Examples
     --------
@@ -53,18 +49,20 @@ random_state, verbose
     """
 
     default_recipe = BAYESIAN
+    presets = BAYESIAN_PRESETS
 
     def __init__(
         self,
         preset=None,
         *,
-        n_draws=100,
-        n_members=1,
+        n_draws=None,
+        n_members=None,
         hidden_sizes=None,
         activation=None,
         n_steps=None,
         batch_size=None,
         learning_rate=None,
+        noise_learning_rate=None,
         decay_rate=None,
         validation_fraction=None,
         patience=None,
@@ -79,25 +77,15 @@ random_state, verbose
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.noise_learning_rate = noise_learning_rate
         self.decay_rate = decay_rate
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
 
-    def recipe(self) -> Recipe:
-        """All settings in force; the prior takes the place of weight decay.
-
-        The noise is one number per output and has a long way to go: it may take larger steps.
-        """
-        recipe = super().recipe().override(weight_decay=(0.0, 0.0))
-        if self.learning_rate is None:
-            weights, _ = recipe.learning_rate
-            recipe = recipe.override(learning_rate=(weights, 10 * weights))
-        return recipe
-
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+        self, X: np.ndarray, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[FlipoutNetwork, np.ndarray]:
         def create(rng: np.random.Generator) -> FlipoutNetwork:
             shape = (X.shape[1], recipe.hidden_sizes, n_outputs)
@@ -105,7 +93,9 @@ random_state, verbose
 
         return create_members(create, recipe, key), no_centers(X)
 
-    def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
-        parts = ("layers", "raw_noise")
-        score = mean_weights_log_likelihood
-        return (self._one_stage(recipe, parts, negative_evidence, score),)
+    def _stages(self, recipe: SampledRecipe) -> tuple[Stage, ...]:
+        parts = (
+            recipe.part("layers", recipe.learning_rate),
+            recipe.part("raw_noise", recipe.noise_learning_rate),
+        )
+        return recipe.stages(parts, negative_evidence, mean_weights_log_likelihood)

@@ -60,7 +60,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         Scorings without a better snapshot before training stops.
     recalibrate : bool
         Widen all scales by the one factor that suits the members' held-out rows best.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
     verbose : int
         1 shows a progress bar.
 

@@ -1,6 +1,6 @@
 """MC-Dropout: a network with dropout, read as a sample from a posterior."""
 
-from dataclasses import replace
+import math
 from typing import final
 
 import equinox as eqx
@@ -10,17 +10,18 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sigmax.checks import check_number
 from sigmax.distributions import Mixture, Normal
-from sigmax.estimators.recipe import DEFAULT, Recipe
+from sigmax.estimators.few_rows import few_rows_factor
+from sigmax.estimators.networks import Start
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
+from sigmax.estimators.sampled_recipe import DROPOUT, DROPOUT_PRESETS, SampledRecipe
 from sigmax.networks import MLP, DropoutNetwork
 from sigmax.training import Fold, Stage, TrainingData, dropout_error, negative_squared_error
 
 __all__ = ["MCDropoutRegressor"]
 
-DROPOUT = replace(DEFAULT, n_steps=20_000, patience=None)
-"""Masks are noise to the training as well: many steps, all the way down the cosine."""
+MOST_ROWS = 4096
+"""Training rows that choose the precision where nothing is held out, at most."""
 
 LOG_PRECISIONS = np.linspace(np.log(1e-2), np.log(1e6), 241)
 
@@ -30,13 +31,14 @@ class MCDropoutRegressor(AbstractSampledRegressor):
     """Dropout before every weight layer, kept on in prediction (Gal and Ghahramani).
 
     Trained on the squared error. The precision of the observations is the one that makes the
-    held-out rows likeliest; the prediction is the mixture of the networks under ``n_draws`` masks,
+    held-out rows likeliest or, where nothing is held out, the training rows, which is too high if
+    the network overfits. The prediction is the mixture of the networks under ``n_draws`` masks,
     each with that noise.
 
     Parameters
     ----------
     preset : None, "fast" or "paper"
-        None is the default of the other networks with more steps, and no early stop.
+        None has the layers of the other networks, more steps, and no early stop.
     dropout_rate : float
         Chance of a unit, inputs included, to be dropped.
     n_draws : int
@@ -46,8 +48,8 @@ class MCDropoutRegressor(AbstractSampledRegressor):
     hidden_sizes, activation, n_steps, batch_size, decay_rate, validation_fraction, patience, \
 random_state, verbose
         As in `CombinedRegressor`.
-    learning_rate, weight_decay : pair of float
-        The first entry is used.
+    learning_rate, weight_decay : float
+        Step size and decoupled weight decay of Adam.
 
     Examples
     --------
@@ -62,14 +64,15 @@ random_state, verbose
     """
 
     default_recipe = DROPOUT
+    presets = DROPOUT_PRESETS
 
     def __init__(
         self,
         preset=None,
         *,
-        dropout_rate=0.05,
-        n_draws=100,
-        n_members=1,
+        dropout_rate=None,
+        n_draws=None,
+        n_members=None,
         hidden_sizes=None,
         activation=None,
         n_steps=None,
@@ -99,32 +102,45 @@ random_state, verbose
         self.verbose = verbose
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+        self, X: np.ndarray, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[DropoutNetwork, np.ndarray]:
-        rate = check_number("dropout_rate", self.dropout_rate, above=0, below=0.9, inclusive=True)
-
         def create(rng: np.random.Generator) -> DropoutNetwork:
             shape = (X.shape[1], recipe.hidden_sizes, n_outputs)
             mlp = MLP.create(rng, *shape, activation=recipe.activation)
-            return DropoutNetwork(mlp, jnp.zeros(n_outputs), rate)
+            return DropoutNetwork(mlp, jnp.zeros(n_outputs), recipe.dropout_rate)
 
         return create_members(create, recipe, key), no_centers(X)
 
-    def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
-        return (self._one_stage(recipe, ("mean",), dropout_error, negative_squared_error),)
+    def _stages(self, recipe: SampledRecipe) -> tuple[Stage, ...]:
+        part = recipe.part("mean", recipe.learning_rate, recipe.weight_decay)
+        return recipe.stages((part,), dropout_error, negative_squared_error)
 
     def _finish(
-        self, networks: DropoutNetwork, folds: Fold, data: TrainingData, recipe: Recipe
+        self, networks: DropoutNetwork, folds: Fold, data: TrainingData, start: Start
     ) -> DropoutNetwork:
-        precisions = held_out_precision(networks, folds, data, self.n_draws)
+        if not start.recipe.validation_fraction:
+            folds = judged_by_training(folds)
+        precisions = best_precision(networks, folds, data, start.recipe.n_draws)
+        if start.has_few_rows:
+            precisions = precisions - 2 * math.log(few_rows_factor(start.n_distinct))
         return eqx.tree_at(lambda n: n.log_precision, networks, precisions)
 
 
+def judged_by_training(folds: Fold) -> Fold:
+    """The folds with some rows that each member learns from in the place of held-out ones."""
+    weight = np.asarray(folds.weight)
+    n_rows = min(int(folds.n_learned.min()), MOST_ROWS)
+    rows = np.stack([np.flatnonzero(row)[:n_rows] for row in weight]).astype(np.int32)
+    share = np.take_along_axis(weight, rows, axis=1)
+    share = share / share.sum(axis=1, keepdims=True)
+    return eqx.tree_at(lambda f: (f.validation, f.validation_weight), folds, (rows, share))
+
+
 @eqx.filter_jit
-def held_out_precision(
+def best_precision(
     networks: DropoutNetwork, folds: Fold, data: TrainingData, n_draws: int
 ) -> Float[Array, "members outputs"]:
-    """The log precision, per member and output, that makes its held-out rows likeliest."""
+    """The log precision, per member and output, that makes its validation rows likeliest."""
     keys = jax.random.split(jax.random.key(1), n_draws)
 
     def choose(network, fold, data):

@@ -2,7 +2,8 @@ r"""Gaussian processes in closed form: the evidence of hyper-parameters, and the
 
 The prior has mean zero and covariance $s^2 \exp(-\frac12 \sum_d (x_d - x'_d)^2 / \ell_d^2)$, and
 row $i$ of weight $w_i$ has noise variance $\sigma^2 / w_i$. Weight 0 is thus infinite noise, which
-is how padded rows are left out: only $w_i / \sigma^2$ is ever used. Everything wants float64.
+is how padded rows are left out: only $w_i / \sigma^2$ is ever used. An unknown constant may
+be added to the function, which adds its variance to the covariance. Everything wants float64.
 """
 
 import math
@@ -49,6 +50,8 @@ class Hyper(eqx.Module):
     log_length_scale: Float[Values, "*outputs features"]
     log_variance: Float[Values, "*outputs"]
     log_noise: Float[Values, "*outputs"]
+    offset: float = eqx.field(static=True, default=0.0)
+    """Variance of the unknown constant, as a share of the function's and the noise's together."""
 
     @classmethod
     def create(cls, length_scale: np.ndarray, variance: float, noise: float) -> "Hyper":
@@ -66,6 +69,11 @@ class Hyper(eqx.Module):
         """Variance of the noise on a row of weight 1."""
         return jnp.exp(self.log_noise)
 
+    @property
+    def offset_variance(self) -> Float[Array, "*outputs"]:
+        """Of the unknown constant."""
+        return self.offset * (self.variance + self.noise)
+
 
 class Inducing(eqx.Module):
     """Hyper-parameters and the points that stand for the rows; ``live`` is 0 for padding."""
@@ -78,7 +86,7 @@ class Inducing(eqx.Module):
 class Posterior(eqx.Module):
     r"""What prediction needs: the function's mean and variance from its covariance with the points.
 
-    With coefficients $a$ and reduction $R$: mean $k(x, Z)\,a$, variance $s^2 - |R\,k(Z, x)|^2$.
+    With coefficients $a$ and reduction $R$: mean $k(x, Z)\,a$, variance $k(x, x) - |R\,k(Z, x)|^2$.
     """
 
     hyper: Hyper
@@ -95,7 +103,8 @@ def covariance(
     X, Z = X * scale, Z * scale
     squares = jnp.sum(X**2, axis=1)[:, None] + jnp.sum(Z**2, axis=1)[None, :]
     squared_distance = jnp.maximum(squares - 2 * X @ Z.T, 0.0)
-    return hyper.variance * jnp.exp(-0.5 * squared_distance)
+    smooth = hyper.variance * jnp.exp(-0.5 * squared_distance)
+    return smooth + hyper.offset_variance if hyper.offset else smooth
 
 
 @jax.custom_vjp
@@ -252,6 +261,8 @@ def predict_latent(
     def predict(posterior, X):
         K = covariance(posterior.hyper, X, posterior.points)
         explained = jnp.sum((K @ posterior.reduction.T) ** 2, axis=1)
-        return K @ posterior.coefficients, jnp.maximum(posterior.hyper.variance - explained, 0.0)
+        hyper = posterior.hyper
+        prior = hyper.variance + hyper.offset_variance if hyper.offset else hyper.variance
+        return K @ posterior.coefficients, jnp.maximum(prior - explained, 0.0)
 
     return jax.vmap(predict, in_axes=(0, None))(posterior, X)

@@ -20,13 +20,19 @@ from sigmax.training import bucket_size, pad_rows
 
 __all__ = [
     "Found",
+    "best",
+    "climb_from_starts",
     "exact_search",
     "pad",
     "slots",
+    "some_rows",
     "sparse_search",
     "starts",
     "with_jitter",
 ]
+
+SEARCH_ROWS = 1000
+"""Rows on which the starts compete; the winner goes on with all of them."""
 
 SMALLEST_JITTER, LARGEST_JITTER = 1e-8, 1e-2
 BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 10.0)}
@@ -173,3 +179,31 @@ def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> Found:
     found = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
     points, hyper = np.split(found.model, [inducing.points.size])
     return found._replace(model=Inducing(from_vector(hyper), points.reshape(shape), live))
+
+
+def climb_from_starts(
+    n_starts: int,
+    rows: Rows,
+    max_iter: int,
+    rng: np.random.Generator,
+    advance: Callable[[str], None],
+) -> list[Found]:
+    """Where every start leads by the evidence of some rows, which may be all."""
+    rows, found = some_rows(rows, SEARCH_ROWS, rng), []
+    for number, start in enumerate(starts(n_starts, rows.X.shape[1], rng), 1):
+        advance(f"start {number} of {n_starts}")
+        found.append(exact_search(start, rows, max_iter))
+    return found
+
+
+def best(found: list[Found]) -> Found:
+    """The one of largest evidence."""
+    return max(found, key=lambda one: one.log_evidence)
+
+
+def some_rows(rows: Rows, n_rows: int, rng: np.random.Generator) -> Rows:
+    """At most ``n_rows`` of the rows, drawn at random."""
+    if len(rows.y) <= n_rows:
+        return rows
+    some = rng.choice(len(rows.y), n_rows, replace=False)
+    return jax.tree.map(lambda leaf: leaf[some], rows)

@@ -10,15 +10,22 @@ from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.distributions import StudentT
+from sigmax.distributions import Mixture, StudentT
+from sigmax.estimators.base import uncertainty_parts
+from sigmax.estimators.few_rows import few_rows_bounds, few_rows_doubts, few_rows_factor
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.hearing import Hearing
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
 from sigmax.estimators.networks import AbstractNetworkRegressor, Start, stack_members
-from sigmax.estimators.recalibration import mixture_recalibration, recalibrated
+from sigmax.estimators.recalibration import (
+    cross_fitted_recalibration,
+    mixture_recalibration,
+    recalibrated,
+)
 from sigmax.estimators.variance_networks import mean_gates
 from sigmax.networks import (
     MLP,
+    Evidence,
     ExtrapolationGate,
     LocalNetwork,
     PeriodicFeatures,
@@ -101,7 +108,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     recalibrate : bool
         One factor on all scales and one bound on the degrees of freedom, from the members' held-out
         rows and their disagreement.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
     verbose : int
         1 shows a progress bar.
 
@@ -196,19 +203,9 @@ class LocalRegressor(AbstractNetworkRegressor):
             ``evidence``, how many training rows speak for each row, S₀;
             ``gate``, 0 on the data and 1 far from them.
         """
-        X = self._check_rows(X)
-        X = self.x_scaling_(X)
+        X = self.x_scaling_(self._check_rows(X))
         found = self._hearing().predict(X)
-        dist, share = self._predictive(found.dist), found.epistemic_share
-        if not self.is_single_output_:
-            share = share[..., None]
-        components: Any = dist.dist
-        doubt = np.mean(share * np.asarray(components.components.variance), axis=0)
-        aleatoric = dist.aleatoric_variance - doubt
-        return {
-            "total": dist.std,
-            "aleatoric": np.sqrt(aleatoric),
-            "epistemic": np.sqrt(dist.epistemic_variance + doubt),
+        return uncertainty_parts(self._predictive(as_mixture(found))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
             "gate": mean_gates(self.networks_, X),
         }
@@ -245,11 +242,16 @@ class LocalRegressor(AbstractNetworkRegressor):
         return recipe.stages()
 
     def _finish(
-        self, networks: LocalNetwork, folds: Fold, data: TrainingData, recipe: LocalRecipe
+        self, networks: LocalNetwork, folds: Fold, data: TrainingData, start: Start
     ) -> LocalNetwork:
-        if not recipe.recalibrate:
+        if not (start.recipe.recalibrate and start.recipe.validation_fraction):
             return networks
-        return recalibrated(networks, mixture_recalibration(networks, folds, data, held_out_dist))
+        if not start.has_few_rows:
+            found = mixture_recalibration(networks, folds, data, held_out_dist)
+            return recalibrated(networks, found)
+        tried = few_rows_doubts(start.n_distinct), few_rows_bounds(start.n_distinct)
+        found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
+        return recalibrated(networks, found.wider(few_rows_factor(start.n_distinct)))
 
     def _remember(self, start: Start) -> None:
         weight = (start.weight / start.weight.mean()).astype(np.float32)
@@ -269,8 +271,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         state: Any = super().__getstate__()
         return state | {"_heard": []}
 
-    def _components(self, X: np.ndarray) -> StudentT:
-        return self._hearing().predict(X).dist
+    def _mixture(self, X: np.ndarray) -> Mixture:
+        return as_mixture(self._hearing().predict(X))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
@@ -309,10 +311,17 @@ def create_network(
         gate=gate,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
+        doubt=jnp.zeros(()),
         input_scale=recipe.input_scale,
         min_concentration=recipe.min_concentration,
         prior_variance=recipe.prior_variance,
     )
+
+
+def as_mixture(found: Evidence) -> Mixture:
+    """The members' predictions as one, each with its doubt about its mean."""
+    share = np.asarray(found.epistemic_share)[..., None]
+    return Mixture(found.dist, np.broadcast_to(share, found.dist.shape))
 
 
 def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:

@@ -40,7 +40,7 @@ CHECKS: dict[str, Check] = {
     "error_weight": check_not_negative,
     "n_inducing": check_count,
     "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
-    "patience": check_count,
+    "patience": partial(check_count, minimum=0),
     "recalibrate": check_flag,
 }
 
@@ -89,13 +89,16 @@ class LocalRecipe(AbstractRecipe):
     n_inducing: int = 1000
     """Inducing points of the extrapolation gate, at most; all rows if there are fewer."""
     validation_fraction: float = 0.1
-    """Rows that each member holds out to choose its best snapshot; 0 keeps the last one."""
-    patience: int | None = 15
-    """Scorings without a better snapshot before training stops."""
+    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+    The presets hold out more of fewer than 200 rows: 20 rows, or 40 %."""
+    patience: int = 15
+    """Scorings without a better snapshot before training stops; 0 never stops early."""
     n_scorings: int = 50
     """How often the held-out rows are looked at, at most."""
     recalibrate: bool = True
     """One factor on all scales and one bound on the degrees of freedom, from held-out rows."""
+    decay_per_step: float = 0.0
+    """`weight_decay` for the number of rows: what `fit_to` sets."""
 
     def fit_to(self, n_rows: int) -> "LocalRecipe":
         """The recipe for so many rows: neighbourhoods, steps, scorings and weight decay."""
@@ -107,7 +110,7 @@ class LocalRecipe(AbstractRecipe):
             n_asked=min(self.n_asked, k),
             n_steps=n_steps,
             n_scorings=FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings,
-            weight_decay=self.weight_decay / math.sqrt(n_rows),
+            decay_per_step=self.weight_decay / math.sqrt(n_rows),
         )
 
     def graph_sizes(self) -> list[int]:
@@ -118,7 +121,7 @@ class LocalRecipe(AbstractRecipe):
         n_steps = self.n_steps or FEWEST_STEPS
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
         names = ("features", "embedding", "mean", "spread")
-        parts = [Part(name=name, weight_decay=self.weight_decay, **decayed) for name in names]
+        parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
         asked, everybody = (
             1 + self.graph_sizes().index(k) for k in (self.n_asked, self.n_neighbors)
         )
@@ -136,6 +139,7 @@ class LocalRecipe(AbstractRecipe):
             cycles_per_chunk=max(1, n_steps // self.n_scorings),
             score=local_log_likelihood,
             keep_best=self.validation_fraction > 0,
+            is_judged_together=self.is_judged_together,
             patience=self.patience,
         )
         return (stage,)

@@ -81,7 +81,5 @@ recalibrate, random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def recipe(self) -> Recipe:
-        """All settings in force."""
-        plain = {"locality": False, "split": False, "inverse_gamma": False, "extrapolate": False}
-        return super().recipe().override(**plain)
+    def _adapt(self, recipe: Recipe) -> Recipe:
+        return recipe.plain()

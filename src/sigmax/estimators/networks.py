@@ -1,8 +1,9 @@
 """What all networks share as estimators: members, data, training, prediction, saving."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -11,15 +12,18 @@ import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from sigmax.checks import check_choice, check_count
-from sigmax.distributions import AbstractComponent, Mixture, Predictive
-from sigmax.errors import InvalidArgumentError
+from sigmax.distributions import Mixture, Predictive
+from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
+from sigmax.estimators.at_once import at_once
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.executables import forget_when_many
+from sigmax.estimators.few_rows import few_rows_spread
+from sigmax.estimators.folds import hold_out, twins
 from sigmax.estimators.progress import progress_bar
-from sigmax.estimators.recipe import DEFAULT, PRESETS, AbstractRecipe
+from sigmax.estimators.recipe import DEFAULT, FEW_ROWS, PRESETS, AbstractRecipe
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.neighbors import neighbor_graph
-from sigmax.random import make_key, named_generator, named_key
+from sigmax.random import make_key, named_key
 from sigmax.scaling import Standardizer
 from sigmax.training import Fold, Stage, TrainingData, bucket_size, pad_rows, train_stage
 
@@ -52,13 +56,36 @@ class AbstractNetworkRegressor(AbstractRegressor):
     verbose: int
 
     networks_: Any
+    n_rows_: int
+    """Rows that were learned from."""
 
-    def recipe(self) -> Any:
-        """All settings in force: those of the preset, with the given ones in their place."""
-        preset = self.default_recipe
+    def recipe(self, n_rows: int | None = None) -> dict[str, Any]:
+        """All settings in force: those of the preset, with the given ones in their place.
+
+        Parameters
+        ----------
+        n_rows : int, optional
+            Some settings depend on the number of rows. By default it is that of the fitted rows,
+            and before `fit` many.
+        """
+        if n_rows is None:
+            n_rows = getattr(self, "n_rows_", None)
+        recipe, settings = self._recipe(n_rows), super().recipe()
+        return {name: getattr(recipe, name, value) for name, value in settings.items()}
+
+    def _recipe(self, n_rows: int | None = None) -> Any:
+        """The recipe that `recipe` shows."""
+        recipe = self.default_recipe
         if self.preset is not None:
-            preset = self.presets[check_choice("preset", self.preset, self.presets)]
-        return preset.override(**self.get_params(deep=False))
+            recipe = self.presets[check_choice("preset", self.preset, self.presets)]
+        if n_rows is not None:
+            recipe = recipe.for_rows(n_rows)
+        recipe = self._adapt(recipe.override(**self.get_params(deep=False)))
+        return recipe if n_rows is None else recipe.fit_to(n_rows)
+
+    def _adapt(self, recipe: Any) -> Any:
+        """The recipe with what is fixed for this kind of network."""
+        return recipe
 
     @abstractmethod
     def _create_networks(
@@ -70,15 +97,15 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _stages(self, recipe: Any) -> tuple[Stage, ...]:
         """How the members are trained."""
 
-    def _finish(self, networks: Any, folds: Fold, data: TrainingData, recipe: Any) -> Any:
-        """The trained members with whatever their held-out rows still decide."""
+    def _finish(self, networks: Any, folds: Fold, data: TrainingData, start: "Start") -> Any:
+        """The trained members with whatever their held-out rows, if any, still decide."""
         return networks
 
     def _remember(self, start: "Start") -> None:
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
-    def _components(self, X: np.ndarray) -> AbstractComponent:
+    def _mixture(self, X: np.ndarray) -> Mixture:
         """The members' densities at standardised rows: leaves (components, rows, outputs)."""
 
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
@@ -97,37 +124,48 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _start(self, X, y, sample_weight) -> "Start":
         """The data in standardised units, and the untrained members."""
-        recipe = self.recipe()
+        self._recipe()  # refuses wrong settings first
         check_count("verbose", self.verbose, minimum=0)
         X, y, weight = self._check_training_rows(X, y, sample_weight)
         numbers, weights = np.arange(len(X)), np.asarray(sample_weight)
         if weights.ndim == 1:  # rows of weight 0 are gone
             numbers = np.flatnonzero(weights > 0)
-        recipe = recipe.fit_to(len(X))
-        key = make_key(self.random_state)
+        recipe, key = self._recipe(len(X)), make_key(self.random_state)
+        self.n_rows_ = len(X)
         self.x_scaling_ = Standardizer.fit(X, weight)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
+        share = recipe.validation_fraction
+        labels = twins(X)
+        n_distinct = int(labels.max()) + 1
+        if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
+            n_distinct = int(twins(np.column_stack([X, y])).max()) + 1
+        if share and n_distinct < FEW_ROWS:
+            unknown = few_rows_spread(n_distinct)
+            self.y_scaling_ = replace(self.y_scaling_, scale=unknown * self.y_scaling_.scale)
+        held_out = hold_out(labels, share, recipe.n_members, key, largest=self.largest_hold_out)
         X, y = self.x_scaling_(X), self.y_scaling_(y)
         networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
-        held_out = hold_out(len(X), recipe, key, self.largest_hold_out)
         graphs = neighborhoods(X, recipe)
-        return Start(recipe, X, y, weight, numbers, networks, own_center, graphs, held_out, keys)
+        rows = X, y, weight, numbers, labels, n_distinct
+        return Start(recipe, *rows, networks, own_center, graphs, held_out, keys)
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
         X = self._check_rows(X)
-        return self._predictive(self._components(self.x_scaling_(X)))
+        return self._predictive(self._mixture(self.x_scaling_(X)))
 
-    def _predictive(self, components: AbstractComponent) -> Predictive:
-        """The mixture of densities in standardised units, in the units of y."""
-        components = components.affine(self.y_scaling_.mean, self.y_scaling_.scale)
+    def _predictive(self, mixture: Mixture) -> Predictive:
+        """A mixture in standardised units, in the units of y."""
+        mixture = mixture.affine(self.y_scaling_.mean, self.y_scaling_.scale)
         if self.is_single_output_:
-            components = jax.tree.map(lambda leaf: leaf[..., 0], components)
-        return Predictive(Mixture(components))
+            mixture = jax.tree.map(lambda leaf: leaf[..., 0], mixture)
+        return Predictive(mixture)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        n_members = len(jax.tree.leaves(self.networks_)[0])
         facts = {"is_single_output": bool(self.is_single_output_)}
+        facts |= {"n_rows": self.n_rows_, "n_members": n_members}
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
         for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
@@ -136,6 +174,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
+        self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
         self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
         self.history_ = {
@@ -145,7 +184,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
         }
         rows = np.zeros((2, len(self.x_scaling_.mean)), dtype=np.float32)
         n_outputs, key = len(self.y_scaling_.mean), jax.random.key(0)
-        skeleton, _ = self._create_networks(rows, n_outputs, self.recipe(), key)
+        recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
+        skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
         self.networks_ = restore(skeleton, "networks", arrays)
 
 
@@ -159,11 +199,20 @@ class Start:
     weight: np.ndarray
     numbers: np.ndarray
     """Which of the rows given to `fit` these are."""
+    twin: np.ndarray
+    """A label for every row, the same for rows of equal X."""
+    n_distinct: int
+    """How many rows differ, in X or in y."""
     networks: Any
     own_center: np.ndarray
     graphs: list[np.ndarray]
     held_out: list[np.ndarray]
     keys: Key[Array, " members"]
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether scales and tails must allow for the number of rows."""
+        return self.n_distinct < FEW_ROWS
 
 
 def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tuple]) -> None:
@@ -174,6 +223,12 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     compilation and, on an accelerator, one device serve them all.
     """
     forget_when_many()
+    with at_once(models) as copies:
+        train_together(copies, data)
+
+
+def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tuple]) -> None:
+    """Fit unfitted models, which change on the way."""
     starts = [
         model._start(X, y, *(rest or (None,)))
         for model, (X, y, *rest) in zip(models, data, strict=True)
@@ -192,7 +247,8 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     )
     held_out = [fold for start in starts for fold in start.held_out]
     groups = [group for group in range(len(starts)) for _ in range(n_members)]
-    folds = Fold.create([start.weight for start in starts], held_out, groups, rows.n_slots)
+    labels = [start.twin for start in starts]
+    folds = Fold.create([start.weight for start in starts], held_out, groups, rows.n_slots, labels)
     networks, keys = starts[0].networks, starts[0].keys
     if len(starts) > 1:
         leaves = [start.networks for start in starts]
@@ -208,13 +264,44 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     # As NumPy, where a slice compiles nothing.
     networks, folds = jax.tree.map(np.asarray, (networks, folds))
     for group, (model, start) in enumerate(zip(models, starts, strict=True)):
-        own = slice(group * n_members, (group + 1) * n_members)
+        own = np.arange(group * n_members, (group + 1) * n_members)
+        scores = histories[stages[-1].name][group]
+        own = own[sound_members(networks, own, scores, is_scored=stages[-1].keep_best)]
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
-        if len(held_out[0]):
-            mine = model._finish(mine, fold, rows, recipe)
+        mine = model._finish(mine, fold, rows, start)
         model.networks_ = jax.tree.map(np.asarray, mine)
         model.history_ = {name: history[group] for name, history in histories.items()}
         model._remember(start)
+
+
+def sound_members(
+    networks: Any, own: np.ndarray, scores: np.ndarray, *, is_scored: bool
+) -> np.ndarray:
+    """Which of the members ``own`` were trained to something; the others are named in a warning.
+
+    A member is sound if its parameters are finite and, where held-out rows are scored, if it ever
+    had a finite score.
+    """
+    leaves = [np.asarray(leaf)[own] for leaf in jax.tree.leaves(networks)]
+    leaves = [leaf.reshape(len(own), -1) for leaf in leaves if leaf.dtype.kind == "f"]
+    is_sound = ~np.any([np.isnan(leaf).any(axis=1) for leaf in leaves], axis=0)
+    if is_scored:
+        is_sound &= np.isfinite(scores).any(axis=0)
+    remedy = "a smaller `learning_rate`, or a target without absurdly large values, may help"
+    if not is_sound.any():
+        raise TrainingError(
+            f"The training broke down: none of {len(own)} members ever had a finite"
+            f" likelihood; {remedy}."
+        )
+    if not is_sound.all():
+        broken = ", ".join(str(member) for member in np.flatnonzero(~is_sound))
+        warnings.warn(
+            f"The training of {np.sum(~is_sound)} of {len(own)} members broke down (number"
+            f" {broken}); they are left out of the mixture; {remedy}.",
+            TrainingWarning,
+            stacklevel=4,
+        )
+    return is_sound
 
 
 def by_blocks(
@@ -238,25 +325,9 @@ def stack_members(members: Sequence[Any]) -> Any:
 
 
 def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> list[np.ndarray]:
-    """The graphs that `Recipe.stages` counts on: single rows, then neighbourhoods by size."""
+    """The graphs that stages count on: single rows, then neighbourhoods by size."""
     single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
     if not sizes:
         return [single]
     graph = neighbor_graph(X, max(sizes))
     return [single, *(graph[:, :k] for k in sizes)]
-
-
-def hold_out(
-    n_rows: int, recipe: AbstractRecipe, key: PRNGKeyArray, largest: int
-) -> list[np.ndarray]:
-    """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up."""
-    n_held_out = min(round(recipe.validation_fraction * n_rows), largest)
-    if n_held_out == 0:
-        return [np.empty(0, dtype=int)] * recipe.n_members
-    n_folds = n_rows // n_held_out
-    folds = []
-    for member in range(recipe.n_members):
-        shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
-        start = member % n_folds * n_held_out
-        folds.append(shuffled[start : start + n_held_out])
-    return folds

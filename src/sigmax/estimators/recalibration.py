@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sigmax.calibration import best_scale_factor
+from sigmax.networks import toward_prior
 from sigmax.training import Fold, TrainingData
 
 __all__ = [
+    "DF_BOUNDS",
     "Recalibration",
+    "cross_fitted_recalibration",
     "held_out_factor",
     "mixture_recalibration",
     "recalibrated",
@@ -41,6 +44,11 @@ class Recalibration(eqx.Module):
     """On their scales."""
     most_df: Float[Array, ""]
     """Of their degrees of freedom."""
+    doubt: Float[Array, ""]
+    """How far they are taken to the mean and the variance of y."""
+
+    def wider(self, factor: float) -> "Recalibration":
+        return Recalibration(self.factor * factor, self.most_df, self.doubt)
 
 
 def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
@@ -50,9 +58,107 @@ def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
 
 
 def recalibrated(networks: Any, found: Recalibration) -> Any:
-    """The members, each with the factor and the bound."""
-    bounds = jnp.broadcast_to(found.most_df, networks.most_df.shape)
-    return eqx.tree_at(lambda n: n.most_df, with_factor(networks, found.factor), bounds)
+    """The members, each with the factor, the doubt and, where it has tails to bound, the bound."""
+    networks = with_factor(networks, found.factor)
+    doubts = jnp.broadcast_to(found.doubt, networks.factor.shape)
+    networks = eqx.tree_at(lambda n: n.doubt, networks, doubts)
+    if not hasattr(networks, "most_df"):
+        return networks
+    bounds = jnp.broadcast_to(found.most_df, networks.factor.shape)
+    return eqx.tree_at(lambda n: n.most_df, networks, bounds)
+
+
+@final
+class CrossFitted(eqx.Module):
+    """For every row, the mixture of the members that hold it out; as a density of all rows.
+
+    It is to those rows what the mixture of all members is to new ones.
+    """
+
+    dist: Any
+    """Of every member at the rows that it holds out: leaves (members, held out, outputs)."""
+    y: Float[Array, "members held_out outputs"]
+    row: Int[Array, "members held_out"]
+    is_held_out: Bool[Array, "members held_out"]
+    """False for padding."""
+
+    def widen(self, factor: Float[Array, ""]) -> "CrossFitted":
+        return eqx.tree_at(lambda c: c.dist, self, self.dist.widen(factor))
+
+    def with_tails(self, most_df: Float[Array, ""]) -> "CrossFitted":
+        return eqx.tree_at(lambda c: c.dist, self, self.dist.with_tails(most_df))
+
+    def toward_prior(self, doubt: Float[Array, ""], prior_variance: float) -> "CrossFitted":
+        return eqx.tree_at(lambda c: c.dist, self, toward_prior(self.dist, doubt, prior_variance))
+
+    def counts(self, n_slots: int) -> Float[Array, " slots"]:
+        """How many members hold each row out."""
+        return jnp.zeros(n_slots).at[self.row].add(self.is_held_out)
+
+    def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
+        """The log-density of every row at its own y; anything where no member holds it out."""
+        log_prob = jnp.where(self.is_held_out[..., None], self.dist.log_prob(self.y), -jnp.inf)
+        largest = jnp.full_like(y, -jnp.inf).at[self.row].max(log_prob)
+        largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
+        total = jnp.zeros_like(y).at[self.row].add(jnp.exp(log_prob - largest[self.row]))
+        return largest + jnp.log(total / self.counts(len(y))[:, None])
+
+
+@final
+class Doubted(eqx.Module):
+    """Mixtures that are widened first, and then taken towards the prior."""
+
+    mixtures: CrossFitted
+    doubt: Float[Array, ""]
+    prior_variance: float
+
+    def widen(self, factor: Float[Array, ""]) -> "Doubted":
+        return Doubted(self.mixtures.widen(factor), self.doubt, self.prior_variance)
+
+    def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
+        return self.mixtures.toward_prior(self.doubt, self.prior_variance).log_prob(y)
+
+
+@eqx.filter_jit
+def cross_fitted_recalibration(
+    networks: Any,
+    folds: Fold,
+    data: TrainingData,
+    predict: Callable,
+    doubts: Float[Array | np.ndarray, " doubts"],
+    bounds: Float[Array | np.ndarray, " bounds"] | None = None,
+) -> Recalibration:
+    """What few rows, held out by several members each, say about scales, tails and trust.
+
+    Mixtures of the members that hold a row out are judged, as the mixture of all will be used. The
+    likeliest of all combinations is taken: a bound on the degrees of freedom, a doubt (how far
+    predictions are taken to the mean and the variance of y, in which a network that has learned
+    nothing from few rows is no better), and for each the best factor on the scales. Without
+    ``bounds`` to try, the tails are left as they are.
+    """
+
+    def judge(network, fold, data):
+        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
+        return predict(network, rows, data), rows.y
+
+    dist, y = eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
+    mixtures = CrossFitted(dist, y, folds.validation, folds.validation_weight > 0)
+    group, prior_variance = folds.group[0], networks.prior_variance
+    weight = jnp.where(mixtures.counts(data.n_slots) > 0, data.weight[group], 0.0)
+
+    def fit(bound: Float[Array, ""], doubt: Float[Array, ""]) -> tuple[Array, Array]:
+        tailed = mixtures if bounds is None else mixtures.with_tails(bound)
+        doubted = Doubted(tailed, doubt, prior_variance)
+        factor = best_scale_factor(doubted, data.y[group], weight, LARGEST_FACTOR)
+        log_prob = jnp.sum(doubted.widen(factor).log_prob(data.y[group]), axis=1)
+        return factor, jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
+
+    tried = jnp.full(1, jnp.inf) if bounds is None else jnp.asarray(bounds)
+    grid = jnp.meshgrid(tried, jnp.asarray(doubts), indexing="ij")
+    flat = [part.reshape(-1).astype(y.dtype) for part in grid]
+    factors, scores = lax.map(lambda pair: fit(*pair), tuple(flat))
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    return Recalibration(factors[best], flat[0][best], flat[1][best])
 
 
 def held_out(networks: Any, folds: Fold, data: TrainingData, predict: Callable) -> tuple:
@@ -118,7 +224,7 @@ def mixture_recalibration(
         return jnp.where(rows.weight[:, None] > 0, ratio, jnp.nan)
 
     if len(networks.factor) == 1:
-        return Recalibration(single, most_df)
+        return Recalibration(single, most_df, jnp.zeros(()))
     surplus = 2 * jnp.nanmedian(lax.map(disagree, folds))
     factor = jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))
-    return Recalibration(factor, most_df)
+    return Recalibration(factor, most_df, jnp.zeros(()))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 from sigmax.errors import InvalidArgumentError
+from sigmax.estimators.folds import held_out_share
 from sigmax.networks import ACTIVATIONS
 from sigmax.training import (
     Part,
@@ -39,6 +40,9 @@ LOSSES: dict[str, Callable] = {
     "beta": beta_negative_log_likelihood,
     "faithful": faithful_error,
 }
+
+FEW_ROWS, N_MEMBERS_OF_FEW = 200, 10
+"""With fewer rows than this, there are so many members unless `n_members` is given."""
 
 N_CHUNKS = 50
 """Held-out rows are scored about this often in each stage."""
@@ -87,7 +91,7 @@ CHECKS: dict[str, Check] = {
     "prior_variance": check_positive,
     "shrink_mean": check_flag,
     "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
-    "patience": check_count,
+    "patience": partial(check_count, minimum=0),
     "recalibrate": check_flag,
 }
 
@@ -100,6 +104,24 @@ class AbstractRecipe:
 
     n_members: int
     validation_fraction: float
+    is_judged_together: bool = False
+    """Whether all members keep the snapshots of the same step, by the mean of their scores."""
+
+    def for_rows(self, n_rows: int) -> Any:
+        """The recipe with more members, which hold out a larger share, where rows are few.
+
+        Each is judged on other rows, and all together on nearly all rows: the fewer there are, the
+        less one split of them says, and the more a choice of each member's own would flatter it. A
+        recipe without held-out rows stays as it is, and one of a single network has one.
+        """
+        share = self.validation_fraction
+        if n_rows >= FEW_ROWS or not share:
+            return self
+        n_members = max(self.n_members, N_MEMBERS_OF_FEW) if self.n_members > 1 else 1
+        share = held_out_share(n_rows, share)
+        return replace(
+            self, n_members=n_members, validation_fraction=share, is_judged_together=True
+        )
 
     def override(self, **settings: Any) -> Any:
         """The recipe with every setting that is not None checked and put in place of its own."""
@@ -116,13 +138,9 @@ class AbstractRecipe:
 
     @abstractmethod
     def graph_sizes(self) -> list[int]:
-        """Sizes of the neighbourhoods that batches are drawn from, each once."""
+        """Sizes of the neighbourhoods that batches are drawn from, each once.
 
-    @abstractmethod
-    def stages(self) -> tuple[Stage, ...]:
-        """How the members are trained.
-
-        Graph 0 of the data are single rows, the next ones are those of `graph_sizes`.
+        Graph 0 of the data are single rows, the next ones have these sizes.
         """
 
 
@@ -183,11 +201,16 @@ class Recipe(AbstractRecipe):
     shrink_mean: bool = True
     """Let the mean tend to the mean of y off the data, too."""
     validation_fraction: float = 0.1
-    """Rows that each member holds out to choose its best snapshot; 0 keeps the last one."""
-    patience: int | None = 15
-    """Scorings without a better snapshot before training stops."""
+    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+    The presets hold out more of fewer than 200 rows: 20 rows, or 40 %."""
+    patience: int = 15
+    """Scorings without a better snapshot before training stops; 0 never stops early."""
     recalibrate: bool = True
     """Widen all scales by the one factor that suits the members' held-out rows best."""
+
+    def plain(self) -> "Recipe":
+        """The recipe of a network that has none of the four ideas."""
+        return replace(self, locality=False, split=False, inverse_gamma=False, extrapolate=False)
 
     def fit_to(self, n_rows: int) -> "Recipe":
         k = tuple(min(k, n_rows) for k in self.n_neighbors)
@@ -244,6 +267,7 @@ class Recipe(AbstractRecipe):
                 cycles_per_chunk=max(1, n_cycles // N_CHUNKS),
                 score=score,
                 keep_best=keep_best,
+                is_judged_together=self.is_judged_together,
                 patience=self.patience,
             )
             for name, phases, n_cycles, score in stages
@@ -271,7 +295,7 @@ PAPER = Recipe(
     gate_scale=1.5,
     shrink_mean=False,
     validation_fraction=0.0,
-    patience=None,
+    patience=0,
     recalibrate=False,
 )
 PRESETS = {"fast": FAST, "paper": PAPER}

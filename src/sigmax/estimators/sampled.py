@@ -8,13 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from sigmax.checks import check_count
-from sigmax.distributions import AbstractComponent, Normal
+from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
-from sigmax.estimators.recipe import N_CHUNKS, Recipe
+from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
-from sigmax.training import Part, Phase, Stage
 
 __all__ = ["AbstractSampledRegressor", "draw_members"]
 
@@ -25,49 +23,12 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
     The draws are the same in every prediction, so that a fitted model is a function.
     """
 
-    n_draws: int
-
-    def recipe(self) -> Recipe:
-        """All settings in force."""
-        check_count("n_draws", self.n_draws)
-        plain = {"locality": False, "split": False, "inverse_gamma": False, "extrapolate": False}
-        return super().recipe().override(**plain)
-
-    def _one_stage(self, recipe: Recipe, parts: tuple[str, ...], objective, score) -> Stage:
-        """All steps alike: random batches, a random objective, one optimiser per part."""
-        trained = tuple(
-            Part(
-                name=name,
-                learning_rate=recipe.learning_rate[i > 0],
-                weight_decay=recipe.weight_decay[i > 0],
-                final_rate=0.0 if recipe.decay_rate else 1.0,
-            )
-            for i, name in enumerate(parts)
-        )
-        phase = Phase(
-            parts=trained,
-            objective=objective,
-            graph=0,
-            n_primary=recipe.batch_size,
-            n_secondary=1,
-            is_random=True,
-        )
-        return Stage(
-            name="distribution",
-            phases=(phase,),
-            n_cycles=recipe.n_steps,
-            cycles_per_chunk=max(1, recipe.n_steps // N_CHUNKS),
-            score=score,
-            keep_best=recipe.validation_fraction > 0,
-            patience=recipe.patience,
-        )
-
-    def _components(self, X: np.ndarray) -> AbstractComponent:
-        keys = jax.random.split(jax.random.key(0), self.n_draws)
-        return by_blocks(partial(draw_members, self.networks_, keys), X, axis=1)
+    def _mixture(self, X: np.ndarray) -> Mixture:
+        keys = jax.random.split(jax.random.key(0), self._recipe().n_draws)
+        return Mixture(by_blocks(partial(draw_members, self.networks_, keys), X, axis=1))
 
 
-def create_members(create, recipe: Recipe, key: PRNGKeyArray) -> Any:
+def create_members(create, recipe: SampledRecipe, key: PRNGKeyArray) -> Any:
     """Members along a new first axis, each created with its own generator."""
     names = [f"member {member}" for member in range(recipe.n_members)]
     return stack_members([create(named_generator(key, name)) for name in names])

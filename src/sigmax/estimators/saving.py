@@ -14,7 +14,7 @@ import sigmax.files
 from sigmax.errors import ModelFileError
 from sigmax.version import __version__
 
-__all__ = ["AbstractSavable", "named_leaves", "restore"]
+__all__ = ["AbstractSavable", "named_leaves", "restore", "take_array"]
 
 S = TypeVar("S", bound="AbstractSavable")  # beartype knows no Self
 
@@ -26,7 +26,11 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
     feature_names_in_: np.ndarray
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle)."""
+        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle).
+
+        An older model in this folder is replaced; a folder with any other file is refused. A
+        ``random_state`` that is no int is written as None.
+        """
         check_is_fitted(self)
         facts, arrays = self._state()
         params = self.get_params(deep=False)
@@ -45,7 +49,13 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
 
     @classmethod
     def load(cls: type[S], path: str | Path) -> S:
-        """Read a model that `save` wrote; nothing in the folder is ever executed."""
+        """Read a model that `save` wrote; nothing in the folder is ever executed.
+
+        Raises
+        ------
+        ModelFileError
+            If a file is missing, too many or changed in any byte, or holds another model.
+        """
         header, arrays = sigmax.files.read_model(path)
         if header.get("estimator") != cls.__name__:
             raise ModelFileError(
@@ -63,8 +73,13 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
                 names = np.asarray(facts["feature_names_in"], dtype=object)
                 estimator.feature_names_in_ = names
             estimator._set_state(facts, arrays)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+            kept = {name: sigmax.files.describe(a) for name, a in estimator._state()[1].items()}
+            sigmax.files.check_described(arrays, kept)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            files = f"{sigmax.files.HEADER} and {sigmax.files.ARRAYS}"
+            raise ModelFileError(
+                f"{str(path)!r} is damaged, {files} do not fit a {cls.__name__}: {error!r}."
+            ) from error
         return estimator
 
     @abstractmethod
@@ -84,14 +99,22 @@ def named_leaves(name: str, tree: Any) -> dict[str, np.ndarray]:
 
 def restore(skeleton: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """The pytree of the shape of ``skeleton`` that `named_leaves` took ``arrays`` from."""
-    leaves = []
-    for path, expected in named_leaves(name, skeleton).items():
-        leaf, shape = arrays[path], expected.shape or (1,)  # a file has no arrays without an axis
-        if leaf.shape != shape or leaf.dtype != expected.dtype:
-            shapes = f"{leaf.dtype}{leaf.shape}, not {expected.dtype}{shape}"
-            raise ValueError(f"{path} is {shapes}")
-        leaves.append(jnp.asarray(leaf.reshape(expected.shape)))
+    leaves = [
+        jnp.asarray(take_array(arrays, path, expected.shape, expected.dtype))
+        for path, expected in named_leaves(name, skeleton).items()
+    ]
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+def take_array(
+    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], dtype: Any = np.float64
+) -> np.ndarray:
+    """The array ``name`` of a file, refused if it has another shape or type."""
+    found, stored = arrays[name], shape or (1,)  # a file has no arrays without an axis
+    if found.shape != stored or found.dtype != dtype:
+        shapes = f"{found.dtype}{found.shape}, not {np.dtype(dtype)}{stored}"
+        raise ValueError(f"{name} is {shapes}")
+    return found.reshape(shape)
 
 
 def plain(value: Any) -> Any:

@@ -9,10 +9,16 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sigmax.distributions import AbstractComponent, AbstractDistribution
+from sigmax.distributions import AbstractComponent, AbstractDistribution, Mixture
+from sigmax.estimators.few_rows import few_rows_doubts, few_rows_factor
 from sigmax.estimators.gates import create_gate
-from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
-from sigmax.estimators.recalibration import held_out_factor, with_factor
+from sigmax.estimators.networks import AbstractNetworkRegressor, Start, by_blocks, stack_members
+from sigmax.estimators.recalibration import (
+    cross_fitted_recalibration,
+    held_out_factor,
+    recalibrated,
+    with_factor,
+)
 from sigmax.estimators.recipe import Recipe
 from sigmax.networks import (
     MLP,
@@ -55,16 +61,20 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         return recipe.stages()
 
     def _finish(
-        self, networks: VarianceNetwork, folds: Fold, data: TrainingData, recipe: Recipe
+        self, networks: VarianceNetwork, folds: Fold, data: TrainingData, start: Start
     ) -> VarianceNetwork:
-        if not recipe.recalibrate:
+        if not (start.recipe.recalibrate and start.recipe.validation_fraction):
             return networks
+        if start.has_few_rows:
+            doubts = few_rows_doubts(start.n_distinct)
+            found = cross_fitted_recalibration(networks, folds, data, predict_rows, doubts)
+            return recalibrated(networks, found.wider(few_rows_factor(start.n_distinct)))
         # The same rows chose the snapshots and so flatter them: nothing is made narrower.
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
 
-    def _components(self, X: np.ndarray) -> AbstractComponent:
-        return by_blocks(partial(predict_members, self.networks_), X, axis=1)
+    def _mixture(self, X: np.ndarray) -> Mixture:
+        return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))
 
 
 def create_networks(
@@ -90,6 +100,7 @@ def create_networks(
             spread=spread(rng("spread"), *shape, activation=recipe.activation),
             gate=gate,
             factor=jnp.ones(()),
+            doubt=jnp.zeros(()),
             prior_variance=recipe.prior_variance,
             shrink_mean=recipe.shrink_mean,
         )
@@ -110,7 +121,9 @@ def predict_members(
     networks: VarianceNetwork, X: Float[Array, "rows features"]
 ) -> AbstractComponent:
     """Every member's density in standardised units."""
-    return eqx.filter_vmap(lambda network, X: network(X), in_axes=(MEMBER, None))(networks, X)
+    return eqx.filter_vmap(lambda network, X: network.predict(X), in_axes=(MEMBER, None))(
+        networks, X
+    )
 
 
 def mean_gates(networks: Any, X: np.ndarray) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = [
     "CALIBRATION",
     "COMPILE",
     "COVERAGE_50",
+    "COVERAGE_80",
     "COVERAGE_90",
     "CRPS",
     "FIT",
@@ -52,13 +53,17 @@ class Score:
         value = getattr(record, self.part).get(self.name)
         return None if value is None else self.factor * value
 
+    def on(self, part: str) -> "Score":
+        """The same score of a part of the test rows, ``new`` or ``copies``."""
+        return replace(self, name=f"{part}_{self.name}")
+
 
 LOG_LIKELIHOOD = Score(title="test log-likelihood", name="log_likelihood", better=1, digits=2)
 RMSE = Score(title="test RMSE", name="rmse", better=-1)
 CRPS = Score(title="test CRPS", name="crps", better=-1)
-COVERAGE_50, COVERAGE_90 = (
+COVERAGE_50, COVERAGE_80, COVERAGE_90 = (
     Score(title=f"coverage of {level} % intervals, in %", name=name, factor=100.0, digits=1)
-    for level, name in ((50, "coverage_50"), (90, "coverage"))
+    for level, name in ((50, "coverage_50"), (80, "coverage_80"), (90, "coverage"))
 )
 WIDTH = Score(
     title="width of 90 % intervals",
@@ -123,6 +128,12 @@ class Benchmark:
         """The mean of every method that has the score."""
         values = {method: self.cell(dataset, method).values(score) for method in self.methods}
         return {method: float(found.mean()) for method, found in values.items() if len(found)}
+
+    def best(self, dataset: str, score: Score) -> str | None:
+        """The one method whose mean is better than all others; none in a tie."""
+        means = {m: score.better * mean for m, mean in self.means(dataset, score).items()}
+        first = [m for m, mean in means.items() if mean == max(means.values())]
+        return first[0] if score.better and len(first) == 1 else None
 
     def leaders(self, dataset: str, score: Score) -> list[str]:
         """The best method, and those that are within one standard error of its mean.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import jax.monitoring
@@ -14,9 +15,18 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor, fit_together
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Task
-from sigmax.metrics import coverage, evaluate
+from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
 
-__all__ = ["Stopwatch", "change", "create_model", "fit_models", "judge", "stopwatch"]
+__all__ = [
+    "Stopwatch",
+    "change",
+    "create_model",
+    "fit_models",
+    "judge",
+    "judge_apart",
+    "own_settings",
+    "stopwatch",
+]
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -64,7 +74,14 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 def create_model(task: Task) -> AbstractRegressor:
     """The task's method, with its settings and seed."""
-    return change(METHODS[task.method].create(task.seed), task.method, task.settings)
+    model = METHODS[task.method].create(task.seed)
+    return change(model, task.method, own_settings(task) | task.settings)
+
+
+def own_settings(task: Task) -> dict[str, Any]:
+    """What the method sets differently on the task's data set, unless the task sets it."""
+    settings = METHODS[task.method].own_settings.get(task.dataset, {})
+    return {name: value for name, value in settings.items() if name not in task.settings}
 
 
 def change(model: Model, name: str, settings: dict[str, Any]) -> Model:
@@ -92,8 +109,32 @@ def fit_models(
     return {"fit": watch.run / n, "compile": watch.compile / n, "together": together}
 
 
+SCORES_APART = {
+    "log_likelihood": log_likelihood,
+    "crps": crps,
+    "rmse": rmse,
+    "coverage": coverage,
+    "coverage_50": partial(coverage, level=0.5),
+    "coverage_80": partial(coverage, level=0.8),
+}
+
+
 def judge(y: NDArray, dist: Predictive) -> dict[str, float]:
-    """All scores of a prediction, and the coverage of its 50 % intervals."""
-    scores = evaluate(y, dist)
-    scores["coverage_50"] = coverage(y, dist, level=0.5)
-    return scores
+    """All scores of a prediction, and the coverage of its 50 % and 80 % intervals."""
+    more = {name: SCORES_APART[name](y, dist) for name in ("coverage_50", "coverage_80")}
+    return evaluate(y, dist) | more
+
+
+def judge_apart(y: NDArray, dist: Predictive, known: NDArray) -> dict[str, float]:
+    """Scores of the copies, which are the ``known`` rows, and of the new rows.
+
+    They are named ``copies_crps``, ``new_crps`` and so on. There are none without copies, for the
+    new rows are all rows then, and none of new rows where every row is a copy.
+    """
+    parts = {"copies": known, "new": ~known} if known.any() else {}
+    return {
+        f"{part}_{name}": score(y[rows], dist[rows])
+        for part, rows in parts.items()
+        if rows.any()
+        for name, score in SCORES_APART.items()
+    }

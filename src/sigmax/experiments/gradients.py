@@ -116,7 +116,7 @@ def study_model(task: Task) -> AbstractNetworkRegressor:
 
 def n_warmup_steps(task: Task) -> int:
     """Steps at the start that train the mean alone, by its squared error."""
-    *warmup, _ = study_model(task).recipe().stages()
+    *warmup, _ = study_model(task)._recipe().stages()
     return sum(stage.n_cycles for stage in warmup)
 
 

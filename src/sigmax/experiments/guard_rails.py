@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from sigmax.experiments.benchmark import LOG_LIKELIHOOD, RMSE, Benchmark
-from sigmax.experiments.methods import METHODS
+from sigmax.experiments.methods import METHODS, Method
 from sigmax.experiments.paper import PAPER
 from sigmax.experiments.records import Record
 
@@ -29,9 +29,7 @@ def gap_to_normal(log_likelihood: float, rmse: float) -> float:
 
 def guard_rails(benchmark: Benchmark) -> list[str]:
     """A sentence for each reason to look twice that applies."""
-    copies = {name: data_mean(benchmark, name, "copies") for name in benchmark.cells}
     targets = {name: data_mean(benchmark, name, "n_distinct_targets") for name in benchmark.cells}
-    flattered = [f"{name} {100 * c:.1f} %" for name, c in copies.items() if c > MANY_COPIES]
     discrete = [f"{name} {n:.0f}" for name, n in targets.items() if n < FEW_TARGETS]
     gaps = name_gaps(
         {
@@ -40,12 +38,7 @@ def guard_rails(benchmark: Benchmark) -> list[str]:
             for method in benchmark.methods
         }
     )
-    notes = []
-    if flattered:
-        notes.append(
-            f"Test rows that have an exact copy among the training rows: {', '.join(flattered)}. "
-            "A model that remembers them scores higher than it would on new rows."
-        )
+    notes = copies_notes(benchmark) + settings_notes(benchmark)
     if discrete:
         notes.append(
             f"Few distinct targets: {', '.join(discrete)}. Log-densities on a grid have no upper"
@@ -58,6 +51,40 @@ def guard_rails(benchmark: Benchmark) -> list[str]:
             " explain it; look twice."
         )
     return notes
+
+
+def copies_notes(benchmark: Benchmark) -> list[str]:
+    """How many test rows are among the training rows, by their X or, in older records, X and y."""
+    shares = {}
+    for name in benchmark.cells:
+        whole, of_X = (data_mean(benchmark, name, fact) for fact in ("copies", "copies_of_X"))
+        if of_X > 0:
+            shares[name] = f"{100 * of_X:.1f} % ({100 * whole:.1f} % with the same y)"
+        elif math.isnan(of_X) and whole > MANY_COPIES:
+            shares[name] = f"{100 * whole:.1f} % with the same y"
+    if not shares:
+        return []
+    listed = ", ".join(f"{name} {share}" for name, share in shares.items())
+    return [
+        f"Test rows whose X is that of a training row: {listed}. A model that remembers them scores"
+        " higher than it would on new rows."
+    ]
+
+
+def settings_notes(benchmark: Benchmark) -> list[str]:
+    """Records made before a method had settings of its own for a data set."""
+    found = [
+        f"{METHODS[method].title} on {dataset} without {as_text(METHODS[method], dataset)}"
+        for dataset, row in benchmark.cells.items()
+        for method, cell in row.items()
+        if METHODS[method].own_settings.get(dataset)
+        and any("own_settings" not in record.data for record in cell.done)
+    ]
+    return [f"Records of an earlier version: {', '.join(found)}."] if found else []
+
+
+def as_text(method: Method, dataset: str) -> str:
+    return ", ".join(f"{name}={value}" for name, value in method.own_settings[dataset].items())
 
 
 def data_mean(benchmark: Benchmark, dataset: str, name: str) -> float:

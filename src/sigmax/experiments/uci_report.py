@@ -1,14 +1,12 @@
 """Tables of the UCI benchmark and of its timings, with the paper's values beside ours."""
 
-from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
 
 from sigmax.experiments.benchmark import (
     CALIBRATION,
     COMPILE,
     COVERAGE_50,
+    COVERAGE_80,
     COVERAGE_90,
     CRPS,
     FIT,
@@ -24,13 +22,26 @@ from sigmax.experiments.guard_rails import guard_rails, paper_gaps
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.paper import PAPER
 from sigmax.experiments.records import Record
-from sigmax.experiments.tables import Table, mean_and_error
+from sigmax.experiments.score_rows import (
+    by_dataset,
+    fewer_notes,
+    full_title,
+    score_row,
+    split_counts,
+    titles,
+)
+from sigmax.experiments.tables import Table
+from sigmax.experiments.uci_copies import copies_tables
 from sigmax.experiments.uci_pictures import uci_figures
 
 __all__ = ["uci_figures", "uci_tables"]
 
-SCORES = (LOG_LIKELIHOOD, RMSE, CRPS, COVERAGE_50, COVERAGE_90, WIDTH, CALIBRATION)
-PAIRS = (("combined-paper", "nn-paper"), ("combined", "ens-nn"))
+SCORES = (LOG_LIKELIHOOD, RMSE, CRPS, COVERAGE_50, COVERAGE_80, COVERAGE_90, WIDTH, CALIBRATION)
+PAIRS = (
+    ("combined-paper", "nn-paper"),
+    ("combined", "ens-nn"),
+    *(("local", rival) for rival in ("gp", "sgp", "ens-nn", "combined")),
+)
 
 
 def uci_tables(records: Sequence[Record]) -> list[Table]:
@@ -41,56 +52,23 @@ def uci_tables(records: Sequence[Record]) -> list[Table]:
             tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
             tables.append(paper_table(benchmark, FIT))
             continue
-        tables += [score_table(benchmark, score) for score in SCORES]
+        known = [score for score in SCORES if any(split_counts(benchmark, score).values())]
+        tables += [score_table(benchmark, score) for score in known or (LOG_LIKELIHOOD,)]
+        tables += copies_tables(benchmark)
         tables.append(summary_table(benchmark))
         tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
         tables += [paper_table(benchmark, score) for score in (LOG_LIKELIHOOD, RMSE)]
-    return [table for table in tables if table.rows]
-
-
-def full_title(benchmark: Benchmark, title: str) -> str:
-    settings = f" ({benchmark.settings})" if benchmark.settings else ""
-    return f"{benchmark.experiment}: {title}{settings}"
-
-
-def titles(methods: Sequence[str]) -> list[str]:
-    return [METHODS[method].title for method in methods]
+    return [table for table in tables if table.rows or table.notes]
 
 
 def score_table(benchmark: Benchmark, score: Score) -> Table:
     """One row per data set, one column per method; the best in bold."""
-    rows = []
-    for dataset in benchmark.cells:
-        digits, leaders = row_digits(benchmark, dataset, score), benchmark.leaders(dataset, score)
-        row = [dataset]
-        for method in benchmark.methods:
-            text = cell_text(benchmark, dataset, method, score, digits)
-            row.append(f"**{text}**" if method in leaders else text)
-        rows.append(row)
     return Table(
         title=full_title(benchmark, score.title),
         header=["data set", *titles(benchmark.methods)],
-        rows=rows,
+        rows=[score_row(benchmark, dataset, score) for dataset in benchmark.cells],
         notes=score_notes(benchmark, score),
     )
-
-
-def row_digits(benchmark: Benchmark, dataset: str, score: Score) -> int:
-    """The score's own, or as many as give the smallest mean of a row three digits."""
-    sizes = [abs(mean) for mean in benchmark.means(dataset, score).values() if mean]
-    if score.digits is not None or not sizes:
-        return score.digits or 0
-    return int(np.clip(2 - np.floor(np.log10(min(sizes))), 0, 6))
-
-
-def cell_text(benchmark: Benchmark, dataset: str, method: str, score: Score, digits: int) -> str:
-    """Mean and error; what failed is counted, ``-`` is infeasible, and nothing is no record."""
-    cell = benchmark.cell(dataset, method)
-    values, failed = cell.values(score), f"failed ({len(cell.failed)})" if cell.failed else ""
-    if len(values):
-        shown = values if score.part == "scores" else [values.mean()]
-        return " ".join(filter(None, [mean_and_error(shown, digits=digits), failed]))
-    return failed or ("-" if cell.infeasible else "")
 
 
 def score_notes(benchmark: Benchmark, score: Score) -> list[str]:
@@ -105,43 +83,21 @@ def score_notes(benchmark: Benchmark, score: Score) -> list[str]:
     if score.note:
         notes.append(score.note)
     if score == LOG_LIKELIHOOD or benchmark.experiment == "timings":
-        notes += split_notes(benchmark) + infeasible_notes(benchmark)
+        notes += split_notes(benchmark, score) + infeasible_notes(benchmark)
     if score == LOG_LIKELIHOOD:
         notes += guard_rails(benchmark)
     return notes
 
 
-def by_dataset(counts: dict[str, int]) -> str:
-    """The most usual count, and the data sets with another.
-
-    Examples
-    --------
-    >>> by_dataset({"boston": 20, "protein": 5, "yacht": 20})
-    '20 (protein 5)'
-    """
-    usual = Counter(counts.values()).most_common(1)[0][0]
-    others = ", ".join(f"{name} {n}" for name, n in counts.items() if n != usual)
-    return f"{usual} ({others})" if others else f"{usual}"
-
-
-def split_notes(benchmark: Benchmark) -> list[str]:
+def split_notes(benchmark: Benchmark, score: Score) -> list[str]:
     """How many splits each data set has, and which methods have fewer."""
-    counts = {
-        dataset: {method: len(cell.done) for method, cell in row.items() if cell.done}
-        for dataset, row in benchmark.cells.items()
-    }
+    counts = split_counts(benchmark, score)
     most = {dataset: max(row.values()) for dataset, row in counts.items() if row}
     if not most:
         return []
     empty = any(set(row) != set(benchmark.methods) for row in benchmark.cells.values())
     notes = [f"Splits: {by_dataset(most)}." + " An empty cell has no record." * empty]
-    fewer = [
-        f"{METHODS[method].title} on {dataset} ({n} of {most[dataset]})"
-        for dataset, row in counts.items()
-        for method, n in row.items()
-        if n < most[dataset]
-    ]
-    return notes + ([f"On fewer splits than others: {', '.join(fewer)}."] if fewer else [])
+    return notes + fewer_notes(benchmark, score)
 
 
 def infeasible_notes(benchmark: Benchmark) -> list[str]:
@@ -179,24 +135,47 @@ def time_notes(benchmark: Benchmark) -> list[str]:
 
 
 def summary_table(benchmark: Benchmark) -> Table:
-    """On how many data sets each method leads, by score, and how pairs compare split by split."""
+    """On how many data sets each method is best, by score, and how pairs compare split by split."""
     rows = []
     for score in (LOG_LIKELIHOOD, RMSE, CRPS, CALIBRATION):
+        name = score.title.partition(",")[0]
         scored = [benchmark.means(dataset, score) for dataset in benchmark.cells]
-        leading = [benchmark.leaders(dataset, score) for dataset in benchmark.cells]
-        if any(scored):
+        best = [[benchmark.best(dataset, score)] for dataset in benchmark.cells]
+        near = [benchmark.leaders(dataset, score) for dataset in benchmark.cells]
+        kinds = {f"{name}: best mean": best, f"{name}: best or within one standard error": near}
+        for words, found in kinds.items() if any(scored) else ():
             counts = [
-                f"{sum(m in names for names in leading)} of {sum(m in means for means in scored)}"
+                f"{sum(m in names for names in found)} of {sum(m in means for means in scored)}"
                 for m in benchmark.methods
             ]
-            rows.append([score.title.partition(",")[0], *counts])
+            rows.append([words, *counts])
+    notes = [
+        "Of the data sets that the method has a score for. Best mean: better than the mean of every"
+        " other method, by however little. Within one standard error: of the best mean, over the"
+        " splits of the method that has it."
+    ]
+    notes += fewer_notes(benchmark, LOG_LIKELIHOOD) + refused_notes(benchmark)
+    notes += [line for pair in PAIRS if (line := pair_note(benchmark, *pair))]
     return Table(
         title=full_title(benchmark, "data sets on which a method is best"),
         header=["score", *titles(benchmark.methods)],
         rows=rows,
-        notes=["Best, or within one standard error of the best; of those it has a score for."]
-        + [line for pair in PAIRS if (line := pair_note(benchmark, *pair))],
+        notes=notes if rows else [],
     )
+
+
+def refused_notes(benchmark: Benchmark) -> list[str]:
+    """Where a method has no score because it was not feasible."""
+    refused = {
+        method: [name for name in benchmark.cells if benchmark.cell(name, method).infeasible]
+        for method in benchmark.methods
+    }
+    listed = [
+        f"{METHODS[method].title} on {', '.join(datasets)}"
+        for method, datasets in refused.items()
+        if datasets
+    ]
+    return [f"Without a score, as not feasible: {'; '.join(listed)}."] if listed else []
 
 
 def pair_note(benchmark: Benchmark, method: str, other: str) -> str:
@@ -249,5 +228,5 @@ def paper_table(benchmark: Benchmark, score: Score) -> Table:
         title=full_title(benchmark, f"the paper's {score.title}, and {ending}"),
         header=["data set", *titles(methods)],
         rows=rows if methods else [],
-        notes=notes,
+        notes=notes if methods and rows else [],
     )

@@ -9,9 +9,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.errors import InvalidDataError
 from sigmax.estimators.networks import by_blocks
-from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
+from sigmax.estimators.saving import AbstractSavable, named_leaves, restore, take_array
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
@@ -22,6 +22,9 @@ from sigmax.scaling import Standardizer
 __all__ = ["AbstractVAE"]
 
 V = TypeVar("V", bound="AbstractVAE")  # beartype knows no Self
+
+HISTORY = ("step", "elbo", "log_likelihood", "kl", "held_out_elbo")
+"""What is known of every chunk of training, the last one where rows are held out."""
 
 RELATIVE_FLOOR = 0.01
 """Least std of a decoder where none is given, in standard deviations of the feature."""
@@ -67,7 +70,10 @@ class AbstractVAE(AbstractSavable):
         return check_choice("scaling", self.scaling, ("standard", "none")) == "none"
 
     def fit(self: V, X, y=None) -> V:
-        """Learn from the rows of ``X`` (n, d); ``y`` is ignored."""
+        """Learn from the rows of ``X`` (n, d); ``y`` is ignored.
+
+        A fit that fails or is interrupted leaves the model as it was before.
+        """
         from sigmax.generative.together import fit_together
 
         fit_together([self], [X])
@@ -99,8 +105,8 @@ class AbstractVAE(AbstractSavable):
     ) -> NDArray[np.float64]:
         """``n`` new rows: codes from the prior, then draws from the decoder's density.
 
-        Without ``with_noise`` the decoder's mean in their place. ``random_state`` of None takes new
-        codes in every call.
+        Without ``with_noise`` the decoder's mean in their place. ``random_state`` is an int,
+        RandomState, Generator or None, which takes new codes in every call.
         """
         n, with_noise = check_count("n", n), check_flag("with_noise", with_noise)
         rng = named_generator(make_key(random_state), "samples")
@@ -110,13 +116,17 @@ class AbstractVAE(AbstractSavable):
         return dist.sample(1, random_state=int(rng.integers(2**31 - 1)))[0]
 
     def elbo(self, X, n_samples: int = 1, random_state: Any = 0) -> NDArray[np.float64]:
-        """Evidence lower bound of every row, from ``n_samples`` draws of its code."""
+        """Evidence lower bound of every row, from ``n_samples`` draws of its code.
+
+        ``random_state`` is an int, RandomState, Generator or None.
+        """
         return self._bounds(X, n_samples, random_state)[0]
 
     def log_prob(self, X, n_samples: int = 500, random_state: Any = 0) -> NDArray[np.float64]:
         """log p(x) of every row, by importance sampling with q(z | x): a bound from below.
 
         It grows with ``n_samples``, up to the marginal likelihood. Memory does not grow with it.
+        ``random_state`` is an int, RandomState, Generator or None.
         """
         return self._bounds(X, n_samples, random_state)[1]
 
@@ -195,20 +205,17 @@ class AbstractVAE(AbstractSavable):
     def _base_plan(self, **others: Any) -> Plan:
         """The settings that all models share."""
         check_count("verbose", self.verbose, minimum=0)
-        share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.9, "inclusive": True}
-        share = check_number("validation_fraction", share, **bounds)
-        patience = self.patience
-        if patience is not None:
-            patience = check_count("patience", patience)
-            if not share > 0:
-                rule = "None where `validation_fraction` is 0"
-                raise InvalidArgumentError(f"`patience` must be {rule}, got {patience!r}.")
+        share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.5, "inclusive": True}
+        check_number("validation_fraction", share, **bounds)
+        patience = (
+            None if self.patience is None else check_count("patience", self.patience, minimum=0)
+        )
         return Plan(
             n_steps=check_count("n_steps", self.n_steps),
             warm_up=check_number("warm_up", self.warm_up, above=0.0, below=1.0, inclusive=True),
             batch_size=check_count("batch_size", self.batch_size, minimum=2),
             learning_rate=check_number("learning_rate", self.learning_rate, above=0.0),
-            patience=patience,
+            patience=patience or None,
             **others,
         )
 
@@ -218,11 +225,14 @@ class AbstractVAE(AbstractSavable):
         return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
+        width = (self.n_features_in_,)
+        self.x_scaling_ = Standardizer(
+            take_array(arrays, "x_mean", width), take_array(arrays, "x_scale", width)
+        )
         self.history_ = {
-            name.removeprefix("history."): scores.tolist()
-            for name, scores in arrays.items()
-            if name.startswith("history.")
+            name: arrays[f"history.{name}"].tolist()
+            for name in HISTORY
+            if f"history.{name}" in arrays
         }
         some_rows = np.zeros((2, self.n_features_in_), dtype=np.float32)
         skeleton = self._create_model(some_rows, np.random.default_rng(0))

@@ -27,7 +27,7 @@ class Plan:
     splits: bool = False
     """Whether mean and variance are never trained in the same step."""
     patience: int | None = None
-    """Scorings without a better one before training ends."""
+    """Scorings without a better one before training ends; None for never."""
     longest_chunk: int = 100
     """Iterations in one compiled call; after each the held-out rows are scored."""
 

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from sigmax.errors import InvalidArgumentError
+from sigmax.errors import InvalidArgumentError, TrainingError
+from sigmax.estimators.at_once import at_once
 from sigmax.estimators.executables import forget_when_many
+from sigmax.estimators.folds import twins
 from sigmax.estimators.progress import training_bar
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.schedule import Plan
@@ -33,9 +35,16 @@ def fit_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
 
     The models share class and settings, up to the seed, and the sets one shape; sets that are one
     and the same object are held once. Every model ends as if it had been fitted alone, up to
-    rounding; one compilation and, on an accelerator, one device serve them all.
+    rounding; one compilation and, on an accelerator, one device serve them all. A training that
+    fails or is interrupted leaves all models as they were.
     """
     forget_when_many()
+    with at_once(models) as copies:
+        train_together(copies, sets)
+
+
+def train_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
+    """Fit unfitted models, which change on the way."""
     plans = [model._plan() for model in models]
     if len(models) != len(sets) or not models or not is_alike(models):
         raise InvalidArgumentError(
@@ -47,13 +56,14 @@ def fit_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
     prepared = [models[i]._networks_rows(sets[i], reset=True) for i in firsts]
     if any(rows.shape != prepared[0].shape for rows in prepared):
         raise InvalidArgumentError("Models that are fitted together need data of the same shape.")
+    labels = [twins(rows) if models[0].validation_fraction else None for rows in prepared]
     seeds, keys = [], []
     for model, X in zip(models, sets, strict=True):
         group = firsts.index(own[id(X)])
         if model is not models[own[id(X)]]:
             copy_units(models[own[id(X)]], model)
         key = make_key(model.random_state)
-        learned, held_out = hold_out(model, len(prepared[group]), key)
+        learned, held_out = hold_out(model, len(prepared[group]), labels[group], key)
         start = model._create_model(prepared[group], named_generator(key, "networks"))
         seeds.append(Seed.create(group, learned, held_out, start))
         keys.append(named_key(key, "training"))
@@ -106,13 +116,39 @@ def search_neighbors(X: np.ndarray, k: int) -> np.ndarray:
     return neighbor_graph(X, k)
 
 
-def hold_out(model: AbstractVAE, n_rows: int, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from, and rows to choose the best snapshot by."""
+def hold_out(
+    model: AbstractVAE, n_rows: int, labels: np.ndarray | None, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from, and rows to choose the best snapshot by.
+
+    Their numbers depend on that of the rows alone, so that seeds can be trained together. Rows of
+    one of the ``labels`` are held out together: a copy to learn from would tell a model what it is
+    judged by. A label with more rows than are held out counts as so many single rows.
+    """
     n_held_out = min(round(model.validation_fraction * n_rows), LARGEST_HOLD_OUT, n_rows - 2)
-    shuffled = named_generator(key, "held out").permutation(n_rows)
-    if n_held_out <= 0:
+    if labels is None or n_held_out <= 0:
         return np.arange(n_rows), np.empty(0, dtype=int)
-    return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
+    shuffled = named_generator(key, "held out").permutation(n_rows)
+    is_large = np.bincount(labels)[labels] > n_held_out
+    labels = np.where(is_large, n_rows + np.arange(n_rows), labels)[shuffled]
+    is_held_out = fill_up(labels, n_held_out)
+    # Where labels do not add up to the number, some rows are scored twice and some are not used.
+    learned = shuffled[~is_held_out][: n_rows - n_held_out]
+    return np.sort(learned), np.sort(np.resize(shuffled[is_held_out], n_held_out))
+
+
+def fill_up(labels: np.ndarray, n_wanted: int) -> np.ndarray:
+    """Which rows are taken if labels are taken whole, in their order, as long as they fit."""
+    _, first, labels, counts = np.unique(
+        labels, return_index=True, return_inverse=True, return_counts=True
+    )
+    is_taken, n_left = np.zeros(len(counts), dtype=bool), n_wanted
+    for label in np.argsort(first):
+        if counts[label] <= n_left:
+            is_taken[label], n_left = True, n_left - counts[label]
+        if not n_left:
+            break
+    return is_taken[labels]
 
 
 def as_history(history: dict[str, np.ndarray], plan: Plan, model: AbstractVAE) -> dict:
@@ -134,7 +170,7 @@ def check_finite(history: dict[str, list]) -> None:
     """Refuse a training that has broken down."""
     if not np.isfinite(history["elbo"][-1]):
         first = int(np.argmin(np.isfinite(history["elbo"])))
-        raise InvalidArgumentError(
+        raise TrainingError(
             f"The training broke down before step {history['step'][first]}:"
             " `learning_rate` must be smaller, or `min_std` larger."
         )

@@ -54,10 +54,13 @@ class VAE(AbstractVAE):
     scaling : "standard" or "none"
         Whether the networks see standardised features, or X as it is (images between 0 and 1).
     validation_fraction : float
-        Rows held out to keep the best snapshot, by their bound, once the warm-up is over.
-    patience : int
-        Scorings, one per chunk, without a better one before training stops.
-    random_state : int, RandomState or None
+        Share of the rows, from 0 to 0.5, that is held out to choose the best snapshot, by their
+        bound, once the warm-up is over; 0 keeps the last one. Rows that are equal are held out
+        together.
+    patience : int or None
+        Scorings, one per chunk, without a better snapshot before training stops; 0 or None never
+        stops early. Without held-out rows it has no effect.
+    random_state : int, RandomState, Generator or None
     verbose : int
         1 shows a progress bar.
 

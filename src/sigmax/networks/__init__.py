@@ -1,5 +1,6 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
+from sigmax.networks.doubt import toward_prior
 from sigmax.networks.dropout import DropoutNetwork
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
@@ -42,5 +43,6 @@ __all__ = [
     "inverse_softplus",
     "listen_to",
     "sum_up",
+    "toward_prior",
     "wave",
 ]

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
+from sigmax.networks.doubt import toward_prior
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.mlp import MLP
@@ -109,6 +110,8 @@ class LocalNetwork(eqx.Module):
     """What the held-out rows widened all scales by; no step trains it."""
     most_df: Float[Array, ""]
     """Degrees of freedom on the data, at most: what held-out rows say of the tails."""
+    doubt: Float[Array, ""]
+    """How far every prediction is taken to the mean and the variance of y: 0 is not at all."""
     input_scale: float = eqx.field(static=True)
     min_concentration: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
@@ -206,6 +209,7 @@ class LocalNetwork(eqx.Module):
         heard = Sums((1 - gate) * said.count, shut * said.total, shut * said.squares)
         found = self.update(prior, heard, view.mean - prior.mean)
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
+        dist = toward_prior(dist, self.doubt, self.prior_variance)
         return Evidence(dist, found.count, found.epistemic_share)
 
     def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:

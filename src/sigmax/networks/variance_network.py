@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sigmax.distributions import AbstractDistribution
+from sigmax.networks.doubt import toward_prior
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import AbstractSpread
 from sigmax.networks.mlp import MLP
@@ -25,16 +26,22 @@ class VarianceNetwork(eqx.Module):
     what is known without x: the mean of y, which is 0. It does so as $1-\tilde\nu^2$, later than
     the variance: a row just beyond the data should be doubted before it is pulled to the middle.
 
-    ``factor`` multiplies every scale on the data; it is found on held-out rows after training,
-    and no step trains it.
+    ``factor`` multiplies every scale on the data, and ``doubt`` takes every prediction part of the
+    way to the mean of y and the prior variance; they are found on held-out rows after training, no
+    step trains them, and only `predict` knows the doubt.
     """
 
     mean: MLP
     spread: AbstractSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
+    doubt: Float[Array, ""]
     prior_variance: float = eqx.field(static=True)
     shrink_mean: bool = eqx.field(static=True)
+
+    def predict(self, x: Float[Array, "rows features"]) -> AbstractDistribution:
+        """The density at new rows."""
+        return toward_prior(self(x), self.doubt, self.prior_variance)
 
     def __call__(
         self,

@@ -97,16 +97,18 @@ class TrainingData(eqx.Module):
         index: Int[Array, " batch"],
         weight: Float[Array, " batch"],
         key: PRNGKeyArray | None = None,
+        n_learned: Float[Array, ""] | None = None,
     ) -> "Batch":
         """The rows ``index`` of one group."""
         X, y, own_center = self.X[group, index], self.y[group, index], self.own_center[group, index]
-        return Batch(X, y, own_center, group, index, weight, key)
+        return Batch(X, y, own_center, group, index, weight, key, n_learned)
 
 
 class Batch(eqx.Module):
     """Some rows: what an objective sees. It may look up others of its ``group`` by ``index``.
 
-    ``key`` is there for the objective of a phase that `Phase.is_random`, fresh in every step.
+    ``key`` is there for the objective of a phase that `Phase.is_random`, fresh in every step, and
+    ``n_learned``, the number of rows that the member learns from, for every objective of a step.
     """
 
     X: Float[Array, "batch features"]
@@ -116,6 +118,7 @@ class Batch(eqx.Module):
     index: Int[Array, " batch"]
     weight: Float[Array, " batch"]
     key: PRNGKeyArray | None = None
+    n_learned: Float[Array, ""] | None = None
 
 
 class Fold(eqx.Module):
@@ -130,6 +133,8 @@ class Fold(eqx.Module):
     weight: Float[Array, "*members slots"]
     validation: Int[Array, "*members held_out"]
     validation_weight: Float[Array, "*members held_out"]
+    n_learned: Float[Array, "*members"]
+    """How many rows have a weight."""
 
     @classmethod
     def create(
@@ -138,8 +143,13 @@ class Fold(eqx.Module):
         held_out: Sequence[np.ndarray],
         groups: Sequence[int],
         n_slots: int,
+        twin: Sequence[np.ndarray] | None = None,
     ) -> "Fold":
-        """One fold per member, from the sample weights of its group and its held-out rows."""
+        """One fold per member, from the sample weights of its group and its held-out rows.
+
+        By the labels ``twin`` held-out rows of equal X share the weight of one: new rows are like
+        those that stand alone, and copies of one row are one test.
+        """
         n_held_out = bucket_size(max(1, *(len(rows) for rows in held_out)), smallest=32)
         weight = np.zeros((len(groups), n_slots), dtype=np.float32)
         validation = np.zeros((len(groups), n_held_out), dtype=np.int32)
@@ -147,10 +157,15 @@ class Fold(eqx.Module):
         for member, (group, rows) in enumerate(zip(groups, held_out, strict=True)):
             share = sample_weights[group].astype(np.float64)
             if len(rows):
+                judged = share[rows]
+                if twin is not None:
+                    judged = judged / np.bincount(twin[group])[twin[group][rows]]
                 validation[member, : len(rows)] = rows
-                validation_weight[member, : len(rows)] = share[rows] / share[rows].sum()
+                validation_weight[member, : len(rows)] = judged / judged.sum()
             learned = share.copy()
             learned[rows] = 0
             weight[member, : len(learned)] = learned / learned.sum()
-        of_members = np.asarray(groups, dtype=np.int32), weight, validation, validation_weight
+        n_learned = np.sum(weight > 0, axis=1).astype(np.float32)
+        group = np.asarray(groups, dtype=np.int32)
+        of_members = group, weight, validation, validation_weight, n_learned
         return cls(*map(jnp.asarray, of_members))

@@ -30,6 +30,10 @@ Parts = dict[str, Float[Array, " _"]]
 States = tuple[dict[str, optax.OptState], ...]
 
 
+MEMBERS = "members"
+"""The axis of members, for what they do together."""
+
+
 class Snapshot(eqx.Module):
     """A member in training: where it is, and the best it has been."""
 
@@ -95,7 +99,8 @@ def weigh_rows(
     graph = data.graphs[phase.graph]
     draws_per_list = phase.n_primary * phase.n_secondary / graph.neighbors.shape[-1]
     expected_count = draws_per_list * graph.counts[fold.group, index] / data.n_rows[fold.group]
-    return data.rows(fold.group, index, fold.weight[index] / expected_count, key)
+    weight = fold.weight[index] / expected_count
+    return data.rows(fold.group, index, weight, key, fold.n_learned)
 
 
 def train_member(
@@ -153,18 +158,29 @@ def train_member(
     held_out = data.rows(fold.group, fold.validation, fold.validation_weight)
     scores = jnp.where(held_out.weight > 0, stage.score(network, held_out, data), 0.0)
     score = jnp.sum(held_out.weight * scores)
-    is_better = score > member.best_score  # also False for nan: a broken member keeps its best
+    judged = mean_score(score, fold.group) if stage.is_judged_together else score
+    # Also False for nan: a broken member keeps its best.
+    is_better = (judged > member.best_score) & jnp.isfinite(score)
     best = jax.tree.map(
         lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new,
         network,
         member.best,
     )
-    return Snapshot(network, states, best, jnp.where(is_better, score, member.best_score)), score
+    return Snapshot(network, states, best, jnp.where(is_better, judged, member.best_score)), score
+
+
+def mean_score(score: Float[Array, ""], group: Int[Array, ""]) -> Float[Array, ""]:
+    """The mean over the members of a group, without those that have broken down."""
+    scores, groups = lax.all_gather((score, group), MEMBERS)
+    counts = (groups == group) & jnp.isfinite(scores)
+    return jnp.sum(jnp.where(counts, scores, 0.0)) / jnp.sum(counts)
 
 
 MEMBER = eqx.if_array(0)
 start_members = eqx.filter_jit(eqx.filter_vmap(start_member, in_axes=(MEMBER, None)))
-train_chunk = eqx.filter_jit(eqx.filter_vmap(train_member, in_axes=(MEMBER, 0, MEMBER, None, None)))
+train_chunk = eqx.filter_jit(
+    eqx.filter_vmap(train_member, in_axes=(MEMBER, 0, MEMBER, None, None), axis_name=MEMBERS)
+)
 
 
 def shard_members(tree: Any, n_members: int) -> Any:
@@ -205,7 +221,7 @@ def train_stage(
         history.append(np.asarray(scores))  # the one wait for the device
         if report is not None:
             report(Progress(stage.name, chunk + 1, stage.n_chunks, history[-1]))
-        if not stage.keep_best or stage.patience is None:
+        if not stage.keep_best or not stage.patience:
             continue
         has_better = np.bincount(group, history[-1] > best, minlength=n_groups) > 0
         since_best = np.where(has_better, 0, since_best + 1)

@@ -86,13 +86,14 @@ def dropout_error(network: DropoutNetwork, batch: Batch, data: TrainingData) -> 
 
 
 def negative_evidence(network: FlipoutNetwork, batch: Batch, data: TrainingData) -> Rows:
-    """The negative evidence lower bound per row: expected misfit, plus the divergence over N.
+    """The negative evidence lower bound per row: expected misfit, plus the divergence over n.
 
-    The weights of a batch sum to 1 in the mean, so the divergence may stand in every row.
+    n is the number of rows that the member learns from, without those that it holds out. The
+    weights of a batch sum to 1 in the mean, so the divergence may stand in every row.
     """
-    assert batch.key is not None
+    assert batch.key is not None and batch.n_learned is not None
     misfit = -jnp.sum(network(batch.X, batch.key).log_prob(batch.y), axis=1)
-    return misfit + network.divergence() / data.n_rows[batch.group]
+    return misfit + network.divergence() / batch.n_learned
 
 
 def mean_weights_log_likelihood(network: FlipoutNetwork, batch: Batch, data: TrainingData) -> Rows:

@@ -62,8 +62,10 @@ class Stage:
     """A score per row, higher is better."""
     keep_best: bool
     """Whether the stage ends with each member's best snapshot rather than its last."""
-    patience: int | None
-    """Chunks without a better score in any member before the stage ends early."""
+    is_judged_together: bool = False
+    """Whether the members of a group keep the snapshots of one chunk, by their mean score."""
+    patience: int
+    """Chunks without a better score in any member before the stage ends early; 0 for never."""
 
     @property
     def n_chunks(self) -> int:

@@ -1,0 +1,219 @@
+"""What exact and sparse Gaussian processes share: fit, predictions and saved models."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.checks import check_count, check_flag
+from sigmax.distributions import Mixture, Normal, Predictive, StudentT
+from sigmax.estimators.at_once import at_once
+from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.executables import forget_when_many
+from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
+from sigmax.estimators.gp_inference import Hyper, Posterior, Rows, predict_latent
+from sigmax.estimators.gp_search import Found, starts
+from sigmax.random import make_key, named_generator
+from sigmax.scaling import FARTHEST, Standardizer
+from sigmax.training import bucket_size, pad_rows
+
+__all__ = ["AbstractGPRegressor"]
+
+LARGEST_AVERAGED = 200
+"""Up to so many rows hyper-parameters are averaged over; more rows determine them well enough."""
+
+ROWS_PER_CALL, AVERAGED_ROWS_PER_CALL = 2048, 512
+
+
+class AbstractGPRegressor(AbstractRegressor):
+    """One Gaussian process per output, on standardised data, in float64.
+
+    Few rows hardly determine hyper-parameters, and those that make the evidence largest are then
+    too sure of themselves: they are averaged over. For more rows a final class says how to find
+    the posterior of one output.
+    """
+
+    n_restarts: int
+    max_iter: int
+    average: bool
+    random_state: Any
+    verbose: int
+
+    posterior_: Posterior
+    log_evidence_: NDArray[np.float64]
+    df_: float
+
+    @abstractmethod
+    def _infer(
+        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+    ) -> tuple[Posterior, Found]:
+        """The posterior of one output, and how it was found; ``advance`` is told every step."""
+
+    def _average(
+        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+    ) -> tuple[Posterior, Found]:
+        """As `_infer`, with one posterior for every draw of the hyper-parameters."""
+        modes = []
+        for number, start in enumerate(starts(self.n_restarts, rows.X.shape[1], rng), 1):
+            advance(f"start {number} of {self.n_restarts}")
+            modes.append(mode_search(start, rows, self.max_iter))
+        advance("averaging")
+        return averaged_posterior(modes, rows, rng)
+
+    def _averages(self, X: NDArray[np.float64]) -> bool:
+        """Whether hyper-parameters are averaged over, given these rows."""
+        return bool(self.average) and len(X) <= LARGEST_AVERAGED
+
+    def _check_settings(self) -> None:
+        check_count("n_restarts", self.n_restarts)
+        check_count("max_iter", self.max_iter, minimum=0)
+        check_flag("average", self.average)
+        check_count("verbose", self.verbose, minimum=0)
+
+    def fit(self, X, y, sample_weight=None) -> "AbstractGPRegressor":
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,) or (n, p)
+            One target, or p targets, each with a process of its own.
+        sample_weight : array-like of shape (n,), optional
+            Precision of each row relative to the others: twice the weight, half the noise
+            variance. A row of weight 0 is as good as absent.
+        """
+        with at_once([self]) as (fresh,):
+            fresh._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X, y, sample_weight) -> None:
+        forget_when_many()
+        self._check_settings()
+        X, y, weight = self._check_training_rows(X, y, sample_weight)
+        self._check_size(len(X))
+        key = make_key(self.random_state)
+        self.x_scaling_ = Standardizer.fit(X, weight)
+        self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
+        X, y = standardize(self.x_scaling_, X), standardize(self.y_scaling_, y)
+        weight = weight / weight.mean()
+
+        from rich.progress import Progress
+        from threadpoolctl import threadpool_limits
+
+        averages = self._averages(X)
+        infer = self._average if averages else self._infer
+        n_outputs, inferred = y.shape[1], []
+        # On busy cores, threads that wait for each other slow a Cholesky factor down 70-fold.
+        with (
+            jax.enable_x64(True),
+            threadpool_limits(1, user_api="blas"),
+            Progress(disable=self.verbose == 0) as bar,
+        ):
+            task = bar.add_task("", total=n_outputs * (self.n_restarts + 1))
+            for output in range(n_outputs):
+
+                def advance(step: str, output: int = output) -> None:
+                    name = step if n_outputs == 1 else f"output {output + 1}: {step}"
+                    bar.update(task, description=name, advance=1)
+
+                rng = named_generator(key, f"output {output}")
+                inferred.append(infer(Rows(X, y[:, output], weight), rng, advance))
+        posteriors, found = zip(*inferred, strict=True)
+        if not averages:
+            posteriors = [jax.tree.map(lambda leaf: leaf[None], one) for one in posteriors]
+        self.posterior_ = jax.tree.map(lambda *leaves: np.stack(leaves), *posteriors)
+        self.df_ = averaged_df(len(X)) if averages else math.inf
+        self.log_evidence_ = np.array([one.log_evidence for one in found])
+        self.n_iter_ = max(one.n_iter for one in found)
+
+    def _check_size(self, n_rows: int) -> None:
+        """Refuse more rows than can be dealt with."""
+
+    def predict_dist(self, X) -> Predictive:
+        """Densities of new measurements, noise included, in the units of ``y``.
+
+        Normal, or the mixture of the Student-t densities of the hyper-parameters' draws. What is
+        unknown of the function, and of the hyper-parameters, is epistemic.
+        """
+        mean, latent, noise = self._predict(X)
+        total = latent + noise
+        if math.isinf(self.df_):
+            return Predictive(Mixture(Normal(mean, np.sqrt(total)), latent / total))
+        dist = StudentT(mean, np.full_like(mean, self.df_), np.sqrt(total))
+        return Predictive(Mixture(dist, latent / total))
+
+    @property
+    def length_scale_(self) -> NDArray[np.float64]:
+        """How far each column must move to matter, in its units: (d,), or (p, d) for p outputs.
+
+        The geometric mean of the draws where hyper-parameters are averaged over.
+        """
+        log_length_scale = np.mean(self.posterior_.hyper.log_length_scale, axis=1)
+        length_scale = np.exp(log_length_scale) * self.x_scaling_.scale
+        return length_scale[0] if self.is_single_output_ else length_scale
+
+    def _predict(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Mean, variance of the function and variance of the noise, in the units of ``y``.
+
+        Of shape (draws, n) or (draws, n, p); the variances are squared scales of Student-t's where
+        hyper-parameters are averaged over.
+        """
+        X = self._check_rows(X)
+        X = standardize(self.x_scaling_, X)
+        log_noise = self.posterior_.hyper.log_noise
+        n_outputs, n_draws = log_noise.shape
+        processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior_)
+        n_rows, blocks = ROWS_PER_CALL if n_draws == 1 else AVERAGED_ROWS_PER_CALL, []
+        with jax.enable_x64(True):
+            for start in range(0, len(X), n_rows):
+                rows = X[start : start + n_rows]
+                padded = pad_rows(rows, bucket_size(len(rows), smallest=64))
+                parts = jax.tree.map(np.asarray, predict_latent(processes, padded))
+                blocks.append([part[:, : len(rows)] for part in parts])
+        mean, latent = (
+            np.concatenate(part, axis=1).reshape(n_outputs, n_draws, len(X)).transpose(1, 2, 0)
+            for part in zip(*blocks, strict=True)
+        )
+        scale = self.y_scaling_.scale
+        noise = np.broadcast_to(np.exp(log_noise.T)[:, None, :] * scale**2, mean.shape)
+        mean, latent = self.y_scaling_.mean + scale * mean, scale**2 * latent
+        if self.is_single_output_:
+            return mean[..., 0], latent[..., 0], noise[..., 0]
+        return mean, latent, noise
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        arrays = {"log_evidence": self.log_evidence_, "df": np.array([self.df_])}
+        for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
+            arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
+        for part in (self.posterior_, self.posterior_.hyper):
+            leaves = vars(part).items()
+            arrays |= {name: leaf for name, leaf in leaves if isinstance(leaf, np.ndarray)}
+        facts = {"is_single_output": bool(self.is_single_output_), "n_iter": self.n_iter_}
+        return facts, arrays
+
+    def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.is_single_output_ = bool(facts["is_single_output"])
+        self.log_evidence_, self.n_iter_ = arrays["log_evidence"], int(facts["n_iter"])
+        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
+        self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
+        (self.df_,) = map(float, arrays["df"])
+        p, d = len(arrays["y_mean"]), self.n_features_in_
+        n_draws, m = arrays["points"].shape[1:3]
+        shapes = {"log_length_scale": (d,), "log_variance": (), "log_noise": ()}
+        shapes |= {"points": (m, d), "coefficients": (m,), "reduction": (m, m)}
+        shapes = {name: (p, n_draws, *shape) for name, shape in shapes.items()}
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype != np.float64:
+                raise ValueError(f"{name} is {arrays[name].dtype}{arrays[name].shape}, not {shape}")
+        offset = 0.0 if math.isinf(self.df_) else OFFSET
+        leaves = [arrays[name] for name in shapes]
+        self.posterior_ = Posterior(Hyper(*leaves[:3], offset=offset), *leaves[3:])
+
+
+def standardize(scaling: Standardizer, values: np.ndarray) -> NDArray[np.float64]:
+    """Standardised values in double precision, which a covariance needs."""
+    return np.clip((values - scaling.mean) / scaling.scale, -FARTHEST, FARTHEST)

@@ -1,0 +1,175 @@
+"""What the README says of `LocalRegressor`, counted from the records each time."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from sigmax.experiments.benchmark import CRPS, LOG_LIKELIHOOD, Benchmark, Score, arrange
+from sigmax.experiments.guard_rails import data_mean
+from sigmax.experiments.methods import METHODS
+from sigmax.experiments.records import Record
+from sigmax.experiments.score_rows import split_counts, titles
+from sigmax.experiments.uci_copies import sets_with_copies
+
+__all__ = ["BOOSTERS", "OURS", "RIVALS", "claims"]
+
+OURS = "local"
+RIVALS = ("gp", "sgp", "ens-nn", "combined")
+BOOSTERS = {
+    "ngboost": "NGBoost",
+    "xgboost-distribution": "XGBoost-distribution",
+    "catboost": "CatBoost",
+}
+MANY = 0.1
+"""The share of copies from which on the text says how far ahead we are without them."""
+
+
+def claims(records: Sequence[Record], peers: Sequence[Record]) -> str:
+    """The paragraph, from the records of the UCI benchmark and those of the peers' benchmark."""
+    compared = [r for r in records if r.task.method in (OURS, *RIVALS) and not r.task.settings]
+    (benchmark,) = arrange(compared)
+    (beside,) = arrange([record for record in peers if not record.task.settings])
+    sentences = [
+        counts_sentence(benchmark),
+        others_sentence(benchmark),
+        splits_sentence(benchmark),
+        copies_sentence(benchmark),
+        margins_sentence(benchmark),
+        boosters_sentence(beside),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence has them.
+
+    Examples
+    --------
+    >>> listed(["GP"]), listed(["GP", "SGP", "NN"])
+    ('GP', 'GP, SGP and NN')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def counts_sentence(benchmark: Benchmark) -> str:
+    """On how many data sets our mean is the best."""
+    wins = [
+        sum(best == OURS for best in bests(benchmark, s).values()) for s in (LOG_LIKELIHOOD, CRPS)
+    ]
+    rivals = listed(titles([method for method in benchmark.methods if method != OURS]))
+    return (
+        f"On the standard splits of {len(benchmark.cells)} UCI sets, with one setting for all,"
+        f" `LocalRegressor` has the best mean log-likelihood on {wins[0]} sets and the best mean"
+        f" CRPS on {wins[1]}, beside {rivals} ([docs/local.md](docs/local.md))."
+    )
+
+
+def bests(benchmark: Benchmark, score: Score) -> dict[str, str | None]:
+    return {dataset: benchmark.best(dataset, score) for dataset in benchmark.cells}
+
+
+def others_sentence(benchmark: Benchmark) -> str:
+    """Which method is best where ours is not."""
+    parts = []
+    for words, score in (("log-likelihood", LOG_LIKELIHOOD), ("CRPS", CRPS)):
+        others = [
+            f"{dataset} ({METHODS[best].title if best else 'a tie'})"
+            for dataset, best in bests(benchmark, score).items()
+            if best != OURS
+        ]
+        if others:
+            parts.append(f"on {listed(others)} in {words}")
+    return f"Another method has the best mean {', and '.join(parts)}." if parts else ""
+
+
+def splits_sentence(benchmark: Benchmark) -> str:
+    """Which rivals had fewer splits than ours, and which were refused."""
+    fewer: dict[tuple[int, int], Counter[str]] = {}
+    for row in split_counts(benchmark, LOG_LIKELIHOOD).values():
+        for method in RIVALS:
+            if 0 < row.get(method, 0) < row.get(OURS, 0):
+                fewer.setdefault((row[method], row[OURS]), Counter())[method] += 1
+    parts = [
+        f"{n} of the {most} splits were run of "
+        + listed([f"{METHODS[method].title} (on {sets} sets)" for method, sets in counts.items()])
+        for (n, most), counts in fewer.items()
+    ]
+    for method in RIVALS:
+        n_refused = sum(bool(benchmark.cell(name, method).infeasible) for name in benchmark.cells)
+        if n_refused:
+            parts.append(
+                f"{METHODS[method].title} takes no more than {METHODS[method].largest:,} training"
+                f" rows and was refused on {n_refused} sets"
+            )
+    return f"Only {'; '.join(parts)}." if fewer else "".join(f"{part}." for part in parts)
+
+
+def copies_sentence(benchmark: Benchmark) -> str:
+    """How many test rows are copies: by their X or, in older records, by X and y."""
+    of_X = {name: data_mean(benchmark, name, "copies_of_X") for name in benchmark.cells}
+    whole = {name: data_mean(benchmark, name, "copies") for name in benchmark.cells}
+    older = any(whole[name] > 0 and np.isnan(of_X[name]) for name in benchmark.cells)
+    words, shares = ("X and y", whole) if older else ("X", of_X)
+    named = [f"{name} {100 * share:.1f} %" for name, share in shares.items() if share > 0]
+    if not named:
+        return ""
+    return (
+        f"Some test rows have the {words} of a training row ({', '.join(named)}), and methods that"
+        " remember score higher on them ([new rows and copies"
+        " apart](docs/local.md#new-rows-and-copies))."
+    )
+
+
+def margins_sentence(benchmark: Benchmark) -> str:
+    """How far ahead ours is on all rows, and on new rows alone, where copies are many.
+
+    Only of data sets of which all records, of rivals, too, tell new rows and copies apart.
+    """
+    new = LOG_LIKELIHOOD.on("new")
+    on_all, on_new = (split_counts(benchmark, score) for score in (LOG_LIKELIHOOD, new))
+    datasets = sets_with_copies(benchmark, LOG_LIKELIHOOD)
+    known = [name for name in datasets if on_all[name] == on_new[name]]
+    if not known:
+        return ""
+    wins = sum(benchmark.best(name, new) == OURS for name in known)
+    margins = [
+        f"{name} {margin(benchmark, name, LOG_LIKELIHOOD):+.2f} and"
+        f" {margin(benchmark, name, new):+.2f}"
+        for name in known
+        if data_mean(benchmark, name, "copies_of_X") >= MANY
+    ]
+    text = (
+        "On the new rows of these sets alone `LocalRegressor` has the best mean log-likelihood on"
+        f" {wins} of {len(known)}."
+    )
+    if margins:
+        text += (
+            " Nats above the best rival of the same splits, on all rows and on new rows:"
+            f" {'; '.join(margins)}."
+        )
+    return text
+
+
+def margin(benchmark: Benchmark, dataset: str, score: Score) -> float:
+    """The least mean gain over a rival, on the splits that both have."""
+    gains = [benchmark.gains(dataset, OURS, rival, score) for rival in RIVALS]
+    return min((float(values.mean()) for values in gains if len(values)), default=np.nan)
+
+
+def boosters_sentence(benchmark: Benchmark) -> str:
+    """On how many data sets our mean is above that of every booster, on common splits."""
+    found = {
+        name: [benchmark.gains(name, OURS, booster, LOG_LIKELIHOOD) for booster in BOOSTERS]
+        for name in benchmark.cells
+    }
+    whole = [gains for gains in found.values() if all(len(values) for values in gains)]
+    wins = sum(all(values.mean() > 0 for values in gains) for gains in whole)
+    sizes = sorted({len(values) for gains in whole for values in gains})
+    n_splits = f"{sizes[0]} to {sizes[-1]} splits" if len(sizes) > 1 else f"{sizes[0]} splits"
+    return (
+        f"Its mean log-likelihood is above those of {listed(list(BOOSTERS.values()))}, on common"
+        f" splits, on {wins} of {len(whole)} sets, of which {n_splits} each were run"
+        " ([docs/benchmarks.md](docs/benchmarks.md))."
+    )

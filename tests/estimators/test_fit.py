@@ -1,0 +1,128 @@
+"""A fit is all or nothing, and what went wrong in it is said."""
+
+import numpy as np
+import pytest
+from estimator_list import ESTIMATORS, NETWORKS, fresh
+from sklearn.exceptions import NotFittedError
+
+from sigmax import BayesianRegressor, CombinedRegressor, MCDropoutRegressor
+from sigmax.errors import TrainingError, TrainingWarning
+from sigmax.estimators import networks as engine
+from sigmax.training import train_stage
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(250, 2))
+    return X, X[:, 0] + 0.3 * rng.normal(size=250)
+
+
+def small(network):
+    return fresh(network).set_params(n_steps=20)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda e: type(e).__name__)
+def test_an_interrupted_fit_leaves_the_model_as_it_was(network, rows, monkeypatch):
+    X, y = rows
+    model = small(network).fit(X, y)
+    before = model.predict(X[:9], return_std=True)
+
+    def interrupt(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "train_stage", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(100 * X[:, :1], 1000 + y)
+    np.testing.assert_array_equal(model.predict(X[:9], return_std=True), before)
+    unfitted = small(network)
+    with pytest.raises(KeyboardInterrupt):
+        unfitted.fit(X, y)
+    with pytest.raises(NotFittedError):
+        unfitted.predict(X)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_a_refused_fit_does_not_count_as_one(estimator, rows):
+    X, y = rows
+    model = fresh(estimator)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 2, np.nan, X), y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert not hasattr(model, "n_features_in_")
+
+
+def broken(members, is_scored=True):
+    """A training in which some members break down."""
+
+    def train(networks, keys, folds, data, stage, report=None):
+        networks, histories = train_stage(networks, keys, folds, data, stage, report)
+        for scores in histories:
+            scores[:, members] = np.nan
+        return networks, histories
+
+    return train
+
+
+def test_a_member_that_broke_down_is_named_and_left_out(rows, monkeypatch, tmp_path):
+    X, y = rows
+    settings = {"n_members": 3, "hidden_sizes": (8,), "n_steps": 60, "random_state": 0}
+    whole = CombinedRegressor(**settings, recalibrate=False).fit(X, y)
+    monkeypatch.setattr(engine, "train_stage", broken([1]))
+    model = CombinedRegressor(**settings, recalibrate=False)
+    with pytest.warns(TrainingWarning, match=r"1 of 3 members broke down \(number 1\)"):
+        model.fit(X, y)
+    assert model.predict_dist(X[:5]).dist.n_members == 2
+    members = whole.predict_dist(X[:5]).dist.components.mean
+    np.testing.assert_allclose(
+        model.predict_dist(X[:5]).dist.components.mean, members[[0, 2]], rtol=1e-5
+    )
+    model.save(tmp_path / "model")
+    loaded = CombinedRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
+
+
+def test_a_training_without_any_sound_member_is_an_error(rows, monkeypatch):
+    X, y = rows
+    monkeypatch.setattr(engine, "train_stage", broken([0, 1]))
+    model = small(NETWORKS[0])
+    with pytest.raises(TrainingError, match=r"none of 2 members.*learning_rate"):
+        model.fit(X, y)
+    assert not hasattr(model, "networks_")
+
+
+def test_parameters_that_are_no_numbers_break_a_member_also_without_held_out_rows(rows):
+    X, y = rows
+    model = CombinedRegressor(
+        "paper", learning_rate=(1e30, 1e30), n_steps=20, hidden_sizes=(8,), random_state=0
+    )
+    with pytest.raises(TrainingError, match="broke down"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"validation_fraction": 0.0}])
+def test_dropout_without_held_out_rows_finds_its_noise(rows, settings):
+    X, y = rows
+    settings = {"n_steps": 1000, "hidden_sizes": (20,), "random_state": 0, **settings}
+    model = MCDropoutRegressor(**settings).fit(X, y)
+    aleatoric = model.predict_uncertainty(X)["aleatoric"]
+    np.testing.assert_allclose(aleatoric, 0.3, rtol=0.5)
+    assert np.all(aleatoric < 0.6 * y.std())
+
+
+def test_without_patience_all_steps_are_taken(rows):
+    X, y = rows
+    settings = {"n_members": 1, "hidden_sizes": (8,), "n_steps": 300, "random_state": 0}
+    settings |= {"learning_rate": (0.1, 0.1), "warmup_fraction": 0.0}
+    model = CombinedRegressor(patience=1, **settings).fit(X, y)
+    assert len(model.history_["distribution"]) < 50
+    model = CombinedRegressor(patience=0, **settings).fit(X, y)
+    assert len(model.history_["distribution"]) == 50
+
+
+def test_the_divergence_is_shared_by_the_rows_that_are_learned_from(rows):
+    X, y = rows
+    start = BayesianRegressor(validation_fraction=0.5, random_state=0)._start(X, y, None)
+    folds = engine.Fold.create([start.weight], start.held_out, [0], 256)
+    assert float(folds.n_learned[0]) == 125

@@ -1,0 +1,124 @@
+"""Saved regressors: what is not exactly what was saved is refused, and says so."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from sklearn.base import clone as sklearn_clone
+
+import sigmax.files
+from sigmax import CombinedRegressor, GPRegressor
+from sigmax.errors import ModelFileError
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(40, 2))
+Y = X[:, 0] + 0.1 * rng.normal(size=40)
+MODELS = {
+    "network": CombinedRegressor(n_members=1, hidden_sizes=(4,), n_steps=20, random_state=0),
+    "process": GPRegressor(n_restarts=1, max_iter=2, random_state=0),
+}
+
+
+def clone(model: Any) -> Any:
+    return sklearn_clone(model)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    models = {}
+
+    def get(name):
+        if name not in models:
+            models[name] = clone(MODELS[name]).fit(X, Y)
+        return models[name]
+
+    return get
+
+
+def forge(folder: Path, changes, drop=()) -> None:
+    """Other arrays with a header and checksums that fit them, as only a program would write."""
+    header, arrays = sigmax.files.read_model(folder)
+    arrays = {name: array for name, array in (arrays | changes).items() if name not in drop}
+    content = safetensors.numpy.save(arrays)
+    header |= {
+        "arrays": {name: sigmax.files.describe(array) for name, array in arrays.items()},
+        "arrays_sha256": hashlib.sha256(content).hexdigest(),
+    }
+    del header["sha256"]
+    header["sha256"] = sigmax.files.header_checksum(header)
+    (folder / sigmax.files.ARRAYS).write_bytes(content)
+    (folder / sigmax.files.HEADER).write_bytes(sigmax.files.render(header))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("file", [sigmax.files.HEADER, sigmax.files.ARRAYS])
+def test_a_changed_or_missing_file_is_refused_by_its_name(fitted, name, file, tmp_path):
+    model = fitted(name)
+    model.save(tmp_path / "model")
+    path = tmp_path / "model" / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=file):
+        type(model).load(tmp_path / "model")
+    path.unlink()
+    with pytest.raises(ModelFileError, match=file):
+        type(model).load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_arrays_that_do_not_fit_the_model_are_refused_even_with_checksums(fitted, name, tmp_path):
+    model = fitted(name)
+    model.save(tmp_path / "model")
+    _, arrays = sigmax.files.read_model(tmp_path / "model")
+    first = next(n for n in arrays if n.startswith(("networks", "points")) and arrays[n].ndim > 1)
+    forgeries = [
+        ({"stranger": np.zeros(3)}, (), "'stranger' does not belong"),
+        ({}, (first,), "KeyError"),
+        ({first: arrays[first][..., :-1]}, (), "not"),
+        ({first: arrays[first].astype(np.float16)}, (), "float16"),
+    ]
+    for changes, drop, message in forgeries:
+        model.save(tmp_path / "model")
+        forge(tmp_path / "model", changes, drop)
+        with pytest.raises(ModelFileError, match=rf"arrays\.safetensors .*{message}"):
+            type(model).load(tmp_path / "model")
+
+
+def test_settings_that_do_not_fit_the_model_are_refused_even_with_checksums(fitted, tmp_path):
+    fitted("network").save(tmp_path / "model")
+    path = tmp_path / "model" / sigmax.files.HEADER
+    header = json.loads(path.read_text())
+    for params in ({"no_such_setting": 1}, {"hidden_sizes": [5]}, [1, 2]):
+        changed = {k: v for k, v in header.items() if k != "sha256"} | {"params": params}
+        changed["sha256"] = sigmax.files.header_checksum(changed)
+        path.write_bytes(sigmax.files.render(changed))
+        with pytest.raises(ModelFileError, match=r"model\.json .* do not fit a CombinedRegressor"):
+            CombinedRegressor.load(tmp_path / "model")
+
+
+def test_a_generator_is_saved_as_none(tmp_path):
+    for random_state in (np.random.default_rng(0), np.random.RandomState(0)):
+        model = clone(MODELS["process"]).set_params(random_state=random_state).fit(X, Y)
+        model.save(tmp_path / "model")
+        loaded = GPRegressor.load(tmp_path / "model")
+        assert loaded.random_state is None
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_an_older_model_is_replaced_and_other_files_are_kept(fitted, tmp_path):
+    fitted("network").save(tmp_path / "model")
+    fitted("process").save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        GPRegressor.load(tmp_path / "model").predict(X), fitted("process").predict(X)
+    )
+    (tmp_path / "model" / "notes.txt").write_text("precious")
+    with pytest.raises(ModelFileError, match=r"notes\.txt, which would be lost"):
+        fitted("network").save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=r"not of its model: notes\.txt"):
+        GPRegressor.load(tmp_path / "model")
+    assert (tmp_path / "model" / "notes.txt").read_text() == "precious"

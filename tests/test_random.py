@@ -1,0 +1,119 @@
+"""One meaning of ``random_state`` everywhere: int, RandomState, Generator or None."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone as sklearn_clone
+from sklearn.utils import check_random_state
+
+from sigmax import CombinedRegressor, CombVAE, LocalitySampler
+from sigmax.active_learning import active_learning_rounds, choose, split_for_active_learning
+from sigmax.data import Station, ToyProblem, TwoMoons
+from sigmax.distributions import Normal, Predictive
+from sigmax.estimators import GPRegressor
+from sigmax.random import draw_seed, make_generator, make_key
+from sigmax.sample_distances import sliced_wasserstein
+
+rng = np.random.default_rng(0)
+X, OTHER = rng.normal(size=(60, 3)), rng.normal(size=(50, 3))
+Y = X[:, 0] + 0.1 * rng.normal(size=60)
+DAYS = np.repeat(np.arange(1, 366), 10)
+STATION = Station("somewhere", DAYS, rng.normal(size=len(DAYS)))
+START: dict[str, Any] = {
+    "labelled": range(10),
+    "pool": range(10, 60),
+    "n_rounds": 1,
+    "n_per_round": 3,
+}
+
+
+def clone(model: Any) -> Any:
+    return sklearn_clone(model)
+
+
+def locality_batch(random_state):
+    sampler = LocalitySampler(n_neighbors=10, n_secondary=5, random_state=random_state).fit(X)
+    return next(iter(sampler))[0]
+
+
+def random_round(random_state):
+    model = GPRegressor(n_restarts=1, max_iter=0)
+    settings = START | {"acquisition": "random", "random_state": random_state}
+    return next(active_learning_rounds(model, X, Y, **settings)).chosen
+
+
+def fitted_network(random_state):
+    model = CombinedRegressor(n_members=1, hidden_sizes=(4,), n_steps=10, random_state=random_state)
+    return clone(model).set_params(random_state=random_state).fit(X, Y).predict(X)
+
+
+def fitted_autoencoder(random_state):
+    model = CombVAE(hidden_sizes=(4,), n_steps=2, random_state=random_state)
+    return model.fit(X).encode(X)
+
+
+DRAWS = {
+    "key": lambda state: jax.random.key_data(make_key(state)),
+    "generator": lambda state: make_generator(state).random(3),
+    "prediction": lambda state: Predictive(Normal(np.zeros(3), np.ones(3))).sample(2, state),
+    "sampler": locality_batch,
+    "choose": lambda state: choose(None, X, 5, acquisition="random", random_state=state),
+    "rounds": random_round,
+    "split": lambda state: split_for_active_learning(60, state)[0],
+    "toy": lambda state: ToyProblem().sample(5, random_state=state)[1],
+    "moons": lambda state: TwoMoons().sample(5, random_state=state)[0],
+    "station": lambda state: STATION.draw_year(state)[1],
+    "wasserstein": lambda state: sliced_wasserstein(X, OTHER, random_state=state),
+    "network": fitted_network,
+    "autoencoder": fitted_autoencoder,
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_advances_and_its_copy_repeats(name, kind):
+    draw, state = DRAWS[name], kind(3)
+    first, second = draw(state), draw(state)
+    assert np.any(first != second)
+    np.testing.assert_array_equal(draw(kind(3)), first)
+
+
+@pytest.mark.parametrize("name", [n for n in DRAWS if n not in ("network", "autoencoder")])
+def test_an_int_repeats_and_none_does_not(name):
+    draw = DRAWS[name]
+    np.testing.assert_array_equal(draw(7), draw(np.int64(7)))
+    assert np.any(draw(None) != draw(None))
+
+
+def test_an_int_gives_the_draws_it_has_always_given():
+    for seed in (0, 1, 2**32 - 1):
+        assert draw_seed(seed) == check_random_state(seed).randint(2**31 - 1)
+        np.testing.assert_array_equal(
+            make_generator(seed).random(4), np.random.default_rng(seed).random(4)
+        )
+    assert draw_seed(0) == 209652396  # of NumPy's RandomState, which never changes
+    expected = jax.random.key_data(jax.random.key(209652396))
+    np.testing.assert_array_equal(jax.random.key_data(make_key(0)), expected)
+
+
+@pytest.mark.parametrize("state", ["a", -1, 1.5])
+def test_anything_else_is_refused(state):
+    rule = r"`random_state` must be an int of at least 0, a RandomState, a Generator or None, got"
+    for function in (draw_seed, make_generator, make_key, DRAWS["prediction"], DRAWS["toy"]):
+        with pytest.raises(ValueError, match=rule):
+            function(state)
+
+
+def test_an_estimator_with_a_generator_can_be_cloned():
+    model = CombinedRegressor(random_state=np.random.default_rng(5))
+    copy = clone(clone(model))
+    assert copy.random_state is not model.random_state
+    assert copy.random_state.random() == np.random.default_rng(5).random()
+
+
+def test_the_sampler_draws_nothing_before_it_is_asked_to():
+    state = np.random.RandomState(0)
+    LocalitySampler(random_state=state)
+    assert state.randint(10**6) == np.random.RandomState(0).randint(10**6)

@@ -1,5 +1,7 @@
 """Few rows: intervals cover what they say, and predictions that learned nothing say so."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +71,8 @@ def test_the_spread_of_a_new_value_is_that_of_student():
 @pytest.mark.parametrize("kind", [Normal, StudentT])
 def test_doubt_leads_from_the_prediction_to_the_prior(kind):
     rest = (jnp.array([6.0, 9.0]),) if kind is StudentT else ()
-    dist = kind(jnp.array([2.0, -1.0]), *rest, jnp.array([0.1, 3.0]))
+    leaves: Any = (jnp.array([2.0, -1.0]), *rest, jnp.array([0.1, 3.0]))
+    dist = kind(*leaves)
     np.testing.assert_array_equal(toward_prior(dist, jnp.asarray(0.0), 1.0).mean, dist.mean)
     np.testing.assert_allclose(toward_prior(dist, jnp.asarray(0.0), 1.0).std, dist.std)
     half = toward_prior(dist, jnp.asarray(0.5), 4.0)

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sigmax import BayesianRegressor, CombinedRegressor, MCDropoutRegressor
 from sigmax.errors import TrainingError, TrainingWarning
 from sigmax.estimators import networks as engine
-from sigmax.training import train_stage
+from sigmax.training import Fold, train_stage
 
 
 @pytest.fixture(scope="module")
@@ -124,5 +124,5 @@ def test_without_patience_all_steps_are_taken(rows):
 def test_the_divergence_is_shared_by_the_rows_that_are_learned_from(rows):
     X, y = rows
     start = BayesianRegressor(validation_fraction=0.5, random_state=0)._start(X, y, None)
-    folds = engine.Fold.create([start.weight], start.held_out, [0], 256)
+    folds = Fold.create([start.weight], start.held_out, [0], 256)
     assert float(folds.n_learned[0]) == 125

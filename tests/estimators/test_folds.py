@@ -30,7 +30,8 @@ def test_twins_are_the_rows_of_equal_X():
 def test_twins_are_equal_up_to_single_precision(shift):
     X = random_rows() + shift
     rounded = X.astype(np.float32).astype(np.float64)
-    np.testing.assert_array_equal(*np.split(twins(np.r_[X, rounded]), 2))
+    labels = twins(np.r_[X, rounded])
+    np.testing.assert_array_equal(labels[:200], labels[200:])
     assert twins(np.r_[X, X + 1e-3]).max() == 399  # and no farther
 
 

@@ -24,7 +24,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
     ----------
     preset : None, "fast" or "paper"
     n_members : int
-        Networks in the mixture; 1 is a single network.
+        Networks in the mixture; 1 is a single network. By default ten with fewer than 200 rows.
     locality, split, inverse_gamma, extrapolate : bool
         The four ideas.
     min_concentration : float
@@ -55,11 +55,15 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
     shrink_mean : bool
         Let the mean tend to the mean of y away from the data, too.
     validation_fraction : float
-        Rows each member holds out to choose its best snapshot; 0 keeps the last one.
+        Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+        Rows of equal X are held out together. By default a tenth, and of fewer than 200 rows 20
+        rows or 40 %.
     patience : int
-        Scorings without a better snapshot before training stops.
+        Scorings without a better snapshot before training stops; 0 never stops early.
     recalibrate : bool
-        Widen all scales by the one factor that suits the members' held-out rows best.
+        Widen all scales by the one factor that suits the members' held-out rows best. With fewer
+        than 200 rows these also decide how far predictions are taken back to the mean and the
+        variance of y.
     random_state : int, RandomState, Generator or None
     verbose : int
         1 shows a progress bar.

@@ -17,6 +17,7 @@ from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
 from sigmax.estimators.gp_inference import Hyper, Posterior, Rows, predict_latent
 from sigmax.estimators.gp_search import Found, starts
+from sigmax.estimators.saving import take_array, take_scaling
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import FARTHEST, Standardizer
 from sigmax.training import bucket_size, pad_rows
@@ -197,20 +198,17 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
-        self.log_evidence_, self.n_iter_ = arrays["log_evidence"], int(facts["n_iter"])
-        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
-        self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
-        (self.df_,) = map(float, arrays["df"])
-        p, d = len(arrays["y_mean"]), self.n_features_in_
+        p = 1 if self.is_single_output_ else len(arrays["y_mean"])
+        d, self.n_iter_ = self.n_features_in_, int(facts["n_iter"])
+        self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
+        self.x_scaling_ = take_scaling(arrays, "x", d)
+        self.y_scaling_ = take_scaling(arrays, "y", p)
+        self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]
         shapes = {"log_length_scale": (d,), "log_variance": (), "log_noise": ()}
         shapes |= {"points": (m, d), "coefficients": (m,), "reduction": (m, m)}
-        shapes = {name: (p, n_draws, *shape) for name, shape in shapes.items()}
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape or arrays[name].dtype != np.float64:
-                raise ValueError(f"{name} is {arrays[name].dtype}{arrays[name].shape}, not {shape}")
+        leaves = [take_array(arrays, name, (p, n_draws, *shape)) for name, shape in shapes.items()]
         offset = 0.0 if math.isinf(self.df_) else OFFSET
-        leaves = [arrays[name] for name in shapes]
         self.posterior_ = Posterior(Hyper(*leaves[:3], offset=offset), *leaves[3:])
 
 

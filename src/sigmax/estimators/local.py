@@ -22,6 +22,7 @@ from sigmax.estimators.recalibration import (
     mixture_recalibration,
     recalibrated,
 )
+from sigmax.estimators.saving import take_array
 from sigmax.estimators.variance_networks import mean_gates
 from sigmax.networks import (
     MLP,
@@ -73,7 +74,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     ----------
     preset : None or "fast"
     n_members : int
-        Networks in the mixture.
+        Networks in the mixture; by default ten with fewer than 200 rows.
     hidden_sizes : tuple of int
         Units of the hidden layers of each network.
     embedding_size : int
@@ -102,12 +103,15 @@ class LocalRegressor(AbstractNetworkRegressor):
     n_inducing : int
         Inducing points of the extrapolation gate, at most.
     validation_fraction : float
-        Rows each member holds out to choose its best snapshot; 0 keeps the last one.
+        Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+        Rows of equal X are held out together. By default a tenth, and of fewer than 200 rows 20
+        rows or 40 %.
     patience : int
-        Scorings without a better snapshot before training stops.
+        Scorings without a better snapshot before training stops; 0 never stops early.
     recalibrate : bool
         One factor on all scales and one bound on the degrees of freedom, from the members' held-out
-        rows and their disagreement.
+        rows and their disagreement; with fewer than 200 rows also how far predictions are taken
+        back to the mean and the variance of y.
     random_state : int, RandomState, Generator or None
     verbose : int
         1 shows a progress bar.
@@ -280,10 +284,15 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        rows = Rows(*(arrays[f"rows.{name}"] for name in Rows._fields))
-        if len({len(array) for array in rows}) > 1:
-            raise ValueError("its training rows are not of one length")
-        self._set_rows(rows)
+        n, d, p = self.n_rows_, self.n_features_in_, len(self.y_scaling_.mean)
+        self._set_rows(
+            Rows(
+                take_array(arrays, "rows.X", (n, d), np.float32),
+                take_array(arrays, "rows.y", (n, p), np.float32),
+                take_array(arrays, "rows.weight", (n,), np.float32),
+                take_array(arrays, "rows.numbers", (n,), np.int64),
+            )
+        )
 
 
 def create_network(

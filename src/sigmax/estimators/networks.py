@@ -21,7 +21,7 @@ from sigmax.estimators.few_rows import few_rows_spread
 from sigmax.estimators.folds import hold_out, twins
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, FEW_ROWS, PRESETS, AbstractRecipe
-from sigmax.estimators.saving import named_leaves, restore
+from sigmax.estimators.saving import named_leaves, restore, take_scaling
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_key
 from sigmax.scaling import Standardizer
@@ -175,15 +175,15 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
-        self.x_scaling_ = Standardizer(arrays["x_mean"], arrays["x_scale"])
-        self.y_scaling_ = Standardizer(arrays["y_mean"], arrays["y_scale"])
+        n_outputs = 1 if self.is_single_output_ else len(arrays["y_mean"])
+        self.x_scaling_ = take_scaling(arrays, "x", self.n_features_in_)
+        self.y_scaling_ = take_scaling(arrays, "y", n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores
             for name, scores in arrays.items()
             if name.startswith("history.")
         }
-        rows = np.zeros((2, len(self.x_scaling_.mean)), dtype=np.float32)
-        n_outputs, key = len(self.y_scaling_.mean), jax.random.key(0)
+        rows, key = np.zeros((2, self.n_features_in_), dtype=np.float32), jax.random.key(0)
         recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
         skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
         self.networks_ = restore(skeleton, "networks", arrays)

@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 import sigmax.files
 from sigmax.errors import ModelFileError
+from sigmax.scaling import Standardizer
 from sigmax.version import __version__
 
-__all__ = ["AbstractSavable", "named_leaves", "restore", "take_array"]
+__all__ = ["AbstractSavable", "named_leaves", "restore", "take_array", "take_scaling"]
 
 S = TypeVar("S", bound="AbstractSavable")  # beartype knows no Self
 
@@ -115,6 +116,12 @@ def take_array(
         shapes = f"{found.dtype}{found.shape}, not {np.dtype(dtype)}{stored}"
         raise ValueError(f"{name} is {shapes}")
     return found.reshape(shape)
+
+
+def take_scaling(arrays: dict[str, np.ndarray], name: str, n_columns: int) -> Standardizer:
+    """The units of ``n_columns`` columns, refused if they are those of more or fewer."""
+    mean, scale = (take_array(arrays, f"{name}_{part}", (n_columns,)) for part in ("mean", "scale"))
+    return Standardizer(mean, scale)
 
 
 def plain(value: Any) -> Any:

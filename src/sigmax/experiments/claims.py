@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sigmax.experiments.benchmark import CRPS, LOG_LIKELIHOOD, Benchmark, Score, arrange
+from sigmax.experiments.benchmark import (
+    CRPS,
+    LOG_LIKELIHOOD,
+    Benchmark,
+    Cell,
+    Score,
+    arrange,
+)
 from sigmax.experiments.guard_rails import data_mean
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record
@@ -36,7 +43,7 @@ def claims(records: Sequence[Record], peers: Sequence[Record]) -> str:
         splits_sentence(benchmark),
         copies_sentence(benchmark),
         margins_sentence(benchmark),
-        boosters_sentence(beside),
+        boosters_sentence(benchmark, beside),
     ]
     return " ".join(filter(None, sentences))
 
@@ -125,51 +132,67 @@ def copies_sentence(benchmark: Benchmark) -> str:
 def margins_sentence(benchmark: Benchmark) -> str:
     """How far ahead ours is on all rows, and on new rows alone, where copies are many.
 
-    Only of data sets of which all records, of rivals, too, tell new rows and copies apart.
+    Compared with the rivals all of whose records of these sets tell new rows and copies apart.
     """
     new = LOG_LIKELIHOOD.on("new")
     on_all, on_new = (split_counts(benchmark, score) for score in (LOG_LIKELIHOOD, new))
-    datasets = sets_with_copies(benchmark, LOG_LIKELIHOOD)
-    known = [name for name in datasets if on_all[name] == on_new[name]]
-    if not known:
+    known = sets_with_copies(benchmark, LOG_LIKELIHOOD)
+
+    def tells_apart(method: str) -> bool:
+        found = [(on_all[name].get(method, 0), on_new[name].get(method, 0)) for name in known]
+        return bool(found) and all(n_all == n_new > 0 for n_all, n_new in found)
+
+    rivals = [rival for rival in RIVALS if tells_apart(rival)]
+    if not (rivals and tells_apart(OURS)):
         return ""
-    wins = sum(benchmark.best(name, new) == OURS for name in known)
+    wins = sum(margin(benchmark, name, new, rivals) > 0 for name in known)
     margins = [
-        f"{name} {margin(benchmark, name, LOG_LIKELIHOOD):+.2f} and"
-        f" {margin(benchmark, name, new):+.2f}"
+        f"{name} {margin(benchmark, name, LOG_LIKELIHOOD, rivals):+.2f} and"
+        f" {margin(benchmark, name, new, rivals):+.2f}"
         for name in known
         if data_mean(benchmark, name, "copies_of_X") >= MANY
     ]
+    others = [rival for rival in RIVALS if rival not in rivals]
     text = (
-        "On the new rows of these sets alone `LocalRegressor` has the best mean log-likelihood on"
-        f" {wins} of {len(known)}."
+        "On the new rows of these sets alone its mean log-likelihood is above"
+        f" {'that' if len(rivals) == 1 else 'those'} of {listed(titles(rivals))} on {wins} of"
+        f" {len(known)}"
     )
+    if others:
+        text += f" ({listed(titles(others))} have no records that tell them apart)"
     if margins:
-        text += (
-            " Nats above the best rival of the same splits, on all rows and on new rows:"
-            f" {'; '.join(margins)}."
-        )
-    return text
+        text += f"; nats above the better, on all rows and on new rows: {'; '.join(margins)}"
+    return text + "."
 
 
-def margin(benchmark: Benchmark, dataset: str, score: Score) -> float:
+def margin(benchmark: Benchmark, dataset: str, score: Score, rivals: Sequence[str]) -> float:
     """The least mean gain over a rival, on the splits that both have."""
-    gains = [benchmark.gains(dataset, OURS, rival, score) for rival in RIVALS]
+    gains = [benchmark.gains(dataset, OURS, rival, score) for rival in rivals]
     return min((float(values.mean()) for values in gains if len(values)), default=np.nan)
 
 
-def boosters_sentence(benchmark: Benchmark) -> str:
+def boosters_sentence(benchmark: Benchmark, peers: Benchmark) -> str:
     """On how many data sets our mean is above that of every booster, on common splits."""
-    found = {
-        name: [benchmark.gains(name, OURS, booster, LOG_LIKELIHOOD) for booster in BOOSTERS]
-        for name in benchmark.cells
-    }
-    whole = [gains for gains in found.values() if all(len(values) for values in gains)]
-    wins = sum(all(values.mean() > 0 for values in gains) for gains in whole)
-    sizes = sorted({len(values) for gains in whole for values in gains})
-    n_splits = f"{sizes[0]} to {sizes[-1]} splits" if len(sizes) > 1 else f"{sizes[0]} splits"
+    wins, n_sets, sizes = 0, 0, set()
+    for name, row in peers.cells.items():
+        ours = by_split(benchmark.cell(name, OURS)) if name in benchmark.cells else {}
+        found = []
+        for booster in BOOSTERS:
+            theirs = by_split(row.get(booster, Cell()))
+            common = sorted(set(ours) & set(theirs))
+            found.append([ours[split] - theirs[split] for split in common])
+        if all(found):
+            n_sets, wins = n_sets + 1, wins + all(np.mean(gains) > 0 for gains in found)
+            sizes |= {len(gains) for gains in found}
+    counts = sorted(sizes)
+    n_splits = f"{counts[0]} to {counts[-1]} splits" if len(counts) > 1 else f"{counts[0]} splits"
     return (
         f"Its mean log-likelihood is above those of {listed(list(BOOSTERS.values()))}, on common"
-        f" splits, on {wins} of {len(whole)} sets, of which {n_splits} each were run"
+        f" splits, on {wins} of {n_sets} sets, of which {n_splits} each were run"
         " ([docs/benchmarks.md](docs/benchmarks.md))."
     )
+
+
+def by_split(cell: Cell) -> dict[int, float]:
+    """The log-likelihood by split, whatever the seed."""
+    return {split: value for (split, _), value in cell.by_split(LOG_LIKELIHOOD).items()}

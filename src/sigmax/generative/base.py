@@ -11,7 +11,7 @@ from sigmax.checks import check_choice, check_count, check_flag, check_number, c
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.networks import by_blocks
-from sigmax.estimators.saving import AbstractSavable, named_leaves, restore, take_array
+from sigmax.estimators.saving import AbstractSavable, named_leaves, restore, take_scaling
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
@@ -225,10 +225,7 @@ class AbstractVAE(AbstractSavable):
         return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        width = (self.n_features_in_,)
-        self.x_scaling_ = Standardizer(
-            take_array(arrays, "x_mean", width), take_array(arrays, "x_scale", width)
-        )
+        self.x_scaling_ = take_scaling(arrays, "x", self.n_features_in_)
         self.history_ = {
             name: arrays[f"history.{name}"].tolist()
             for name in HISTORY

@@ -53,6 +53,26 @@ def test_intervals_from_few_rows_cover_what_they_say(name, n_rows):
         assert np.mean(widths) < 3.5
 
 
+def test_intervals_of_a_design_with_replicates_are_not_narrowed_by_levels_that_were_held_out():
+    """Twenty levels of fifteen rows each: new rows are of known levels, held-out ones are not.
+
+    Two problems of 2,000 new rows; narrowed intervals covered 0.4 to 0.9 of them.
+    """
+    problems = []
+    for seed in range(2):
+        rng = np.random.default_rng(10 + seed)
+        mean, level = 2 * rng.normal(size=20), np.repeat(np.arange(20), 15)
+        new = rng.integers(0, 20, 2000)
+        y, y_new = (mean[rows] + 0.5 * rng.normal(size=len(rows)) for rows in (level, new))
+        problems.append((np.eye(20)[level], y, np.eye(20)[new], y_new))
+    models = [LocalRegressor("fast", n_steps=150, random_state=seed) for seed in range(2)]
+    fit_together(models, [(X, y) for X, y, *_ in problems])
+    for model, (_, _, X, y) in zip(models, problems, strict=True):
+        lower, upper = model.predict_interval(X, coverage=0.9).T
+        assert np.mean((lower <= y) & (y <= upper)) > 0.85
+        assert np.all(model.networks_.factor >= 1)
+
+
 def test_two_rows_have_a_wide_and_finite_spread():
     X, y = np.array([[0.0], [1.0]]), np.array([1.0, 1.4])
     mean, std = MODELS["combined"](0).fit(X, y).predict([[0.5], [9.0]], return_std=True)

@@ -250,12 +250,13 @@ class LocalRegressor(AbstractNetworkRegressor):
     ) -> LocalNetwork:
         if not (start.recipe.recalibrate and start.recipe.validation_fraction):
             return networks
-        if not start.has_few_rows:
+        if start.has_few_rows:
+            tried = few_rows_doubts(start.n_distinct), few_rows_bounds(start.n_distinct)
+            found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
+            found = found.wider(few_rows_factor(start.n_distinct))
+        else:
             found = mixture_recalibration(networks, folds, data, held_out_dist)
-            return recalibrated(networks, found)
-        tried = few_rows_doubts(start.n_distinct), few_rows_bounds(start.n_distinct)
-        found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
-        return recalibrated(networks, found.wider(few_rows_factor(start.n_distinct)))
+        return recalibrated(networks, found.never_narrower() if start.has_replicates else found)
 
     def _remember(self, start: Start) -> None:
         weight = (start.weight / start.weight.mean()).astype(np.float32)

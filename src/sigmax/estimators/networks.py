@@ -210,6 +210,15 @@ class Start:
     keys: Key[Array, " members"]
 
     @property
+    def has_replicates(self) -> bool:
+        """Whether most rows are repeated in X, as in a design: new rows will be copies, too.
+
+        Held-out rows, whose copies are held out with them, are then less known than new rows, and
+        say nothing about how narrow predictions may be.
+        """
+        return bool(np.mean(np.bincount(self.twin) > 1) > 0.5)
+
+    @property
     def has_few_rows(self) -> bool:
         """Whether scales and tails must allow for the number of rows."""
         return self.n_distinct < FEW_ROWS

@@ -50,6 +50,9 @@ class Recalibration(eqx.Module):
     def wider(self, factor: float) -> "Recalibration":
         return Recalibration(self.factor * factor, self.most_df, self.doubt)
 
+    def never_narrower(self) -> "Recalibration":
+        return Recalibration(jnp.maximum(self.factor, 1.0), self.most_df, self.doubt)
+
 
 def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
     """The members, each with ``factor`` on its scales."""

@@ -68,7 +68,8 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         if start.has_few_rows:
             doubts = few_rows_doubts(start.n_distinct)
             found = cross_fitted_recalibration(networks, folds, data, predict_rows, doubts)
-            return recalibrated(networks, found.wider(few_rows_factor(start.n_distinct)))
+            found = found.wider(few_rows_factor(start.n_distinct))
+            return recalibrated(networks, found.never_narrower() if start.has_replicates else found)
         # The same rows chose the snapshots and so flatter them: nothing is made narrower.
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)

@@ -14,6 +14,7 @@ figures before a change.
 """
 
 import argparse
+import gzip
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "GP": lambda seed: GPRegressor(random_state=seed),
 }
 REFERENCE = "known GP"
-COLORS = {"Local": "C0", "Combined": "C1", "Ens-NN": "C2", "GP": "C3"}
+COLORS = {"Local (fast)": "C0", "Combined (fast)": "C1", "Ens-NN (fast)": "C2", "GP": "C3"}
 
 
 def make_problem(seed: int, n_features: int, n_rows: int) -> tuple[np.ndarray, ...]:
@@ -134,7 +135,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.decode().splitlines()]
 
 
 def key_of(line: dict) -> tuple:
@@ -151,7 +153,7 @@ def summarise(line: dict) -> dict[str, float]:
     }
     means = {name: round(float(values.mean()), 3) for name, values in found.items()}
     n = len(coverage)
-    return means | {"se90": round(float(coverage[:, 2].std(ddof=1) / np.sqrt(n)), 3)}
+    return means | {"se90": round(float(coverage[:, 2].std(ddof=1) / np.sqrt(n)), 3), "n": n}
 
 
 def in_order(lines: Sequence[dict], what: str) -> list:
@@ -159,7 +161,7 @@ def in_order(lines: Sequence[dict], what: str) -> list:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Coverage of 90 % intervals, mean width and log-likelihood, before and after."""
+    """Coverage of 90 % intervals, mean width and log-likelihood; * marks under 100 problems."""
     lines = read(Path(options.records))
     cells = {key_of(line): summarise(line) for line in lines}
     labels = [label for label in in_order(lines, "label") if label != REFERENCE]
@@ -170,15 +172,17 @@ def table(options: argparse.Namespace) -> None:
             ("Mean width of 90 % intervals", "width"),
             ("Mean log-likelihood", "ll"),
         ):
-            n_problems = {len(line["scores"]) for line in lines if line["features"] == d}
-            print(f"\n{title}, {d} feature{'s' * (d > 1)}, {min(n_problems)} problems\n")
+            print(f"\n{title}, {d} feature{'s' * (d > 1)}\n")
             print(f"| method | | {' | '.join(f'n = {n}' for n in sizes)} |")
             print("|---|---|" + "---:|" * len(sizes))
             for method in in_order(lines, "method"):
                 for label in [*labels, REFERENCE]:
                     row = [cells.get((label, method, d, n)) for n in sizes]
                     if any(row):
-                        values = [f"{cell[name]:.2f}" if cell else "" for cell in row]
+                        values = [
+                            f"{cell[name]:.2f}{'*' * (cell['n'] < 100)}" if cell else ""
+                            for cell in row
+                        ]
                         shown = "" if label == REFERENCE else label
                         print(f"| {method} | {shown} | {' | '.join(values)} |")
 
@@ -241,7 +245,7 @@ def main() -> None:
     runner = commands.add_parser("run")
     runner.add_argument("--label", default="after")
     runner.add_argument("--out", default="few_rows.jsonl")
-    runner.add_argument("--methods", default="Local,Combined,Ens-NN,GP")
+    runner.add_argument("--methods", default=",".join(COLORS))
     runner.add_argument("--sizes", default=",".join(map(str, SIZES)))
     runner.add_argument("--features", default=",".join(map(str, FEATURES)))
     runner.add_argument("--problems", type=int, default=100)

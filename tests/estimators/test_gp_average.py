@@ -211,5 +211,5 @@ def test_draws_of_the_wrong_shape_are_refused():
     X, y = make_problem(20, 2)
     model = GPRegressor(n_restarts=1, random_state=0).fit(X, y)
     facts, arrays = model._state()
-    with pytest.raises(ValueError, match=r"log_noise is float64\(1, 31\), not \(1, 32\)"):
+    with pytest.raises(ValueError, match=r"log_noise is float64\(1, 31\), not float64\(1, 32\)"):
         model._set_state(facts, {**arrays, "log_noise": arrays["log_noise"][:, 1:]})

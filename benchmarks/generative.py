@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from sigmax.experiments.fits import stopwatch
+from sigmax.experiments.fitting import stopwatch
 from sigmax.experiments.generative import GENERATIVE_METHODS
 
 

@@ -1,4 +1,4 @@
-"""Test rows moved 10 standard deviations along every axis: who still speaks, and how wide it gets.
+"""Test rows moved 10 standard deviations along every axis: what contributes, and how wide it gets.
 
     python benchmarks/off_data.py [--datasets yacht,boston] [--preset fast] [--rows 50]
 
@@ -19,7 +19,7 @@ FAR = 10.0
 
 
 def without_rows(model: LocalRegressor) -> LocalRegressor:
-    """The same model, in which no training row speaks."""
+    """The same model, in which no training row contributes."""
     silent = copy.copy(model)
     silent._set_rows(model.rows_._replace(weight=np.zeros_like(model.rows_.weight)))
     return silent

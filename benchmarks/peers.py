@@ -45,11 +45,11 @@ from sigmax.experiments.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.experiments.catalogue import EXPERIMENTS, Choice, Experiment
 from sigmax.experiments.engines import LocalEngine
 from sigmax.experiments.jobs import singly
 from sigmax.experiments.methods import METHODS, Method
 from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
+from sigmax.experiments.registry import EXPERIMENTS, Choice, Experiment
 from sigmax.experiments.report import failure_table, machine_table
 from sigmax.experiments.runner import run_tasks
 from sigmax.experiments.score_rows import full_title, titles
@@ -291,9 +291,9 @@ def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: b
         raise MissingExtraError(f"TabPFN is not available: {why_no_tabpfn()}.")
     # Workers inherit it; or else XGBoost's threads spin for minutes where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with show_progress() as heard:
+    with show_progress() as report:
         engine = LocalEngine(n_workers=n_workers)
-        run_tasks(tasks, singly, folder, engine, retry_failed=retry_failed, report=heard)
+        run_tasks(tasks, singly, folder, engine, retry_failed=retry_failed, report=report)
 
 
 # The report.

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
-from sigmax.experiments.fits import stopwatch
+from sigmax.experiments.fitting import stopwatch
 from sigmax.neighbors import neighbor_graph
 
 FILE_NAME = "records.jsonl"
@@ -58,7 +58,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     models = [LocalRegressor(preset, random_state=seed) for seed in range(n_models)]
     graphs: list[float] = []
     slow = timed(neighbor_graph, graphs)
-    with patch("sigmax.estimators.networks.neighbor_graph", slow), stopwatch() as watch:
+    with patch("sigmax.estimators.members.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
     model, recipe = models[0], models[0]._recipe(n_rows)
     X, y = make_rows(n_new, n_features, seed=99)
@@ -68,7 +68,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     begin = time.perf_counter()
     dist = model.predict_dist(X)
     seconds = time.perf_counter() - begin
-    nearest = model._hearing().nearest
+    nearest = model._predictor().nearest
     n_chunks = max(len(m.history_["distribution"]) for m in models)
     return {
         "device": jax.devices()[0].device_kind,
@@ -82,7 +82,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
         "steps": n_chunks * (recipe.n_steps // recipe.n_scorings),
         "first_prediction": first,
         "predictions_per_second": n_new / seconds,
-        "heard": f"{nearest.k} of {nearest.n_cells} cells" if nearest else "all",
+        "summed": f"{nearest.k} of {nearest.n_cells} cells" if nearest else "all",
         "log_likelihood": float(np.mean(dist.log_prob(y))),
         "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
@@ -136,7 +136,7 @@ def main() -> None:
     console.print(f"{jax.devices()[0].device_kind}, {given.features} features, {given.preset}")
     console.print(
         "   rows  compile s    fit s  of it graph    steps  ms/step  predict rows/s"
-        "  log p   GiB  heard"
+        "  log p   GiB  sums over"
     )
     for n_rows in given.rows:
         found = measure(n_rows, given.features, given.preset, given.together, given.predict)
@@ -144,7 +144,7 @@ def main() -> None:
         console.print(
             f"{n_rows:7} {found['compile']:10.1f} {found['fit']:8.1f} {found['graph']:12.1f} "
             f"{found['steps']:8} {per_step:8.2f} {found['predictions_per_second']:15.0f} "
-            f"{found['log_likelihood']:6.2f} {found['gib']:5.1f}  {found['heard']}"
+            f"{found['log_likelihood']:6.2f} {found['gib']:5.1f}  {found['summed']}"
         )
         if given.out:
             given.out.mkdir(parents=True, exist_ok=True)

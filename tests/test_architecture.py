@@ -11,7 +11,7 @@ SOURCE = Path(sigmax.__file__).parent
 
 ROOMS = [
     {"errors", "version", "random"},
-    {"checks", "scaling", "files"},
+    {"checks", "compilation", "scaling", "files"},
     {"distributions"},
     {"metrics", "sample_distances"},
     {"scorers", "calibration"},

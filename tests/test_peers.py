@@ -17,10 +17,10 @@ from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.experiments import uci
-from sigmax.experiments.catalogue import EXPERIMENTS, Choice
 from sigmax.experiments.engines import AbstractEngine, run_job
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Task, done, failed, read_records
+from sigmax.experiments.registry import EXPERIMENTS, Choice
 from sigmax.metrics import coverage, crps, log_likelihood
 
 ROOT = Path(__file__).parent.parent

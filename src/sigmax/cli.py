@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
     with clear_errors():
-        from sigmax.experiments.catalogue import Choice
+        from sigmax.experiments.registry import Choice
 
         run_experiment("toy", Choice(seed=seed), out)
 
@@ -75,7 +75,7 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""
     with clear_errors():
-        from sigmax.experiments.catalogue import Choice
+        from sigmax.experiments.registry import Choice
 
         choice = Choice(
             datasets=split_names(datasets),
@@ -117,9 +117,9 @@ def run_experiment(
     device: str = "auto",
 ) -> None:
     """Run what has no record yet, then show tables and pictures and write the report."""
-    from sigmax.experiments.catalogue import EXPERIMENTS
     from sigmax.experiments.engines import LocalEngine
     from sigmax.experiments.records import FILE_NAME, read_records
+    from sigmax.experiments.registry import EXPERIMENTS
     from sigmax.experiments.report import write_report
     from sigmax.experiments.runner import run_tasks
 
@@ -131,14 +131,14 @@ def run_experiment(
     make_folder(out)
     kind = "gpu" if device == "gpu" else "cpu"
     try:
-        with show_progress() as heard:
+        with show_progress() as report:
             records = run_tasks(
                 tasks,
                 lambda left: experiment.jobs(left, kind),
                 out,
                 engine,
                 retry_failed=retry_failed,
-                report=heard,
+                report=report,
             )
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on from here", soft_wrap=True)
@@ -206,12 +206,12 @@ def show_progress() -> Iterator[Callable[[Any], None]]:
     with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
         task = bar.add_task("", total=None)
 
-        def hear(progress: Any) -> None:
+        def show(progress: Any) -> None:
             failed = f", {progress.n_failed} failed" if progress.n_failed else ""
             text = progress.label + failed
             bar.update(task, total=progress.n_tasks, completed=progress.n_done, description=text)
 
-        yield hear
+        yield show
 
 
 def shown(table: Any) -> rich.table.Table:

@@ -89,7 +89,7 @@ def test_the_spread_of_a_new_value_is_that_of_student():
 
 
 @pytest.mark.parametrize("kind", [Normal, StudentT])
-def test_doubt_leads_from_the_prediction_to_the_prior(kind):
+def test_shrinkage_leads_from_the_prediction_to_the_prior(kind):
     rest = (jnp.array([6.0, 9.0]),) if kind is StudentT else ()
     leaves: Any = (jnp.array([2.0, -1.0]), *rest, jnp.array([0.1, 3.0]))
     dist = kind(*leaves)
@@ -109,7 +109,7 @@ class Guess(eqx.Module):
     error: jnp.ndarray
     std: jnp.ndarray
     factor: jnp.ndarray
-    doubt: jnp.ndarray
+    shrinkage: jnp.ndarray
     prior_variance: float = eqx.field(static=True, default=1.0)
 
 
@@ -132,20 +132,20 @@ def test_the_cross_fitted_choice_is_that_of_a_loop_over_rows():
     members = Guess(jnp.asarray(errors), 0.2 * ones, ones, 0 * ones)
     found = cross_fitted_recalibration(members, folds, data, guess, np.linspace(0, 1, 5))
 
-    def score(factor, doubt):
+    def score(factor, shrinkage):
         total = 0.0
         for row in range(n_rows):
             own = [m for m in range(n_members) if row in held_out[m]]
             if own:
-                means = (1 - doubt) * errors[own] @ X[row]
-                std = np.sqrt((1 - doubt) * (factor * 0.2) ** 2 + doubt)
+                means = (1 - shrinkage) * errors[own] @ X[row]
+                std = np.sqrt((1 - shrinkage) * (factor * 0.2) ** 2 + shrinkage)
                 components = Normal(jnp.asarray(means)[:, None], jnp.full((len(own), 1), std))
                 total += float(Mixture(components).log_prob(jnp.asarray(y[row]))[0])
         return total
 
     grid = [(f, d) for f in np.geomspace(0.5, 8, 60) for d in np.linspace(0, 1, 5)]
-    factor, doubt = max(grid, key=lambda pair: score(*pair))
-    assert float(found.doubt) == doubt
-    if doubt < 1:
+    factor, shrinkage = max(grid, key=lambda pair: score(*pair))
+    assert float(found.shrinkage) == shrinkage
+    if shrinkage < 1:
         assert float(found.factor) == pytest.approx(factor, rel=0.05)
-    assert score(float(found.factor), float(found.doubt)) >= score(factor, doubt) - 1e-3
+    assert score(float(found.factor), float(found.shrinkage)) >= score(factor, shrinkage) - 1e-3

@@ -7,7 +7,7 @@ from estimator_list import NETWORKS, fresh
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigmax.estimators.folds import held_out_share, hold_out, twins
+from sigmax.estimators.folds import duplicate_groups, held_out_share, hold_out
 from sigmax.random import named_generator
 
 KEY = jax.random.key(0)
@@ -20,7 +20,7 @@ def random_rows(n=200, d=3, seed=0):
 def test_twins_are_the_rows_of_equal_X():
     X = np.round(random_rows(500, 2), 0)
     _, expected = np.unique(X, axis=0, return_inverse=True)
-    labels = twins(X)
+    labels = duplicate_groups(X)
     assert labels.max() == expected.max()
     pairs = set(zip(labels.tolist(), expected.reshape(-1).tolist(), strict=True))
     assert len(pairs) == labels.max() + 1  # one label for one distinct row
@@ -30,13 +30,13 @@ def test_twins_are_the_rows_of_equal_X():
 def test_twins_are_equal_up_to_single_precision(shift):
     X = random_rows() + shift
     rounded = X.astype(np.float32).astype(np.float64)
-    labels = twins(np.r_[X, rounded])
+    labels = duplicate_groups(np.r_[X, rounded])
     np.testing.assert_array_equal(labels[:200], labels[200:])
-    assert twins(np.r_[X, X + 1e-3]).max() == 399  # and no farther
+    assert duplicate_groups(np.r_[X, X + 1e-3]).max() == 399  # and no farther
 
 
 def test_a_dense_column_is_not_one_long_chain_of_twins():
-    labels = twins(np.linspace(0, 1e-3, 5000)[:, None] + 1.0)
+    labels = duplicate_groups(np.linspace(0, 1e-3, 5000)[:, None] + 1.0)
     assert np.bincount(labels).max() < 50
 
 

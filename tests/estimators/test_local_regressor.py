@@ -1,4 +1,4 @@
-"""LocalRegressor: who speaks, how much, and what is said where nobody does."""
+"""LocalRegressor: which rows contribute, how much, and the prediction where none does."""
 
 import pickle
 
@@ -24,7 +24,7 @@ def model(rows):
     return LocalRegressor(**SMALL).fit(*rows)
 
 
-def test_neighbors_that_speak_are_near_and_sorted(model, rows):
+def test_contributing_neighbors_are_near_and_sorted(model, rows):
     X, _ = rows
     found, weights = model.explain_neighbors(X[:7], k=5)
     assert found.shape == weights.shape == (7, 5)
@@ -46,7 +46,7 @@ def test_an_unfitted_model_explains_nothing():
         LocalRegressor().explain_neighbors([[1.0]])
 
 
-def test_the_loudest_row_is_the_row_itself(model, rows):
+def test_the_largest_contribution_is_that_of_the_row_itself(model, rows):
     X, _ = rows
     found, _ = model.explain_neighbors(X[:20], k=1)
     assert np.mean(found[:, 0] == np.arange(20)) > 0.8
@@ -119,29 +119,29 @@ def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
     settings = SMALL | {"n_steps": 20}
     whole = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     monkeypatch.setattr("sigmax.networks.local.ROWS_PER_BLOCK", 128)
-    monkeypatch.setattr("sigmax.estimators.hearing.ROWS_PER_BLOCK", 128)
+    monkeypatch.setattr("sigmax.estimators.local_predictor.ROWS_PER_BLOCK", 128)
     jax.clear_caches()
     cut = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     np.testing.assert_allclose(cut.mean, whole.mean, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(cut.std, whole.std, rtol=1e-2)
 
 
-def test_of_many_rows_only_the_nearest_are_heard(monkeypatch, model, rows):
+def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
     X, _ = rows
-    monkeypatch.setattr("sigmax.estimators.hearing.LARGEST_HEARD", 100)
-    monkeypatch.setattr("sigmax.estimators.hearing.N_SAMPLED", 50)
+    monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.estimators.local_predictor.N_SAMPLED", 50)
     searching = pickle.loads(pickle.dumps(model))
     fresh = searching.x_scaling_(X[:50] + 0.05)
-    few, everybody = (each._hearing().predict(fresh) for each in (searching, model))
-    assert searching._hearing().nearest.k < 300
-    assert np.all(few.count <= everybody.count * 1.001)
-    shift = (few.dist.mean - everybody.dist.mean) / everybody.dist.scale
+    few, exhaustive = (each._predictor().predict(fresh) for each in (searching, model))
+    assert searching._predictor().nearest.k < 300
+    assert np.all(few.count <= exhaustive.count * 1.001)
+    shift = (few.dist.mean - exhaustive.dist.mean) / exhaustive.dist.scale
     assert np.sqrt(np.mean(shift**2)) < 0.05
-    np.testing.assert_allclose(few.dist.scale, everybody.dist.scale, rtol=0.2)
+    np.testing.assert_allclose(few.dist.scale, exhaustive.dist.scale, rtol=0.2)
     pickle.dumps(searching)  # without the index, which cannot be pickled
 
 
-def test_where_every_search_misses_too_much_all_rows_are_heard(monkeypatch, model):
-    monkeypatch.setattr("sigmax.estimators.hearing.LARGEST_HEARD", 100)
-    monkeypatch.setattr("sigmax.estimators.hearing.SEARCHES", ((2, 1), (3, 1)))
-    assert pickle.loads(pickle.dumps(model))._hearing().nearest is None
+def test_where_every_search_misses_too_much_sums_run_over_all_rows(monkeypatch, model):
+    monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.estimators.local_predictor.SEARCHES", ((2, 1), (3, 1)))
+    assert pickle.loads(pickle.dumps(model))._predictor().nearest is None

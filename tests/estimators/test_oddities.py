@@ -169,7 +169,7 @@ def test_a_bad_setting_of_combined_is_named(name, value):
         ("min_concentration", 1.0),
         ("prior_rows", 0.0),
         ("effort", 0.0),
-        ("n_asked", 0),
+        ("n_queries", 0),
         ("weight_decay", -1.0),
         ("error_weight", -0.1),
         ("recalibrate", 1),

@@ -25,7 +25,7 @@ class Guess(eqx.Module):
     std: jax.Array
     factor: jax.Array
     most_df: jax.Array
-    doubt: jax.Array
+    shrinkage: jax.Array
     prior_variance: float = eqx.field(static=True, default=1.0)
 
 
@@ -100,4 +100,4 @@ def test_all_members_get_factor_and_tails():
     networks = recalibrated(networks, found)
     np.testing.assert_array_equal(networks.factor, [1.5, 1.5, 1.5])
     np.testing.assert_array_equal(networks.most_df, [6.0, 6.0, 6.0])
-    np.testing.assert_array_equal(networks.doubt, [0.25, 0.25, 0.25])
+    np.testing.assert_array_equal(networks.shrinkage, [0.25, 0.25, 0.25])

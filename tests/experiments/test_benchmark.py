@@ -16,9 +16,9 @@ from sigmax.experiments.active import (
     active_tasks,
     run_active,
 )
-from sigmax.experiments.catalogue import EXPERIMENTS
-from sigmax.experiments.fits import create_model, fit_models
+from sigmax.experiments.fitting import create_model, fit_models
 from sigmax.experiments.records import Record, done
+from sigmax.experiments.registry import EXPERIMENTS
 from sigmax.experiments.uci import describe_split, run_splits, split_tasks
 
 SMALL = {"n_steps": 60, "hidden_sizes": [8]}

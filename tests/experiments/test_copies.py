@@ -8,7 +8,7 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Normal, Predictive
 from sigmax.experiments import uci
-from sigmax.experiments.fits import create_model, judge, judge_apart
+from sigmax.experiments.fitting import create_model, judge, judge_apart
 from sigmax.experiments.records import Record, Task, done
 from sigmax.experiments.uci import describe_split, is_known, run_splits, split_tasks
 from sigmax.experiments.uci_report import uci_tables

@@ -11,13 +11,13 @@ from sigmax.data import IMAGE_SETS, ImageData, TwoMoons
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.experiments import images
-from sigmax.experiments.catalogue import EXPERIMENTS, Choice
 from sigmax.experiments.generative import RunSettings, create_generative, score_generative
 from sigmax.experiments.image_sheets import pack, tiled, unpack
 from sigmax.experiments.images_report import PAPER_IMAGES, image_figures, image_tables
 from sigmax.experiments.latent_pictures import moons_figures, shown_seeds
 from sigmax.experiments.moons import moons_tables, moons_tasks, run_moons, score_samples
 from sigmax.experiments.records import Record, Task
+from sigmax.experiments.registry import EXPERIMENTS, Choice
 from sigmax.experiments.report import write_report
 from sigmax.generative.base import AbstractVAE
 

@@ -8,10 +8,10 @@ import pytest
 
 from sigmax.errors import RecordFileError
 from sigmax.experiments.benchmark import CRPS, RMSE, arrange
-from sigmax.experiments.guard_rails import gap_to_normal
 from sigmax.experiments.paper import PAPER
 from sigmax.experiments.records import Record, Task, done, failed, infeasible
 from sigmax.experiments.report import missing_table, write_report
+from sigmax.experiments.score_warnings import gap_to_normal
 from sigmax.experiments.tables import Table
 from sigmax.experiments.uci_report import uci_figures, uci_tables
 

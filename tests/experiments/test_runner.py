@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from sigmax.experiments.engines import LocalEngine, run_job
-from sigmax.experiments.fits import stopwatch
+from sigmax.experiments.fitting import stopwatch
 from sigmax.experiments.jobs import singly
 from sigmax.experiments.records import Task, read_records
 from sigmax.experiments.runner import run_tasks

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sigmax.data import ToyProblem
-from sigmax.experiments.catalogue import EXPERIMENTS
 from sigmax.experiments.records import Record
+from sigmax.experiments.registry import EXPERIMENTS
 from sigmax.experiments.toy import run_toy, toy_figures, toy_tables, toy_tasks
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from sigmax import CombinedRegressor
 from sigmax.data import Station
-from sigmax.experiments.catalogue import EXPERIMENTS
 from sigmax.experiments.records import Record
+from sigmax.experiments.registry import EXPERIMENTS
 from sigmax.experiments.weather import (
     run_weather,
     score_weather,

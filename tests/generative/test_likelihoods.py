@@ -87,7 +87,7 @@ def test_bernoulli_has_no_other_units():
 def test_no_code_is_pulled_to_where_the_gate_is_shut():
     likelihood = GatedStudentLikelihood.create(UNITS, 2, 5)
     z = jnp.array([[2.5, 1.0], [3.0, 3.0]])
-    assert jnp.all((likelihood.openness(z) > 1e-3) & (likelihood.openness(z) < 0.999))
+    assert jnp.all((likelihood.gate_value(z) > 1e-3) & (likelihood.gate_value(z) < 0.999))
     outputs = tuple(jnp.zeros((2, 3)) for _ in range(3))
 
     def misfit(z):

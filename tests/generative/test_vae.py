@@ -11,7 +11,7 @@ from sklearn.base import clone as sklearn_clone
 from sklearn.exceptions import NotFittedError
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
-from sigmax.estimators.folds import twins
+from sigmax.estimators.folds import duplicate_groups
 from sigmax.generative import VAE, CombVAE, fit_together, together, training
 from sigmax.generative.together import check_finite, hold_out
 from sigmax.random import named_generator
@@ -165,7 +165,7 @@ def test_patience_has_no_effect_without_held_out_rows(fitted):
 
 def held_out_of(rows, fraction, seed=0):
     model = VAE(validation_fraction=fraction)
-    return hold_out(model, len(rows), twins(rows), jax.random.key(seed))
+    return hold_out(model, len(rows), duplicate_groups(rows), jax.random.key(seed))
 
 
 def test_equal_rows_are_held_out_together():

@@ -11,13 +11,13 @@ from sigmax.distributions import StudentT
 from sigmax.networks import (
     MLP,
     ExtrapolationGate,
+    KernelParameters,
     LocalNetwork,
-    Memory,
     PeriodicFeatures,
     Sums,
-    Voice,
-    sum_up,
+    TrainingSet,
     wave,
+    weighted_sums,
 )
 
 
@@ -36,11 +36,11 @@ def network():
         embedding=create(5),
         mean=create(2),
         spread=create(4),
-        voice=Voice(jnp.asarray(0.3), jnp.asarray(-0.5)),
+        kernel=KernelParameters(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
-        doubt=jnp.zeros(()),
+        shrinkage=jnp.zeros(()),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,
@@ -76,12 +76,12 @@ def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
     """Five observations, each of weight 1, one after the other."""
     rng = np.random.default_rng(2)
     y = rng.normal(1.0, 2.0, size=5)
-    mean, alpha, beta, kappa = 0.4, 2.0, 1.3, float(jnp.exp(network.voice.log_strength))
+    mean, alpha, beta, kappa = 0.4, 2.0, 1.3, float(jnp.exp(network.kernel.log_prior_rows))
     prior = StudentT.from_inverse_gamma(
         jnp.full((1, 1), mean), jnp.full((1, 1), alpha), jnp.full((1, 1), beta)
     )
     residuals = jnp.asarray(y - mean, dtype=jnp.float32)[:, None]
-    found = network.update(prior, sum_up(jnp.ones((1, 5)), residuals))
+    found = network.update(prior, weighted_sums(jnp.ones((1, 5)), residuals))
     for value in y:
         beta += 0.5 * kappa / (kappa + 1) * (value - mean) ** 2
         mean = (kappa * mean + value) / (kappa + 1)
@@ -96,64 +96,64 @@ def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
     np.testing.assert_allclose(found.epistemic_share, share, rtol=1e-5)
 
 
-def test_where_nobody_speaks_the_prediction_is_the_prior(network, rows):
+def test_without_support_the_prediction_is_the_prior(network, rows):
     X, _ = rows
-    prior = network.prior(network.see(X))
+    prior = network.prior(network.embed(X))
     nothing = jnp.zeros_like(prior.mean)
     found = network.update(prior, Sums(nothing[:, 0], nothing, nothing))
     np.testing.assert_allclose(found.dist.mean, prior.mean, rtol=1e-6)
     np.testing.assert_allclose(found.dist.df, prior.df, rtol=1e-6)
     np.testing.assert_allclose(found.count, 0)
-    own = np.exp(network.voice.log_strength)
+    own = np.exp(network.kernel.log_prior_rows)
     np.testing.assert_allclose(found.dist.scale, prior.scale * np.sqrt(1 + 1 / own), rtol=1e-5)
 
 
 def test_weights_are_the_formula(network, rows):
     X, _ = rows
-    places = network.see(X).places
-    found = network.weights(places[:4], places)
+    coordinates = network.embed(X).coordinates
+    found = network.kernel_weights(coordinates[:4], coordinates)
     z, x = np.asarray(network.embedding(network.features(X))), np.asarray(X)
     for i in range(4):
         squared = np.sum((z[i] - z) ** 2, axis=1) + np.sum((x[i] - x) ** 2, axis=1) / 1.5**2
         np.testing.assert_allclose(found[i], np.exp(0.3 - squared / 2), rtol=1e-3, atol=1e-6)
 
 
-def test_listening_block_by_block_is_listening_to_all(network, rows, monkeypatch):
+def test_kernel_sums_by_blocks_are_those_over_all_rows(network, rows, monkeypatch):
     X, y = rows
     weight = jnp.asarray(np.random.default_rng(3).uniform(0, 2, 64), dtype=jnp.float32)
-    whole = network.remember(X, y, weight)
-    expected = network.listen(network.see(X[:5]).places, whole)
+    whole = network.embed_training_set(X, y, weight)
+    expected = network.kernel_sums(network.embed(X[:5]).coordinates, whole)
     monkeypatch.setattr("sigmax.networks.local.ROWS_PER_BLOCK", 16)
-    memory = network.remember(X, y, weight)
-    found = network.listen(network.see(X[:5]).places, memory)
+    training_set = network.embed_training_set(X, y, weight)
+    found = network.kernel_sums(network.embed(X[:5]).coordinates, training_set)
     for a, b in zip(
-        jax.tree.leaves((found, memory)), jax.tree.leaves((expected, whole)), strict=True
+        jax.tree.leaves((found, training_set)), jax.tree.leaves((expected, whole)), strict=True
     ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_far_away_nobody_is_heard_and_the_prior_is_that_of_y(network, rows):
+def test_far_away_nothing_contributes_and_the_prior_is_that_of_y(network, rows):
     X, y = rows
-    memory = network.remember(X, y, jnp.ones(64))
+    training_set = network.embed_training_set(X, y, jnp.ones(64))
     for axis in range(3):
         for step in (-30.0, 30.0):
-            found = network(X.at[:, axis].add(step), memory)
+            found = network(X.at[:, axis].add(step), training_set)
             assert np.all(found.count < 1e-6)
             np.testing.assert_allclose(found.dist.variance, 1.0, rtol=1e-3)
             np.testing.assert_allclose(found.dist.mean, 0.0, atol=1e-2)
 
 
-def test_a_half_open_gate_halves_what_is_said_and_doubts_the_prior(network, rows):
+def test_a_half_open_gate_halves_the_kernel_sums_and_widens_the_prior(network, rows):
     X, y = rows
     gate = ExtrapolationGate.create(np.zeros((1, 3)), 1, scale=0.22)
     network = eqx.tree_at(lambda n: n.gate, network, gate)
-    memory = network.remember(X, y, jnp.ones(64))
-    view, g = network.see(X), np.asarray(network.openness(X))[:, None]
-    said = network.listen(view.places, memory)
-    own, count = np.exp(network.voice.log_strength), (1 - g) * np.asarray(said.count)[:, None]
+    training_set = network.embed_training_set(X, y, jnp.ones(64))
+    view, g = network.embed(X), np.asarray(network.gate_value(X))[:, None]
+    said = network.kernel_sums(view.coordinates, training_set)
+    own, count = np.exp(network.kernel.log_prior_rows), (1 - g) * np.asarray(said.count)[:, None]
     spoken = view.mean + said.total / said.count[:, None]
     expected = (own * (1 - g**2) * view.mean + count * spoken) / (own + count)
-    found = network(X, memory)
+    found = network(X, training_set)
     assert 0.1 < np.median(g) < 0.9
     np.testing.assert_allclose(found.dist.mean, expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found.count, count[:, 0], rtol=1e-4)
@@ -162,19 +162,19 @@ def test_a_half_open_gate_halves_what_is_said_and_doubts_the_prior(network, rows
 def test_silent_rows_say_nothing(network, rows):
     X, y = rows
     weight = jnp.ones(64).at[10:].set(0.0)
-    loud = network(X, network.remember(X, y, weight)).dist
-    changed = network(X, network.remember(X, y.at[10:].set(99.0), weight)).dist
-    np.testing.assert_allclose(loud.mean, changed.mean, rtol=1e-5)
-    assert isinstance(network.remember(X, y, weight), Memory)
+    given = network(X, network.embed_training_set(X, y, weight)).dist
+    changed = network(X, network.embed_training_set(X, y.at[10:].set(99.0), weight)).dist
+    np.testing.assert_allclose(given.mean, changed.mean, rtol=1e-5)
+    assert isinstance(network.embed_training_set(X, y, weight), TrainingSet)
 
 
 def test_tails_are_bounded_on_the_data_only(network, rows):
     X, y = rows
-    memory = network.remember(X, y, jnp.ones(64))
+    training_set = network.embed_training_set(X, y, jnp.ones(64))
     bounded = eqx.tree_at(lambda n: n.most_df, network, jnp.asarray(3.0))
     here, far = network.gate.inducing_points, jnp.full((1, 3), 50.0)
-    assert np.all(network(here, memory).dist.df > 4)
-    np.testing.assert_allclose(bounded(here, memory).dist.df, 3.0, rtol=1e-2)
+    assert np.all(network(here, training_set).dist.df > 4)
+    np.testing.assert_allclose(bounded(here, training_set).dist.df, 3.0, rtol=1e-2)
     for name in ("mean", "df", "scale"):
-        expected, found = (getattr(n(far, memory).dist, name) for n in (network, bounded))
+        expected, found = (getattr(n(far, training_set).dist, name) for n in (network, bounded))
         np.testing.assert_allclose(found, expected, rtol=1e-5)

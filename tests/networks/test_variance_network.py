@@ -31,7 +31,7 @@ def build(
         spread=spread.create(rng, *shape, activation="tanh"),
         gate=ExtrapolationGate.create(centers, 10, scale=0.1) if gate else None,
         factor=jnp.ones(()),
-        doubt=jnp.zeros(()),
+        shrinkage=jnp.zeros(()),
         prior_variance=prior_variance,
         shrink_mean=shrink_mean,
     )
@@ -45,7 +45,7 @@ def x():
 @pytest.mark.parametrize("spread", [InverseGammaSpread, NormalSpread])
 def test_expected_variance_follows_the_papers_equation(spread, x):
     network = build(spread, prior_variance=1.7)
-    gate = network.openness(x)[:, None]
+    gate = network.gate_value(x)[:, None]
     on_data = network.spread(x, network.mean(x)).variance
     expected = (1 - gate) * on_data + gate * 1.7
     np.testing.assert_allclose(network(x).variance, expected, rtol=1e-5)
@@ -57,7 +57,7 @@ def test_gated_rate_is_that_of_the_design():
     x = jax.random.normal(jax.random.key(5), (20, 2))
     before, after = network.spread(x, network.mean(x)), network(x)
     assert isinstance(before, StudentT) and isinstance(after, StudentT)
-    gate, concentration = network.openness(x)[:, None], before.df / 2
+    gate, concentration = network.gate_value(x)[:, None], before.df / 2
     rate = (1 - gate) * before.scale**2 * concentration + gate * (concentration - 1)
     np.testing.assert_allclose(after.scale**2 * concentration, rate, rtol=1e-4)
 
@@ -69,13 +69,13 @@ def test_far_away_the_variance_is_the_prior():
     assert jnp.abs(build()(far).mean).min() > 0  # the paper leaves the mean alone
 
 
-def test_without_gate_the_spread_speaks_alone(x):
+def test_without_gate_the_density_is_that_of_the_spread(x):
     network = build(NormalSpread, gate=False)
     dist = network(x)
     assert isinstance(dist, Normal)
     expected = network.spread(x, network.mean(x)).variance
     np.testing.assert_allclose(dist.variance, expected, rtol=1e-6)
-    assert (network.openness(x) == 0).all()
+    assert (network.gate_value(x) == 0).all()
 
 
 def test_factor_widens_the_data_but_not_the_prior():

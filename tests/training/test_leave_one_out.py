@@ -6,7 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sigmax.networks import MLP, ExtrapolationGate, LocalNetwork, PeriodicFeatures, Voice, sum_up
+from sigmax.networks import (
+    MLP,
+    ExtrapolationGate,
+    KernelParameters,
+    LocalNetwork,
+    PeriodicFeatures,
+    weighted_sums,
+)
 from sigmax.training import LeaveOneOut, TrainingData, local_log_likelihood
 
 N = 40
@@ -27,11 +34,11 @@ def network():
         embedding=create(3),
         mean=create(1),
         spread=create(2),
-        voice=Voice(jnp.asarray(0.0), jnp.asarray(-0.5)),
+        kernel=KernelParameters(jnp.asarray(0.0), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
-        doubt=jnp.zeros(()),
+        shrinkage=jnp.zeros(()),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,
@@ -61,27 +68,30 @@ def batch_of(data, primary, held_out=()):
 def test_each_row_is_judged_by_all_others_that_are_there_once(network, data):
     primary, held_out = (3, 17), (int(data.graphs[2].neighbors[0, 3, 2]),)
     batch = batch_of(data, primary, held_out)
-    objective = LeaveOneOut(2, asked=1, everybody=2, error_weight=0.5)
+    objective = LeaveOneOut(2, queries=1, context=2, error_weight=0.5)
     found = np.asarray(objective(network, batch, data)).reshape(2, 10)
-    assert np.all(found[:, 4:] == 0)  # at the rim, not asked
+    assert np.all(found[:, 4:] == 0)  # at the rim, no queries
     there = np.setdiff1d(np.unique(np.asarray(batch.index)), held_out)
     X, y = data.X[0], data.y[0]
     ratio = data.graphs[2].counts[0] / data.graphs[1].counts[0]
     for i, row in enumerate(np.asarray(batch.index).reshape(2, 10)[:, :4].ravel()):
         others = there[there != row]
-        places = network.see(X[np.append(others, row)]).places
-        weights = network.weights(places[-1:], places[:-1]) * data.weight[0, others][None]
-        prior = network.prior(network.see(X[row][None]))
-        residuals = y[others] - network.see(X[others]).mean
-        dist = network.update(prior, sum_up(weights, residuals)).dist
+        coordinates = network.embed(X[np.append(others, row)]).coordinates
+        weights = (
+            network.kernel_weights(coordinates[-1:], coordinates[:-1])
+            * data.weight[0, others][None]
+        )
+        prior = network.prior(network.embed(X[row][None]))
+        residuals = y[others] - network.embed(X[others]).mean
+        dist = network.update(prior, weighted_sums(weights, residuals)).dist
         target = y[row][None]
         misfit = 0.5 * ((target - dist.mean) ** 2 + 0.5 * (target - prior.mean) ** 2)
         expected = ratio[row] * (misfit - dist.log_prob(target))
         np.testing.assert_allclose(found[i // 4, i % 4], expected[0, 0], rtol=2e-3, atol=1e-4)
 
 
-def test_every_row_is_asked_with_its_own_share_in_the_long_run(data):
-    """Over all neighbourhoods, the weight of a row times how often it is asked is its share."""
+def test_every_row_is_a_query_with_its_own_share_in_the_long_run(data):
+    """Over all neighbourhoods, the weight of a row times how often it is a query is its share."""
     total = np.zeros(N)
     for primary in range(N):
         batch = batch_of(data, (primary,))
@@ -91,7 +101,7 @@ def test_every_row_is_asked_with_its_own_share_in_the_long_run(data):
     np.testing.assert_allclose(total, 1 / N, rtol=1e-5)
 
 
-def test_held_out_rows_do_not_speak_for_each_other(network, data):
+def test_held_out_rows_do_not_contribute_to_each_other(network, data):
     held_out = jnp.asarray([5, 6, 0])
     rows = data.rows(jnp.asarray(0), held_out, jnp.asarray([0.5, 0.5, 0.0]))  # the last is padding
     before = local_log_likelihood(network, rows, data)[0]
@@ -117,7 +127,7 @@ def test_gradients_are_finite_also_for_copies(network, data):
     batch = batch_of(data, (3, 3))
 
     def loss(network):
-        objective = LeaveOneOut(2, asked=1, everybody=2, error_weight=0.5)
+        objective = LeaveOneOut(2, queries=1, context=2, error_weight=0.5)
         return jnp.sum(batch.weight * objective(network, batch, data))
 
     gradients = eqx.filter_grad(loss)(network)

@@ -73,7 +73,7 @@ def make_networks():
             spread=InverseGammaSpread.create(rng, 2, (8,), 2, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
-            doubt=jnp.zeros(()),
+            shrinkage=jnp.zeros(()),
             prior_variance=1.0,
             shrink_mean=False,
         )
@@ -204,11 +204,11 @@ def test_training_stops_when_no_member_gets_better(run):
         n_cycles=1000,
         patience=3,
     )
-    heard: list[Progress] = []
-    _, (history,) = train_stage(networks, keys, folds, data, still, heard.append)
+    reports: list[Progress] = []
+    _, (history,) = train_stage(networks, keys, folds, data, still, reports.append)
     assert len(history) < 20
-    assert [p.chunk for p in heard] == list(range(1, len(history) + 1))
-    assert heard[0].n_chunks == 100
+    assert [p.chunk for p in reports] == list(range(1, len(history) + 1))
+    assert reports[0].n_chunks == 100
 
 
 def test_a_member_that_breaks_keeps_its_best_snapshot(run):

@@ -26,7 +26,7 @@ def setting():
         spread=NormalSpread.create(rng, 2, (8,), 1, activation="tanh"),
         gate=None,
         factor=jnp.ones(()),
-        doubt=jnp.zeros(()),
+        shrinkage=jnp.zeros(()),
         prior_variance=1.0,
         shrink_mean=False,
     )

@@ -36,8 +36,8 @@ class Mixture(AbstractDistribution):
     """
 
     components: AbstractComponent
-    doubt: Batch | None = None
-    """Share of each component's variance that is its own doubt about its mean; None for none."""
+    epistemic_share: Batch | None = None
+    """Share of each component's variance that is uncertainty about its mean; None for none."""
 
     @property
     def n_members(self) -> int:
@@ -56,17 +56,17 @@ class Mixture(AbstractDistribution):
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
-        """The mean of the members' variances, less what is doubt about their means."""
-        share = 1.0 if self.doubt is None else 1.0 - self.doubt
+        """The mean of the members' variances, without the uncertainty about their means."""
+        share = 1.0 if self.epistemic_share is None else 1.0 - self.epistemic_share
         return jnp.mean(share * self.components.variance, axis=0)
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
-        """The variance of the members' means, plus the mean of their own doubt."""
+        """The variance of the members' means, plus the mean of their own uncertainty."""
         disagreement = jnp.var(self.components.mean, axis=0)
-        if self.doubt is None:
+        if self.epistemic_share is None:
             return disagreement
-        return disagreement + jnp.mean(self.doubt * self.components.variance, axis=0)
+        return disagreement + jnp.mean(self.epistemic_share * self.components.variance, axis=0)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
@@ -143,11 +143,11 @@ class Mixture(AbstractDistribution):
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mixture":
         """The distribution of ``shift + scale * X`` for ``scale > 0``."""
-        return Mixture(self.components.affine(shift, scale), self.doubt)
+        return Mixture(self.components.affine(shift, scale), self.epistemic_share)
 
     def widen(self, factor: ArrayLike) -> "Mixture":
         """Every member widened by ``factor`` about its own mean."""
-        return Mixture(self.components.widen(factor), self.doubt)
+        return Mixture(self.components.widen(factor), self.epistemic_share)
 
     def _for_members(self, y):
         return jnp.broadcast_to(jnp.asarray(y), self.components.shape)

@@ -93,7 +93,7 @@ class Predictive:
 
     @property
     def epistemic_variance(self) -> np.ndarray:
-        """The part that is doubt: the members' disagreement, and their own doubt of their means."""
+        """Uncertainty about the mean: the members' disagreement, and the uncertainty of each."""
         return self._compute("epistemic_variance")
 
     def log_prob(self, y) -> np.ndarray:

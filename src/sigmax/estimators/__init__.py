@@ -7,7 +7,7 @@ from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
-from sigmax.estimators.networks import AbstractNetworkRegressor, fit_together
+from sigmax.estimators.members import AbstractNetworkRegressor, fit_together
 from sigmax.estimators.recipe import Recipe
 
 __all__ = [

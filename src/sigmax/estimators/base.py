@@ -71,8 +71,8 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         dict with
             ``total``, the standard deviation of the predictive distribution;
             ``aleatoric``, the noise that more data would not take away;
-            ``epistemic``, which they would: the disagreement of the members, and each one's own
-            doubt about its mean where it has one;
+            ``epistemic``, which they would: the disagreement of the members, and the
+            uncertainty of each about its mean where it has one;
             and, where the estimator knows it, ``gate``, 0 on the data and 1 far from them.
         """
         return uncertainty_parts(self.predict_dist(X))

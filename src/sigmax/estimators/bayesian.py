@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import BAYESIAN, BAYESIAN_PRESETS, SampledRecipe
 from sigmax.networks import FlipoutNetwork
-from sigmax.training import Stage, mean_weights_log_likelihood, negative_evidence
+from sigmax.training import Stage, mean_weights_log_likelihood, negative_elbo
 
 __all__ = ["BayesianRegressor"]
 
@@ -98,4 +98,4 @@ random_state, verbose
             recipe.part("layers", recipe.learning_rate),
             recipe.part("raw_noise", recipe.noise_learning_rate),
         )
-        return recipe.stages(parts, negative_evidence, mean_weights_log_likelihood)
+        return recipe.stages(parts, negative_elbo, mean_weights_log_likelihood)

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from sigmax.estimators.variance_networks import AbstractVarianceNetworkRegressor
+from sigmax.estimators.variance_base import AbstractVarianceNetworkRegressor
 
 __all__ = ["CombinedRegressor"]
 

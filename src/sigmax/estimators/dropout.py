@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.few_rows import few_rows_factor
-from sigmax.estimators.networks import Start
+from sigmax.estimators.members import FitInputs
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import DROPOUT, DROPOUT_PRESETS, SampledRecipe
 from sigmax.networks import MLP, DropoutNetwork
@@ -116,13 +116,13 @@ random_state, verbose
         return recipe.stages((part,), dropout_error, negative_squared_error)
 
     def _finish(
-        self, networks: DropoutNetwork, folds: Fold, data: TrainingData, start: Start
+        self, networks: DropoutNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> DropoutNetwork:
-        if not start.recipe.validation_fraction:
+        if not inputs.recipe.validation_fraction:
             folds = judged_by_training(folds)
-        precisions = best_precision(networks, folds, data, start.recipe.n_draws)
-        if start.has_few_rows:
-            precisions = precisions - 2 * math.log(few_rows_factor(start.n_distinct))
+        precisions = best_precision(networks, folds, data, inputs.recipe.n_draws)
+        if inputs.has_few_rows:
+            precisions = precisions - 2 * math.log(few_rows_factor(inputs.n_distinct))
         return eqx.tree_at(lambda n: n.log_precision, networks, precisions)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from sigmax.estimators.recalibration import DF_BOUNDS
 
-__all__ = ["few_rows_bounds", "few_rows_doubts", "few_rows_factor", "few_rows_spread"]
+__all__ = ["few_rows_bounds", "few_rows_factor", "few_rows_shrinkages", "few_rows_spread"]
 
-DOUBTS = np.linspace(0.0, 1.0, 5)
+SHRINKAGES = np.linspace(0.0, 1.0, 5)
 """How far predictions may be taken to what is known without x: what held-out rows choose from."""
 
 FEWEST_TO_TRUST = 6
@@ -59,12 +59,12 @@ def few_rows_bounds(n_rows: int) -> np.ndarray:
     return DF_BOUNDS[DF_BOUNDS <= max(n_rows - 1, DF_BOUNDS[-1])]
 
 
-def few_rows_doubts(n_rows: int) -> np.ndarray:
+def few_rows_shrinkages(n_rows: int) -> np.ndarray:
     """How far predictions from so few rows may be taken to the mean and the variance of y.
 
     Examples
     --------
-    >>> few_rows_doubts(3), few_rows_doubts(20)
+    >>> few_rows_shrinkages(3), few_rows_shrinkages(20)
     (array([0.5 , 0.75, 1.  ]), array([0.  , 0.25, 0.5 , 0.75, 1.  ]))
     """
-    return DOUBTS[DOUBTS >= (0.5 if n_rows < FEWEST_TO_TRUST else 0.0)]
+    return SHRINKAGES[SHRINKAGES >= (0.5 if n_rows < FEWEST_TO_TRUST else 0.0)]

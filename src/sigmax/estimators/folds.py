@@ -5,7 +5,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from sigmax.random import named_generator
 
-__all__ = ["held_out_share", "hold_out", "twins"]
+__all__ = ["duplicate_groups", "held_out_share", "hold_out"]
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Values that differ by less than this share of their size are equal in single precision."""
@@ -29,12 +29,12 @@ def held_out_share(n_rows: int, share: float) -> float:
     return max(share, min(LARGEST_SHARE, FEWEST_HELD_OUT / n_rows))
 
 
-def twins(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
+def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
     """A label for every row; rows have the same one if they are equal up to single precision.
 
     Examples
     --------
-    >>> twins(np.array([[1.0, 2.0], [0.0, 2.0], [1.0 + 1e-9, 2.0]]))
+    >>> duplicate_groups(np.array([[1.0, 2.0], [0.0, 2.0], [1.0 + 1e-9, 2.0]]))
     array([0, 1, 0])
     """
     labels = np.arange(len(X))
@@ -88,7 +88,7 @@ def hold_out(
     Parameters
     ----------
     labels
-        From `twins`.
+        From `duplicate_groups`.
     share
         Of the rows, per member; 0 holds out nothing, anything above at least one row.
     largest
@@ -105,15 +105,15 @@ def hold_out(
     n_folds, folds = n_rows // n_held_out, []
     for member in range(n_members):
         shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
-        together, start = with_twins(shuffled, labels)
+        together, start = with_duplicates(shuffled, labels)
         folds.append(together[start // n_held_out == member % n_folds])
     return folds
 
 
-def with_twins(
+def with_duplicates(
     shuffled: Int[np.ndarray, " rows"], labels: Int[np.ndarray, " rows"]
 ) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
-    """Shuffled rows, each followed by its twins, and where the twins of each begin."""
+    """Shuffled rows, each followed by its duplicates, and where the group of each begins."""
     shuffled_labels = labels[shuffled]
     first = np.full(labels.max() + 1, len(labels))
     np.minimum.at(first, shuffled_labels, np.arange(len(labels)))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sigmax.estimators.networks import ROWS_PER_CALL
+from sigmax.estimators.members import ROWS_PER_CALL
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
 

@@ -99,7 +99,7 @@ def from_hyper(hyper: Hyper) -> np.ndarray:
     return np.r_[hyper.log_length_scale, hyper.log_noise - hyper.log_variance]
 
 
-def evidence_and_scale(
+def marginal_likelihood_and_scale(
     theta: Theta, rows: Rows, jitter: Scalar
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The log evidence with s² integrated out, and the squared scale of the Student-t's."""
@@ -120,7 +120,7 @@ def evidence_and_scale(
 
 def log_evidence(theta: Theta, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
     """Log marginal likelihood of the targets, with constant and total variance integrated out."""
-    return evidence_and_scale(theta, rows, jitter)[0]
+    return marginal_likelihood_and_scale(theta, rows, jitter)[0]
 
 
 def log_posterior(theta: Theta, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
@@ -152,7 +152,7 @@ def posteriors(thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Sc
     """The function given all rows under every draw, s² at the squared scale of its Student-t."""
 
     def posterior(theta):
-        squared_scale = evidence_and_scale(theta, rows, jitter)[1]
+        squared_scale = marginal_likelihood_and_scale(theta, rows, jitter)[1]
         return exact_posterior(to_hyper(theta, jnp.log(squared_scale)), rows, jitter)
 
     return lax.map(posterior, jnp.asarray(thetas))

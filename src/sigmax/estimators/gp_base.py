@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count, check_flag
+from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
-from sigmax.estimators.at_once import at_once
+from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
-from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
 from sigmax.estimators.gp_inference import Hyper, Posterior, Rows, predict_latent
 from sigmax.estimators.gp_search import Found, starts
@@ -87,12 +87,12 @@ class AbstractGPRegressor(AbstractRegressor):
             Precision of each row relative to the others: twice the weight, half the noise
             variance. A row of weight 0 is as good as absent.
         """
-        with at_once([self]) as (fresh,):
+        with atomic_fit([self]) as (fresh,):
             fresh._fit(X, y, sample_weight)
         return self
 
     def _fit(self, X, y, sample_weight) -> None:
-        forget_when_many()
+        clear_if_full()
         self._check_settings()
         X, y, weight = self._check_training_rows(X, y, sample_weight)
         self._check_size(len(X))

@@ -136,7 +136,7 @@ def hyper_bounds(n_features: int) -> np.ndarray:
 def exact_objective(
     theta: Float[Array, " parameters"], rows: Rows, jitter: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
-    """Evidence and its gradient with respect to the vector of hyper-parameters."""
+    """LocalPosterior and its gradient with respect to the vector of hyper-parameters."""
     return jax.value_and_grad(lambda theta: exact_evidence(from_vector(theta), rows, jitter))(theta)
 
 

@@ -1,4 +1,4 @@
-"""The local likelihood with a learned metric: neighbours speak, networks say how far they reach."""
+"""Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
 from types import MappingProxyType
@@ -12,25 +12,25 @@ from numpy.typing import NDArray
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, StudentT
 from sigmax.estimators.base import uncertainty_parts
-from sigmax.estimators.few_rows import few_rows_bounds, few_rows_doubts, few_rows_factor
+from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
-from sigmax.estimators.hearing import Hearing
+from sigmax.estimators.local_predictor import LocalPredictor
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
-from sigmax.estimators.networks import AbstractNetworkRegressor, Start, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, stack_members
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     mixture_recalibration,
     recalibrated,
 )
 from sigmax.estimators.saving import take_array
-from sigmax.estimators.variance_networks import mean_gates
+from sigmax.estimators.variance_base import mean_gates
 from sigmax.networks import (
     MLP,
-    Evidence,
     ExtrapolationGate,
+    KernelParameters,
     LocalNetwork,
+    LocalPosterior,
     PeriodicFeatures,
-    Voice,
 )
 from sigmax.random import named_generator
 from sigmax.training import (
@@ -38,7 +38,7 @@ from sigmax.training import (
     Fold,
     Stage,
     TrainingData,
-    held_out_evidence,
+    held_out_posterior,
 )
 
 __all__ = ["LocalRegressor"]
@@ -52,19 +52,19 @@ class Rows(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    numbers: np.ndarray
+    indices: np.ndarray
     """Which of the rows given to `fit` these are."""
 
 
 @final
 class LocalRegressor(AbstractNetworkRegressor):
-    """Training rows speak for a prediction, as far as a metric that was learned sees them.
+    """Kernel regression in a learned metric, with a neural prior updated in closed form.
 
-    The paper's local likelihood taken at its word. Networks give a prior at every x: a mean, and
-    an inverse-Gamma variance. Training rows that are near in a learned embedding, and in input
-    space, update it in closed form; what they say of each other when each is left out is what
-    all networks learn from. Where no row is near, the prediction is the prior, which tends to the
-    mean and the variance of y. Several members are trained at once; the prediction is their
+    Networks give a normal-inverse-Gamma prior at every x. Training rows that are near, in a learned
+    embedding and in input space, update it in closed form, each weighted by a kernel: the paper's
+    local likelihood, with a metric that is learned. All networks are trained on the leave-one-out
+    likelihood of the training rows. Where no row is near, the prediction is the prior, which tends
+    to the mean and the variance of y. Several members are trained at once; the prediction is their
     mixture.
 
     Every setting left at None comes from the preset: ``None`` is the best we have, ``"fast"`` a
@@ -83,7 +83,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         Waves by which the networks see each feature, and the spread of their frequencies at the
         start, in waves per standard deviation.
     input_scale : float
-        How far a row is heard in input space, in standard deviations of the features.
+        Length-scale of the kernel in input space, in standard deviations of the features.
     min_concentration : float
         The least α of the prior, above 1: half its degrees of freedom.
     prior_rows : float
@@ -93,8 +93,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     n_steps : int
         Training steps, at most; by default `effort` times the square root of the number of rows.
     effort : float
-    n_primary, n_neighbors, n_asked : int
-        Neighbourhoods of a batch, rows of each, and how many of them are asked.
+    n_primary, n_neighbors, n_queries : int
+        Neighbourhoods of a batch, rows of each, and how many of them are queries.
     learning_rate : float
     weight_decay : float
         Over the square root of the number of rows.
@@ -138,7 +138,7 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     networks_: LocalNetwork
     rows_: Rows
-    _heard: list[Hearing]
+    _predictors: list[LocalPredictor]
     """At most one: made when it is first needed, by a prediction that must not change the model."""
 
     def __init__(
@@ -158,7 +158,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         effort=None,
         n_primary=None,
         n_neighbors=None,
-        n_asked=None,
+        n_queries=None,
         learning_rate=None,
         weight_decay=None,
         error_weight=None,
@@ -183,7 +183,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         self.effort = effort
         self.n_primary = n_primary
         self.n_neighbors = n_neighbors
-        self.n_asked = n_asked
+        self.n_queries = n_queries
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.error_weight = error_weight
@@ -202,20 +202,21 @@ class LocalRegressor(AbstractNetworkRegressor):
         dict with
             ``total``, the standard deviation of the predictive distribution;
             ``aleatoric``, the noise that more data would not take away;
-            ``epistemic``, what they would: each member's doubt about its mean, and the members'
-            disagreement;
-            ``evidence``, how many training rows speak for each row, S₀;
+            ``epistemic``, which they would: each member's uncertainty about its mean, and the
+            members' disagreement;
+            ``evidence``, the effective number of training rows behind each prediction: the sum of
+            their kernel weights;
             ``gate``, 0 on the data and 1 far from them.
         """
         X = self.x_scaling_(self._check_rows(X))
-        found = self._hearing().predict(X)
+        found = self._predictor().predict(X)
         return uncertainty_parts(self._predictive(as_mixture(found))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
             "gate": mean_gates(self.networks_, X),
         }
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The training rows that speak loudest for each prediction, and their weights.
+        """The training rows that contribute most to each prediction, and their weights.
 
         A weight is the row's share in the updated mean, averaged over the members; what is missing
         to 1 is the share of the other rows and of the prior.
@@ -223,13 +224,13 @@ class LocalRegressor(AbstractNetworkRegressor):
         Returns
         -------
         rows : array of shape (n, k)
-            Row numbers of what was given to `fit`, the loudest first.
+            Indices of rows given to `fit`, the largest contribution first.
         weights : array of shape (n, k)
         """
         X = self._check_rows(X)
         k = min(check_count("k", k), len(self.rows_.X))
-        rows, shares = self._hearing().loudest(self.x_scaling_(X), k)
-        return self.rows_.numbers[rows.astype(int)], shares
+        rows, shares = self._predictor().contributors(self.x_scaling_(X), k)
+        return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
         self, X: np.ndarray, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
@@ -246,38 +247,38 @@ class LocalRegressor(AbstractNetworkRegressor):
         return recipe.stages()
 
     def _finish(
-        self, networks: LocalNetwork, folds: Fold, data: TrainingData, start: Start
+        self, networks: LocalNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> LocalNetwork:
-        if not (start.recipe.recalibrate and start.recipe.validation_fraction):
+        if not (inputs.recipe.recalibrate and inputs.recipe.validation_fraction):
             return networks
-        if start.has_few_rows:
-            tried = few_rows_doubts(start.n_distinct), few_rows_bounds(start.n_distinct)
+        if inputs.has_few_rows:
+            tried = few_rows_shrinkages(inputs.n_distinct), few_rows_bounds(inputs.n_distinct)
             found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
-            found = found.wider(few_rows_factor(start.n_distinct))
+            found = found.wider(few_rows_factor(inputs.n_distinct))
         else:
             found = mixture_recalibration(networks, folds, data, held_out_dist)
-        return recalibrated(networks, found.never_narrower() if start.has_replicates else found)
+        return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
 
-    def _remember(self, start: Start) -> None:
-        weight = (start.weight / start.weight.mean()).astype(np.float32)
-        self._set_rows(Rows(start.X, start.y.astype(np.float32), weight, start.numbers))
+    def _keep_rows(self, inputs: FitInputs) -> None:
+        weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
+        self._set_rows(Rows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
 
     def _set_rows(self, rows: Rows) -> None:
-        self.rows_, self._heard = rows, []
+        self.rows_, self._predictors = rows, []
 
-    def _hearing(self) -> Hearing:
-        """The members with what they remember."""
-        if not self._heard:
-            self._heard.append(Hearing(self.networks_, *self.rows_[:3]))
-        return self._heard[0]
+    def _predictor(self) -> LocalPredictor:
+        """The members with the training set in their metrics."""
+        if not self._predictors:
+            self._predictors.append(LocalPredictor(self.networks_, *self.rows_[:3]))
+        return self._predictors[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle needs; what is remembered is made again."""
+        """What a copy or a pickle needs; the predictor is made again."""
         state: Any = super().__getstate__()
-        return state | {"_heard": []}
+        return state | {"_predictors": []}
 
     def _mixture(self, X: np.ndarray) -> Mixture:
-        return as_mixture(self._hearing().predict(X))
+        return as_mixture(self._predictor().predict(X))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
@@ -291,7 +292,7 @@ class LocalRegressor(AbstractNetworkRegressor):
                 take_array(arrays, "rows.X", (n, d), np.float32),
                 take_array(arrays, "rows.y", (n, p), np.float32),
                 take_array(arrays, "rows.weight", (n,), np.float32),
-                take_array(arrays, "rows.numbers", (n,), np.int64),
+                take_array(arrays, "rows.indices", (n,), np.int64),
             )
         )
 
@@ -317,23 +318,23 @@ def create_network(
         embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
         mean=network(n_outputs),
         spread=network(2 * n_outputs),
-        voice=Voice(jnp.zeros(()), jnp.asarray(math.log(recipe.prior_rows), dtype=jnp.float32)),
+        kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
-        doubt=jnp.zeros(()),
+        shrinkage=jnp.zeros(()),
         input_scale=recipe.input_scale,
         min_concentration=recipe.min_concentration,
         prior_variance=recipe.prior_variance,
     )
 
 
-def as_mixture(found: Evidence) -> Mixture:
-    """The members' predictions as one, each with its doubt about its mean."""
+def as_mixture(found: LocalPosterior) -> Mixture:
+    """The members' predictions as one, each with its uncertainty about its mean."""
     share = np.asarray(found.epistemic_share)[..., None]
     return Mixture(found.dist, np.broadcast_to(share, found.dist.shape))
 
 
 def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:
     """One member's density at rows that it holds out."""
-    return held_out_evidence(network, rows, data).dist
+    return held_out_posterior(network, rows, data).dist

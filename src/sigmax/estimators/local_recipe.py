@@ -34,7 +34,7 @@ CHECKS: dict[str, Check] = {
     "effort": check_positive,
     "n_primary": check_count,
     "n_neighbors": check_count,
-    "n_asked": check_count,
+    "n_queries": check_count,
     "learning_rate": check_positive,
     "weight_decay": check_not_negative,
     "error_weight": check_not_negative,
@@ -62,7 +62,7 @@ class LocalRecipe(AbstractRecipe):
     frequency: float = 0.1
     """Spread of their frequencies at the start, in waves per standard deviation."""
     input_scale: float = 1.67
-    """How far a row is heard in input space, in standard deviations of the features."""
+    """Length-scale of the kernel in input space, in standard deviations of the features."""
     min_concentration: float = 3.0
     """The least α of the prior, half its degrees of freedom."""
     prior_rows: float = 0.3
@@ -76,9 +76,9 @@ class LocalRecipe(AbstractRecipe):
     n_primary: int = 8
     """Neighbourhoods of a batch."""
     n_neighbors: int = 64
-    """Rows of a neighbourhood: all speak."""
-    n_asked: int = 32
-    """The nearest of them are asked."""
+    """Rows of a neighbourhood: the context."""
+    n_queries: int = 32
+    """The nearest of them, which are predicted."""
     learning_rate: float = 4e-3
     """Step size of Adam, which falls to 0 along half a cosine."""
     weight_decay: float = 7.0
@@ -107,14 +107,14 @@ class LocalRecipe(AbstractRecipe):
         return replace(
             self,
             n_neighbors=k,
-            n_asked=min(self.n_asked, k),
+            n_queries=min(self.n_queries, k),
             n_steps=n_steps,
             n_scorings=FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings,
             decay_per_step=self.weight_decay / math.sqrt(n_rows),
         )
 
     def graph_sizes(self) -> list[int]:
-        return sorted({self.n_asked, self.n_neighbors})
+        return sorted({self.n_queries, self.n_neighbors})
 
     def stages(self) -> tuple[Stage, ...]:
         """All parts together, by the leave-one-out likelihood."""
@@ -122,13 +122,13 @@ class LocalRecipe(AbstractRecipe):
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
         names = ("features", "embedding", "mean", "spread")
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
-        asked, everybody = (
-            1 + self.graph_sizes().index(k) for k in (self.n_asked, self.n_neighbors)
+        queries, context = (
+            1 + self.graph_sizes().index(k) for k in (self.n_queries, self.n_neighbors)
         )
         phase = Phase(
-            parts=(*parts, Part(name="voice", **decayed)),
-            objective=LeaveOneOut(self.n_primary, asked, everybody, self.error_weight),
-            graph=everybody,
+            parts=(*parts, Part(name="kernel", **decayed)),
+            objective=LeaveOneOut(self.n_primary, queries, context, self.error_weight),
+            graph=context,
             n_primary=self.n_primary,
             n_secondary=self.n_neighbors,
         )

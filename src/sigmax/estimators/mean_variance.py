@@ -3,7 +3,7 @@
 from typing import final
 
 from sigmax.estimators.recipe import Recipe
-from sigmax.estimators.variance_networks import AbstractVarianceNetworkRegressor
+from sigmax.estimators.variance_base import AbstractVarianceNetworkRegressor
 
 __all__ = ["MeanVarianceRegressor"]
 

@@ -21,7 +21,7 @@ ROWS_PER_CELL_TO_LEARN = 40
 @final
 @dataclass(frozen=True, eq=False)
 class NearestRows:
-    """One index per member; each looks into the cells around a place for the k nearest rows."""
+    """One index per member; each looks into the cells around a metric for the k nearest rows."""
 
     indexes: tuple[Any, ...]
     k: int = 64
@@ -29,29 +29,29 @@ class NearestRows:
     """How many cells are looked into."""
 
     @classmethod
-    def build(cls, places: Float[Array, "members rows place"]) -> "NearestRows":
-        """Indexes of rows by their places, as each member sees them."""
-        return cls(tuple(build_index(np.asarray(rows)) for rows in places))
+    def build(cls, coordinates: Float[Array, "members rows metric"]) -> "NearestRows":
+        """Indexes of rows by their coordinates, as each member sees them."""
+        return cls(tuple(build_index(np.asarray(rows)) for rows in coordinates))
 
     def with_size(self, k: int, n_cells: int) -> "NearestRows":
-        """The same indexes, searched for other numbers."""
+        """The same indexes, searched for other indices."""
         return replace(self, k=k, n_cells=n_cells)
 
     def __call__(
-        self, places: Float[Array, "members queries place"]
+        self, coordinates: Float[Array, "members queries metric"]
     ) -> tuple[Float[Array, "members queries k"], Int[Array, "members queries k"]]:
-        """Squared distances to the nearest rows, and their numbers; infinite where none is left."""
-        squared, numbers = [], []
-        for index, queries in zip(self.indexes, places, strict=True):
+        """Squared distances to the nearest rows, and their indices; infinite where none is left."""
+        squared, indices = [], []
+        for index, queries in zip(self.indexes, coordinates, strict=True):
             index.nprobe = self.n_cells
             found = index.search(np.asarray(queries), self.k)
             is_missing = found[1] < 0
             squared.append(np.where(is_missing, np.float32(np.inf), found[0]))
-            numbers.append(np.where(is_missing, 0, found[1]).astype(np.int32))
-        return jnp.asarray(np.stack(squared)), jnp.asarray(np.stack(numbers))
+            indices.append(np.where(is_missing, 0, found[1]).astype(np.int32))
+        return jnp.asarray(np.stack(squared)), jnp.asarray(np.stack(indices))
 
 
-def build_index(rows: Float[np.ndarray, "rows place"]) -> Any:
+def build_index(rows: Float[np.ndarray, "rows metric"]) -> Any:
     """Cells of k-means on a sample, and every row in its cell."""
     faiss: Any = import_faiss()
     n_cells = round(CELLS_PER_ROOT * len(rows) ** 0.5)

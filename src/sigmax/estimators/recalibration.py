@@ -44,14 +44,14 @@ class Recalibration(eqx.Module):
     """On their scales."""
     most_df: Float[Array, ""]
     """Of their degrees of freedom."""
-    doubt: Float[Array, ""]
+    shrinkage: Float[Array, ""]
     """How far they are taken to the mean and the variance of y."""
 
     def wider(self, factor: float) -> "Recalibration":
-        return Recalibration(self.factor * factor, self.most_df, self.doubt)
+        return Recalibration(self.factor * factor, self.most_df, self.shrinkage)
 
     def never_narrower(self) -> "Recalibration":
-        return Recalibration(jnp.maximum(self.factor, 1.0), self.most_df, self.doubt)
+        return Recalibration(jnp.maximum(self.factor, 1.0), self.most_df, self.shrinkage)
 
 
 def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
@@ -61,10 +61,10 @@ def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
 
 
 def recalibrated(networks: Any, found: Recalibration) -> Any:
-    """The members, each with the factor, the doubt and, where it has tails to bound, the bound."""
+    """The members with the factor, the shrinkage and, if they have tails to bound, the bound."""
     networks = with_factor(networks, found.factor)
-    doubts = jnp.broadcast_to(found.doubt, networks.factor.shape)
-    networks = eqx.tree_at(lambda n: n.doubt, networks, doubts)
+    shrinkages = jnp.broadcast_to(found.shrinkage, networks.factor.shape)
+    networks = eqx.tree_at(lambda n: n.shrinkage, networks, shrinkages)
     if not hasattr(networks, "most_df"):
         return networks
     bounds = jnp.broadcast_to(found.most_df, networks.factor.shape)
@@ -91,8 +91,10 @@ class CrossFitted(eqx.Module):
     def with_tails(self, most_df: Float[Array, ""]) -> "CrossFitted":
         return eqx.tree_at(lambda c: c.dist, self, self.dist.with_tails(most_df))
 
-    def toward_prior(self, doubt: Float[Array, ""], prior_variance: float) -> "CrossFitted":
-        return eqx.tree_at(lambda c: c.dist, self, toward_prior(self.dist, doubt, prior_variance))
+    def toward_prior(self, shrinkage: Float[Array, ""], prior_variance: float) -> "CrossFitted":
+        return eqx.tree_at(
+            lambda c: c.dist, self, toward_prior(self.dist, shrinkage, prior_variance)
+        )
 
     def counts(self, n_slots: int) -> Float[Array, " slots"]:
         """How many members hold each row out."""
@@ -108,18 +110,18 @@ class CrossFitted(eqx.Module):
 
 
 @final
-class Doubted(eqx.Module):
+class ShrunkMixtures(eqx.Module):
     """Mixtures that are widened first, and then taken towards the prior."""
 
     mixtures: CrossFitted
-    doubt: Float[Array, ""]
+    shrinkage: Float[Array, ""]
     prior_variance: float
 
-    def widen(self, factor: Float[Array, ""]) -> "Doubted":
-        return Doubted(self.mixtures.widen(factor), self.doubt, self.prior_variance)
+    def widen(self, factor: Float[Array, ""]) -> "ShrunkMixtures":
+        return ShrunkMixtures(self.mixtures.widen(factor), self.shrinkage, self.prior_variance)
 
     def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
-        return self.mixtures.toward_prior(self.doubt, self.prior_variance).log_prob(y)
+        return self.mixtures.toward_prior(self.shrinkage, self.prior_variance).log_prob(y)
 
 
 @eqx.filter_jit
@@ -128,13 +130,13 @@ def cross_fitted_recalibration(
     folds: Fold,
     data: TrainingData,
     predict: Callable,
-    doubts: Float[Array | np.ndarray, " doubts"],
+    shrinkages: Float[Array | np.ndarray, " shrinkages"],
     bounds: Float[Array | np.ndarray, " bounds"] | None = None,
 ) -> Recalibration:
     """What few rows, held out by several members each, say about scales, tails and trust.
 
     Mixtures of the members that hold a row out are judged, as the mixture of all will be used. The
-    likeliest of all combinations is taken: a bound on the degrees of freedom, a doubt (how far
+    likeliest of all combinations is taken: a bound on the degrees of freedom, a shrinkage (how far
     predictions are taken to the mean and the variance of y, in which a network that has learned
     nothing from few rows is no better), and for each the best factor on the scales. Without
     ``bounds`` to try, the tails are left as they are.
@@ -149,15 +151,15 @@ def cross_fitted_recalibration(
     group, prior_variance = folds.group[0], networks.prior_variance
     weight = jnp.where(mixtures.counts(data.n_slots) > 0, data.weight[group], 0.0)
 
-    def fit(bound: Float[Array, ""], doubt: Float[Array, ""]) -> tuple[Array, Array]:
+    def fit(bound: Float[Array, ""], shrinkage: Float[Array, ""]) -> tuple[Array, Array]:
         tailed = mixtures if bounds is None else mixtures.with_tails(bound)
-        doubted = Doubted(tailed, doubt, prior_variance)
-        factor = best_scale_factor(doubted, data.y[group], weight, LARGEST_FACTOR)
-        log_prob = jnp.sum(doubted.widen(factor).log_prob(data.y[group]), axis=1)
+        shrunk = ShrunkMixtures(tailed, shrinkage, prior_variance)
+        factor = best_scale_factor(shrunk, data.y[group], weight, LARGEST_FACTOR)
+        log_prob = jnp.sum(shrunk.widen(factor).log_prob(data.y[group]), axis=1)
         return factor, jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
 
     tried = jnp.full(1, jnp.inf) if bounds is None else jnp.asarray(bounds)
-    grid = jnp.meshgrid(tried, jnp.asarray(doubts), indexing="ij")
+    grid = jnp.meshgrid(tried, jnp.asarray(shrinkages), indexing="ij")
     flat = [part.reshape(-1).astype(y.dtype) for part in grid]
     factors, scores = lax.map(lambda pair: fit(*pair), tuple(flat))
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
@@ -193,8 +195,8 @@ def mixture_recalibration(
     """The factor on the members' scales that suits their mixture, and the bound on their tails.
 
     The bound is the one that makes held-out rows likeliest, each bound with its best factor.
-    Where hundreds of rows speak, a prediction is next to Normal, as if its variance were known;
-    with noise that differs from row to row, or hardly any, it is not.
+    Where hundreds of rows contribute, a prediction is next to Normal, as if its variance were
+    known; with noise that differs from row to row, or hardly any, it is not.
 
     At new rows a member's squared error is f² times its variance v, by that factor f. Let
     the members' means have the variance d. The mean of them errs by d less than one of them, and

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from sigmax.distributions import Mixture, Normal
-from sigmax.estimators.networks import AbstractNetworkRegressor, by_blocks, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor, by_blocks, stack_members
 from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learning
 from sigmax.data import UCI_SETS, load_uci
-from sigmax.experiments.fits import create_model, fit_models, judge
+from sigmax.experiments.fitting import create_model, fit_models, judge
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done, infeasible
 from sigmax.experiments.tables import Table, mean_and_error, three_decimals

@@ -13,10 +13,10 @@ from sigmax.experiments.benchmark import (
     Score,
     arrange,
 )
-from sigmax.experiments.guard_rails import data_mean
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record
 from sigmax.experiments.score_rows import split_counts, titles
+from sigmax.experiments.score_warnings import data_mean
 from sigmax.experiments.uci_copies import sets_with_copies
 
 __all__ = ["BOOSTERS", "OURS", "RIVALS", "claims"]

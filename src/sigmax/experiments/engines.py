@@ -32,7 +32,7 @@ DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 def run_job(job: Job) -> list[Record]:
     """The records of a job; an error makes failures of all its tasks."""
     try:
-        from sigmax.experiments.catalogue import EXPERIMENTS
+        from sigmax.experiments.registry import EXPERIMENTS
 
         return EXPERIMENTS[job[0].experiment].run(job)
     except Exception as error:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.experiments.benchmark import settings_text
-from sigmax.experiments.fits import change, stopwatch
+from sigmax.experiments.fitting import change, stopwatch
 from sigmax.experiments.methods import Method
 from sigmax.experiments.records import Record, Task, in_order
 from sigmax.experiments.tables import mean_and_error

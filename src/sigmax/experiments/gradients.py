@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sigmax.checks import check_count
 from sigmax.data import ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
-from sigmax.experiments.fits import create_model, stopwatch
+from sigmax.experiments.fitting import create_model, stopwatch
 from sigmax.experiments.records import Record, Task, describe_machine, done, repeated
 from sigmax.experiments.tables import Table, mean_and_error, three_decimals
 from sigmax.networks import VarianceNetwork
@@ -136,7 +136,7 @@ class Training:
     @classmethod
     def start(cls, model: AbstractNetworkRegressor, X: NDArray, y: NDArray) -> "Training":
         """What `fit` would begin with."""
-        start = model._start(X, y, None)
+        start = model._prepare(X, y, None)
         graphs = [[graph] for graph in start.graphs]
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
         groups = [0] * start.recipe.n_members

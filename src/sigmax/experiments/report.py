@@ -11,8 +11,8 @@ from pathlib import Path
 from sigmax.errors import RecordFileError
 from sigmax.experiments.benchmark import settings_text
 from sigmax.experiments.generative import GENERATIVE_METHODS
+from sigmax.experiments.html import picture, render_page
 from sigmax.experiments.methods import METHODS
-from sigmax.experiments.page import picture, render_page
 from sigmax.experiments.records import FILE_NAME, STATUSES, Record, Task, read_records
 from sigmax.experiments.tables import Table
 
@@ -51,7 +51,7 @@ def write_report(folder: Path) -> Path:
 
 def collect_parts(records: Sequence[Record]) -> dict[str, tuple[list[Table], list[str]]]:
     """Heading -> tables, and pictures in HTML."""
-    from sigmax.experiments.catalogue import EXPERIMENTS  # loads all experiments, and JAX
+    from sigmax.experiments.registry import EXPERIMENTS  # loads all experiments, and JAX
 
     known = [
         record

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.fits import create_model, fit_models
+from sigmax.experiments.fitting import create_model, fit_models
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.records import Record, Task, describe_machine, done, in_order, repeated
 from sigmax.experiments.tables import Table, mean_and_error

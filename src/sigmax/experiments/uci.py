@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data import UCI_SETS, RegressionData, load_uci
-from sigmax.experiments.fits import (
+from sigmax.experiments.fitting import (
     create_model,
     fit_models,
     judge,

@@ -18,7 +18,6 @@ from sigmax.experiments.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.experiments.guard_rails import guard_rails, paper_gaps
 from sigmax.experiments.methods import METHODS
 from sigmax.experiments.paper import PAPER
 from sigmax.experiments.records import Record
@@ -30,6 +29,7 @@ from sigmax.experiments.score_rows import (
     split_counts,
     titles,
 )
+from sigmax.experiments.score_warnings import guard_rails, paper_gaps
 from sigmax.experiments.tables import Table
 from sigmax.experiments.uci_copies import copies_tables
 from sigmax.experiments.uci_pictures import uci_figures

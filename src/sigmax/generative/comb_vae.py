@@ -91,7 +91,7 @@ class CombVAE(AbstractVAE):
         codes = self._check_codes(z)
         likelihood = self.model_.decoder.likelihood
         assert isinstance(likelihood, GatedStudentLikelihood)
-        return np.asarray(likelihood.openness(jnp.asarray(codes)), dtype=np.float64)
+        return np.asarray(likelihood.gate_value(jnp.asarray(codes)), dtype=np.float64)
 
     def _likelihood(self, units: FeatureUnits) -> GatedStudentLikelihood:
         n_inducing = check_count("n_inducing", self.n_inducing)

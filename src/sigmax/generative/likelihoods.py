@@ -182,13 +182,13 @@ class GatedStudentLikelihood(AbstractLikelihood):
         """The density of the warm-up."""
         return shared_normal(mean, self.log_std, self.units)
 
-    def openness(self, z: Float[Array, "rows latent"]) -> Float[Array, " rows"]:
+    def gate_value(self, z: Float[Array, "rows latent"]) -> Float[Array, " rows"]:
         """The gate: 0 on the codes, 1 far from them."""
         return self.gate(z, jnp.full(len(z), NO_CENTER))
 
     def __call__(self, outputs: Outputs, z: Float[Array, "rows latent"]) -> StudentT:
         mean, scale, concentration = outputs
-        gate = lax.stop_gradient(self.openness(z))[:, None]  # codes are not to flee from it
+        gate = lax.stop_gradient(self.gate_value(z))[:, None]  # codes are not to flee from it
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, self.units.spread(scale))
         relative = self.prior_variance[None] / on_codes.variance

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from sigmax.compilation import clear_if_full
 from sigmax.errors import InvalidArgumentError, TrainingError
-from sigmax.estimators.at_once import at_once
-from sigmax.estimators.executables import forget_when_many
-from sigmax.estimators.folds import twins
+from sigmax.estimators.atomic_fit import atomic_fit
+from sigmax.estimators.folds import duplicate_groups
 from sigmax.estimators.progress import training_bar
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.schedule import Plan
@@ -38,8 +38,8 @@ def fit_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
     rounding; one compilation and, on an accelerator, one device serve them all. A training that
     fails or is interrupted leaves all models as they were.
     """
-    forget_when_many()
-    with at_once(models) as copies:
+    clear_if_full()
+    with atomic_fit(models) as copies:
         train_together(copies, sets)
 
 
@@ -56,7 +56,9 @@ def train_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
     prepared = [models[i]._networks_rows(sets[i], reset=True) for i in firsts]
     if any(rows.shape != prepared[0].shape for rows in prepared):
         raise InvalidArgumentError("Models that are fitted together need data of the same shape.")
-    labels = [twins(rows) if models[0].validation_fraction else None for rows in prepared]
+    labels = [
+        duplicate_groups(rows) if models[0].validation_fraction else None for rows in prepared
+    ]
     seeds, keys = [], []
     for model, X in zip(models, sets, strict=True):
         group = firsts.index(own[id(X)])

@@ -1,23 +1,23 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
-from sigmax.networks.doubt import toward_prior
 from sigmax.networks.dropout import DropoutNetwork
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
 from sigmax.networks.local import (
     ROWS_PER_BLOCK,
-    Evidence,
+    EmbeddedRows,
+    KernelParameters,
     LocalNetwork,
-    Memory,
+    LocalPosterior,
     Sums,
-    View,
-    Voice,
-    listen_to,
-    sum_up,
+    TrainingSet,
+    sums_over_lists,
+    weighted_sums,
 )
 from sigmax.networks.mlp import ACTIVATIONS, MLP
 from sigmax.networks.periodic import PeriodicFeatures, wave
+from sigmax.networks.shrinkage import toward_prior
 from sigmax.networks.variance_network import VarianceNetwork
 
 __all__ = [
@@ -27,22 +27,22 @@ __all__ = [
     "ROWS_PER_BLOCK",
     "AbstractSpread",
     "DropoutNetwork",
-    "Evidence",
+    "EmbeddedRows",
     "ExtrapolationGate",
     "FlipoutLayer",
     "FlipoutNetwork",
     "InverseGammaSpread",
+    "KernelParameters",
     "LocalNetwork",
-    "Memory",
+    "LocalPosterior",
     "NormalSpread",
     "PeriodicFeatures",
     "Sums",
+    "TrainingSet",
     "VarianceNetwork",
-    "View",
-    "Voice",
     "inverse_softplus",
-    "listen_to",
-    "sum_up",
+    "sums_over_lists",
     "toward_prior",
     "wave",
+    "weighted_sums",
 ]

@@ -1,11 +1,13 @@
-r"""The local likelihood: training rows speak for a prediction as far as a learned metric sees them.
+r"""Kernel regression in a learned metric, with a neural prior updated in closed form.
 
 At x, networks give a prior: a mean $\mu_0$, and an inverse-Gamma variance with $\alpha_0$ and
-$\beta_0$. Each training row j adds evidence of weight
+$\beta_0$. Each training row j contributes with the kernel weight
 $K_j = A \exp(-\frac12 \|z(x) - z(x_j)\|^2 - \frac12 \|(x - x_j)/\ell\|^2)$, where z is an embedding
-network, and the conjugate update is closed form. Where no row is near, the prediction is the prior.
+network: a conjugate (normal-inverse-Gamma) update in which row j counts $K_j$ times. Where no row
+is near, the prediction is the prior.
 """
 
+import math
 from typing import final
 
 import equinox as eqx
@@ -15,69 +17,70 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
-from sigmax.networks.doubt import toward_prior
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.mlp import MLP
 from sigmax.networks.periodic import PeriodicFeatures
+from sigmax.networks.shrinkage import toward_prior
 
 __all__ = [
     "ROWS_PER_BLOCK",
-    "Evidence",
+    "EmbeddedRows",
+    "KernelParameters",
     "LocalNetwork",
-    "Memory",
+    "LocalPosterior",
     "Sums",
-    "View",
-    "Voice",
-    "listen_to",
-    "sum_up",
+    "TrainingSet",
+    "sums_over_lists",
+    "weighted_sums",
 ]
 
 EXACT = lax.Precision.HIGHEST
 """Distances and sums of squares lose their digits in the short products of accelerators."""
 
 ROWS_PER_BLOCK = 4096
-"""Training rows that are listened to at once; memory does not grow with their number."""
+"""Training rows in one block of the kernel sums; memory does not grow with their number."""
 
 
 @final
-class Voice(eqx.Module):
-    r"""How loud rows speak: ``log_amplitude`` is $\ln A$, ``log_strength`` $\ln \kappa_0$.
-
-    The prior mean counts for $\kappa_0$ rows.
-    """
+class KernelParameters(eqx.Module):
+    r"""Amplitude $\ln A$, and $\ln \kappa_0$: the prior mean counts for $\kappa_0$ rows."""
 
     log_amplitude: Float[Array, ""]
-    log_strength: Float[Array, ""]
+    log_prior_rows: Float[Array, ""]
+
+    @classmethod
+    def create(cls, prior_rows: float) -> "KernelParameters":
+        return cls(jnp.zeros(()), jnp.asarray(math.log(prior_rows), dtype=jnp.float32))
 
 
 @final
-class View(eqx.Module):
-    """What a member's networks say of some rows by themselves."""
+class EmbeddedRows(eqx.Module):
+    """Some rows as one member's networks embed them."""
 
-    seen: Float[Array, "rows seen"]
-    """Their features."""
-    places: Float[Array, "rows place"]
-    """Where they lie in the learned metric: Euclidean distances."""
+    inputs: Float[Array, "rows inputs"]
+    """What the networks take."""
+    coordinates: Float[Array, "rows metric"]
+    """Coordinates in which the learned metric is Euclidean."""
     mean: Float[Array, "rows outputs"]
     """The prior mean."""
 
 
 @final
-class Memory(eqx.Module):
-    """Training rows that may speak."""
+class TrainingSet(eqx.Module):
+    """The training rows that kernel sums run over."""
 
-    places: Float[Array, "slots place"]
-    """Where they lie in the learned metric."""
+    coordinates: Float[Array, "slots metric"]
+    """Coordinates in which the learned metric is Euclidean."""
     residuals: Float[Array, "slots outputs"]
     """Their targets, less the prior mean."""
     weight: Float[Array, " slots"]
-    """Sample weights, 0 for those who are silent."""
+    """Sample weights, 0 for padding and held-out rows."""
 
 
 @final
 class Sums(eqx.Module):
-    """Weighted sums over training rows, per row of interest: of 1, r and r². They add up."""
+    """Kernel-weighted sums over training rows, for every query: of 1, r and r²."""
 
     count: Float[Array, " rows"]
     total: Float[Array, "rows outputs"]
@@ -85,14 +88,14 @@ class Sums(eqx.Module):
 
 
 @final
-class Evidence(eqx.Module):
-    """The prediction at some rows, and how much stands behind it."""
+class LocalPosterior(eqx.Module):
+    """The predictive density at some rows, and how many training rows support it."""
 
     dist: StudentT
     count: Float[Array, " rows"]
-    """S₀: how many training rows speak."""
+    """S₀: the sum of the kernel weights, an effective number of training rows."""
     epistemic_share: Float[Array, " rows"]
-    """Share of the variance that is doubt about the mean: 1 / (κ + 1)."""
+    """Share of the variance that is uncertainty about the mean: 1 / (κ + 1)."""
 
 
 @final
@@ -100,69 +103,71 @@ class LocalNetwork(eqx.Module):
     """A prior for every row, and a kernel by which training rows update it."""
 
     features: PeriodicFeatures
-    """How all networks see x."""
+    """The input layer of all networks."""
     embedding: MLP
     mean: MLP
     spread: MLP
-    voice: Voice
+    kernel: KernelParameters
     gate: ExtrapolationGate
     factor: Float[Array, ""]
     """What the held-out rows widened all scales by; no step trains it."""
     most_df: Float[Array, ""]
-    """Degrees of freedom on the data, at most: what held-out rows say of the tails."""
-    doubt: Float[Array, ""]
+    """Largest degrees of freedom on the data, chosen on held-out rows."""
+    shrinkage: Float[Array, ""]
     """How far every prediction is taken to the mean and the variance of y: 0 is not at all."""
     input_scale: float = eqx.field(static=True)
     min_concentration: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
 
-    def see(self, x: Float[Array, "rows features"]) -> View:
-        """What the networks say of some rows by themselves."""
-        seen = self.features(x)
-        places = jnp.concatenate([self.embedding(seen), x / self.input_scale], axis=1)
-        return View(seen, places, self.mean(seen))
+    def embed(self, x: Float[Array, "rows features"]) -> EmbeddedRows:
+        """Inputs, coordinates and prior mean of some rows."""
+        inputs = self.features(x)
+        coordinates = jnp.concatenate([self.embedding(inputs), x / self.input_scale], axis=1)
+        return EmbeddedRows(inputs, coordinates, self.mean(inputs))
 
-    def prior(self, view: View) -> StudentT:
-        """The density on the data when nobody speaks."""
-        concentration, squared_scale = jnp.split(jax.nn.softplus(self.spread(view.seen)), 2, axis=1)
+    def prior(self, rows: EmbeddedRows) -> StudentT:
+        """The predictive density on the data without any training row."""
+        concentration, squared_scale = jnp.split(
+            jax.nn.softplus(self.spread(rows.inputs)), 2, axis=1
+        )
         concentration = self.min_concentration + concentration
         rate = concentration * (squared_scale + SMALLEST_VARIANCE)
-        return StudentT.from_inverse_gamma(view.mean, concentration, rate)
+        return StudentT.from_inverse_gamma(rows.mean, concentration, rate)
 
-    def doubted_prior(self, view: View, gate: Float[Array, "rows 1"]) -> StudentT:
+    def gated_prior(self, rows: EmbeddedRows, gate: Float[Array, "rows 1"]) -> StudentT:
         """The prior, by which a prediction off the data tends to the mean and the variance of y.
 
         The mean does so later than the variance, as in `VarianceNetwork`.
         """
-        prior = self.prior(view)
-        unheard = prior.variance * (1 + jnp.exp(-self.voice.log_strength))
-        widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unheard))
+        prior = self.prior(rows)
+        unsupported = prior.variance * (1 + jnp.exp(-self.kernel.log_prior_rows))
+        widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unsupported))
         return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
 
-    def openness(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    def gate_value(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them."""
         return self.gate(x, jnp.full(len(x), NO_CENTER))
 
-    def weights(
-        self, places: Float[Array, "rows place"], others: Float[Array, "others place"]
+    def kernel_weights(
+        self, coordinates: Float[Array, "rows metric"], others: Float[Array, "others metric"]
     ) -> Float[Array, "rows others"]:
-        """K: how much the others speak for each row."""
-        squared = jnp.sum(places**2, axis=1)[:, None] + jnp.sum(others**2, axis=1)[None]
-        squared = squared - 2 * jnp.matmul(places, others.T, precision=EXACT)
-        return self.loudness(jnp.maximum(squared, 0.0))
+        """K of every pair of rows."""
+        squared = jnp.sum(coordinates**2, axis=1)[:, None] + jnp.sum(others**2, axis=1)[None]
+        squared = squared - 2 * jnp.matmul(coordinates, others.T, precision=EXACT)
+        return self.kernel_weight(jnp.maximum(squared, 0.0))
 
-    def loudness(self, squared: Float[Array, "rows others"]) -> Float[Array, "rows others"]:
+    def kernel_weight(self, squared: Float[Array, "rows others"]) -> Float[Array, "rows others"]:
         """K at squared distances in the learned metric."""
-        return jnp.exp(self.voice.log_amplitude - 0.5 * squared)
+        return jnp.exp(self.kernel.log_amplitude - 0.5 * squared)
 
     def update(
         self, prior: StudentT, sums: Sums, offset: Float[Array, "rows outputs"] | None = None
-    ) -> Evidence:
-        """Prior and evidence to one density: the normal-inverse-Gamma update, weighted.
+    ) -> LocalPosterior:
+        """The normal-inverse-Gamma update of the prior by weighted sums.
 
         Residuals are from the networks' mean; ``offset`` is how far that lies above the prior's.
         """
-        own, count = jnp.exp(self.voice.log_strength), sums.count[:, None]
+        own, count = jnp.exp(self.kernel.log_prior_rows), sums.count[:, None]
         strength = own + count
         average = sums.total / jnp.maximum(count, 1e-12)
         scatter = jnp.maximum(sums.squares - sums.total * average, 0.0)
@@ -175,59 +180,71 @@ class LocalNetwork(eqx.Module):
             concentration + count / 2,
             rate * (strength + 1) / strength,
         )
-        return Evidence(dist, sums.count, 1 / (own + sums.count + 1))
+        return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
 
-    def remember(
+    def embed_training_set(
         self,
         X: Float[Array, "slots features"],
         y: Float[Array, "slots outputs"],
         weight: Float[Array, " slots"],
-    ) -> Memory:
-        """Training rows as this member sees them, block by block."""
+    ) -> TrainingSet:
+        """The training rows in this member's metric, block by block."""
 
-        def look(x: Float[Array, "rows features"]) -> tuple[Array, Array]:
-            view = self.see(x)
-            return view.places, view.mean
+        def embed_block(x: Float[Array, "rows features"]) -> tuple[Array, Array]:
+            rows = self.embed(x)
+            return rows.coordinates, rows.mean
 
-        places, means = lax.map(look, in_blocks(X))
-        return Memory(places.reshape(len(X), -1), y - means.reshape(y.shape), weight)
+        coordinates, means = lax.map(embed_block, in_blocks(X))
+        return TrainingSet(coordinates.reshape(len(X), -1), y - means.reshape(y.shape), weight)
 
-    def listen(self, places: Float[Array, "rows place"], memory: Memory) -> Sums:
-        """What the training rows say about the rows at ``places``, block by block."""
+    def kernel_sums(
+        self, coordinates: Float[Array, "rows metric"], training_set: TrainingSet
+    ) -> Sums:
+        """Sums over the whole training set for queries at ``coordinates``, block by block."""
 
-        def add(sums: Sums, block: Memory) -> tuple[Sums, None]:
-            weights = self.weights(places, block.places) * block.weight[None]
-            return jax.tree.map(jnp.add, sums, sum_up(weights, block.residuals)), None
+        def add(sums: Sums, block: TrainingSet) -> tuple[Sums, None]:
+            weights = self.kernel_weights(coordinates, block.coordinates) * block.weight[None]
+            return jax.tree.map(jnp.add, sums, weighted_sums(weights, block.residuals)), None
 
-        nothing = jnp.zeros((len(places), memory.residuals.shape[1]))
-        silence = Sums(nothing[:, 0], nothing, nothing)
-        return lax.scan(add, silence, jax.tree.map(in_blocks, memory))[0]
+        zeros = jnp.zeros((len(coordinates), training_set.residuals.shape[1]))
+        empty = Sums(zeros[:, 0], zeros, zeros)
+        return lax.scan(add, empty, jax.tree.map(in_blocks, training_set))[0]
 
-    def conclude(self, view: View, gate: Float[Array, " rows"], said: Sums) -> Evidence:
-        """The prediction from what was heard; the gate silences it off the data."""
-        prior, shut = self.doubted_prior(view, gate[:, None]), (1 - gate)[:, None]
-        heard = Sums((1 - gate) * said.count, shut * said.total, shut * said.squares)
-        found = self.update(prior, heard, view.mean - prior.mean)
+    def posterior(
+        self, rows: EmbeddedRows, gate: Float[Array, " rows"], sums: Sums
+    ) -> LocalPosterior:
+        """The predictive density from kernel sums, which the gate takes to 0 off the data."""
+        prior, shut = self.gated_prior(rows, gate[:, None]), (1 - gate)[:, None]
+        gated = Sums((1 - gate) * sums.count, shut * sums.total, shut * sums.squares)
+        found = self.update(prior, gated, rows.mean - prior.mean)
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
-        dist = toward_prior(dist, self.doubt, self.prior_variance)
-        return Evidence(dist, found.count, found.epistemic_share)
+        dist = toward_prior(dist, self.shrinkage, self.prior_variance)
+        return LocalPosterior(dist, found.count, found.epistemic_share)
 
-    def __call__(self, x: Float[Array, "rows features"], memory: Memory) -> Evidence:
-        """The prediction from all that is remembered."""
-        view = self.see(x)
-        return self.conclude(view, self.openness(x), self.listen(view.places, memory))
+    def __call__(
+        self, x: Float[Array, "rows features"], training_set: TrainingSet
+    ) -> LocalPosterior:
+        """The predictive density of queries ``x`` given the whole training set."""
+        rows = self.embed(x)
+        return self.posterior(
+            rows, self.gate_value(x), self.kernel_sums(rows.coordinates, training_set)
+        )
 
 
-def sum_up(weights: Float[Array, "rows others"], residuals: Float[Array, "others outputs"]) -> Sums:
-    """What the others say, in sums."""
+def weighted_sums(
+    weights: Float[Array, "rows others"], residuals: Float[Array, "others outputs"]
+) -> Sums:
+    """Sums over rows that all queries share."""
     n_outputs = residuals.shape[1]
     terms = jnp.concatenate([jnp.ones_like(residuals[:, :1]), residuals, residuals**2], axis=1)
     sums = jnp.matmul(weights, terms, precision=EXACT)
     return Sums(sums[:, 0], sums[:, 1 : 1 + n_outputs], sums[:, 1 + n_outputs :])
 
 
-def listen_to(weights: Float[Array, "rows k"], residuals: Float[Array, "rows k outputs"]) -> Sums:
-    """What others say who are not the same for every row, in sums."""
+def sums_over_lists(
+    weights: Float[Array, "rows k"], residuals: Float[Array, "rows k outputs"]
+) -> Sums:
+    """Sums over a list of rows for every query."""
     weighted = weights[:, :, None] * residuals
     return Sums(
         jnp.sum(weights, axis=1),

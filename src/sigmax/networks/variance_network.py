@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sigmax.distributions import AbstractDistribution
-from sigmax.networks.doubt import toward_prior
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import AbstractSpread
 from sigmax.networks.mlp import MLP
+from sigmax.networks.shrinkage import toward_prior
 
 __all__ = ["VarianceNetwork"]
 
@@ -24,24 +24,24 @@ class VarianceNetwork(eqx.Module):
     $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$; for the inverse-Gamma spread that is the rate
     $(1-\tilde\nu)\beta + \tilde\nu\eta(\alpha-1)$. With ``shrink_mean`` the mean, too, tends to
     what is known without x: the mean of y, which is 0. It does so as $1-\tilde\nu^2$, later than
-    the variance: a row just beyond the data should be doubted before it is pulled to the middle.
+    the variance: a row just beyond the data should become uncertain before its mean moves.
 
-    ``factor`` multiplies every scale on the data, and ``doubt`` takes every prediction part of the
-    way to the mean of y and the prior variance; they are found on held-out rows after training, no
-    step trains them, and only `predict` knows the doubt.
+    ``factor`` multiplies every scale on the data, and ``shrinkage`` takes every prediction part of
+    the way to the mean of y and the prior variance. Both are found on held-out rows after training;
+    only `predict` applies the shrinkage.
     """
 
     mean: MLP
     spread: AbstractSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
-    doubt: Float[Array, ""]
+    shrinkage: Float[Array, ""]
     prior_variance: float = eqx.field(static=True)
     shrink_mean: bool = eqx.field(static=True)
 
     def predict(self, x: Float[Array, "rows features"]) -> AbstractDistribution:
         """The density at new rows."""
-        return toward_prior(self(x), self.doubt, self.prior_variance)
+        return toward_prior(self(x), self.shrinkage, self.prior_variance)
 
     def __call__(
         self,
@@ -51,12 +51,12 @@ class VarianceNetwork(eqx.Module):
         mean = self.mean(x)
         if self.gate is None:
             return self.spread(x, mean).widen(jnp.broadcast_to(self.factor, mean.shape))
-        gate = self.openness(x, own_center)[:, None]
+        gate = self.gate_value(x, own_center)[:, None]
         on_data = self.spread(x, (1 - gate**2) * mean if self.shrink_mean else mean)
         on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
         return on_data.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / on_data.variance))
 
-    def openness(
+    def gate_value(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"] | None = None
     ) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them, 0 without a gate."""

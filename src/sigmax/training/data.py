@@ -143,12 +143,12 @@ class Fold(eqx.Module):
         held_out: Sequence[np.ndarray],
         groups: Sequence[int],
         n_slots: int,
-        twin: Sequence[np.ndarray] | None = None,
+        duplicate_group: Sequence[np.ndarray] | None = None,
     ) -> "Fold":
         """One fold per member, from the sample weights of its group and its held-out rows.
 
-        By the labels ``twin`` held-out rows of equal X share the weight of one: new rows are like
-        those that stand alone, and copies of one row are one test.
+        By the labels ``duplicate_group`` held-out rows of equal X share the weight of one: new
+        rows are like those that stand alone, and copies of one row are one test.
         """
         n_held_out = bucket_size(max(1, *(len(rows) for rows in held_out)), smallest=32)
         weight = np.zeros((len(groups), n_slots), dtype=np.float32)
@@ -158,8 +158,10 @@ class Fold(eqx.Module):
             share = sample_weights[group].astype(np.float64)
             if len(rows):
                 judged = share[rows]
-                if twin is not None:
-                    judged = judged / np.bincount(twin[group])[twin[group][rows]]
+                if duplicate_group is not None:
+                    judged = (
+                        judged / np.bincount(duplicate_group[group])[duplicate_group[group][rows]]
+                    )
                 validation[member, : len(rows)] = rows
                 validation_weight[member, : len(rows)] = judged / judged.sum()
             learned = share.copy()

@@ -23,7 +23,7 @@ from sigmax.sampling import draw_batches
 from sigmax.training.data import Batch, Fold, TrainingData
 from sigmax.training.schedule import Phase, Stage
 
-__all__ = ["Progress", "Snapshot", "start_member", "train_member", "train_stage"]
+__all__ = ["MemberState", "Progress", "start_member", "train_member", "train_stage"]
 
 Network = Any  # an Equinox module with the fields that the phases name
 Parts = dict[str, Float[Array, " _"]]
@@ -34,7 +34,7 @@ MEMBERS = "members"
 """The axis of members, for what they do together."""
 
 
-class Snapshot(eqx.Module):
+class MemberState(eqx.Module):
     """A member in training: where it is, and the best it has been."""
 
     network: Network
@@ -74,7 +74,7 @@ def flatten_parts(network: Network, stage: Stage) -> tuple[Parts, Callable[[Part
     return parts, rebuild
 
 
-def start_member(network: Network, stage: Stage) -> Snapshot:
+def start_member(network: Network, stage: Stage) -> MemberState:
     """A member at the first step of ``stage``."""
     parts, _ = flatten_parts(network, stage)
     states = tuple(
@@ -82,7 +82,7 @@ def start_member(network: Network, stage: Stage) -> Snapshot:
         for phase in stage.phases
     )
     no_score = jnp.full((), -jnp.inf, dtype=jnp.float32)  # not weakly typed: one compilation
-    return Snapshot(network, states, network, no_score)
+    return MemberState(network, states, network, no_score)
 
 
 def weigh_rows(
@@ -104,12 +104,12 @@ def weigh_rows(
 
 
 def train_member(
-    member: Snapshot,
+    member: MemberState,
     key: PRNGKeyArray,
     fold: Fold,
     data: TrainingData,
     stage: Stage,
-) -> tuple[Snapshot, Float[Array, ""]]:
+) -> tuple[MemberState, Float[Array, ""]]:
     """One chunk of cycles of one member, then its held-out score: no member axis in sight."""
     draws = []
     phase_keys = jax.random.split(key, len(stage.phases))
@@ -153,7 +153,7 @@ def train_member(
     (parts, states), _ = lax.scan(run_cycle, (parts, member.states), draws)
     network = rebuild(parts)
     if not stage.keep_best:
-        return Snapshot(network, states, network, member.best_score), jnp.asarray(jnp.nan)
+        return MemberState(network, states, network, member.best_score), jnp.asarray(jnp.nan)
 
     held_out = data.rows(fold.group, fold.validation, fold.validation_weight)
     scores = jnp.where(held_out.weight > 0, stage.score(network, held_out, data), 0.0)
@@ -166,7 +166,9 @@ def train_member(
         network,
         member.best,
     )
-    return Snapshot(network, states, best, jnp.where(is_better, judged, member.best_score)), score
+    return MemberState(
+        network, states, best, jnp.where(is_better, judged, member.best_score)
+    ), score
 
 
 def mean_score(score: Float[Array, ""], group: Int[Array, ""]) -> Float[Array, ""]:

@@ -13,11 +13,11 @@ from jaxtyping import Array, Float, Int
 
 from sigmax.networks import (
     DropoutNetwork,
-    Evidence,
     FlipoutNetwork,
     LocalNetwork,
+    LocalPosterior,
     VarianceNetwork,
-    sum_up,
+    weighted_sums,
 )
 from sigmax.training.data import Batch, TrainingData
 
@@ -26,11 +26,11 @@ __all__ = [
     "beta_negative_log_likelihood",
     "dropout_error",
     "faithful_error",
-    "held_out_evidence",
+    "held_out_posterior",
     "local_log_likelihood",
     "log_likelihood",
     "mean_weights_log_likelihood",
-    "negative_evidence",
+    "negative_elbo",
     "negative_log_likelihood",
     "negative_squared_error",
     "squared_error",
@@ -85,7 +85,7 @@ def dropout_error(network: DropoutNetwork, batch: Batch, data: TrainingData) -> 
     return 0.5 * jnp.sum((batch.y - network(batch.X, batch.key)) ** 2, axis=1)
 
 
-def negative_evidence(network: FlipoutNetwork, batch: Batch, data: TrainingData) -> Rows:
+def negative_elbo(network: FlipoutNetwork, batch: Batch, data: TrainingData) -> Rows:
     """The negative evidence lower bound per row: expected misfit, plus the divergence over n.
 
     n is the number of rows that the member learns from, without those that it holds out. The
@@ -103,63 +103,64 @@ def mean_weights_log_likelihood(network: FlipoutNetwork, batch: Batch, data: Tra
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Misfit of rows in the middle of their neighbourhoods, by what all others of the batch say.
+    """Leave-one-out negative log-likelihood of queries, given all other rows of the batch.
 
-    The batch holds whole neighbourhoods. Rows at their rim see only some of those who would speak
-    for them later: they speak, and are not asked. Nobody speaks for themselves, nor twice, and
-    held-out rows not at all. ``error_weight`` adds the squared error of the mean, and half of it
-    for the prior mean alone.
+    The batch holds whole neighbourhoods, which are the context. Their nearest rows are the queries:
+    a row at the rim of a neighbourhood has few of its own neighbours in the batch. No row
+    contributes to its own prediction, nor twice to another, and held-out rows do not contribute.
+    ``error_weight`` adds the squared error of the mean, and half of that of the prior mean.
     """
 
     n_primary: int
-    asked: int
-    """The graph of those who are asked: shorter lists of the same neighbours."""
-    everybody: int
-    """The graph of the batch."""
+    queries: int
+    """The graph of the queries: shorter lists of the same neighbours."""
+    context: int
+    """The graph of the context: the whole batch."""
     error_weight: float
 
     def __call__(self, network: LocalNetwork, batch: Batch, data: TrainingData) -> Rows:
-        graphs, k = data.graphs, data.graphs[self.asked].neighbors.shape[-1]
+        graphs, k = data.graphs, data.graphs[self.queries].neighbors.shape[-1]
         position = jnp.arange(len(batch.index)).reshape(self.n_primary, -1)[:, :k].reshape(-1)
         is_same = batch.index[:, None] == batch.index[None]
         is_repeat = jnp.any(jnp.tril(is_same, -1), axis=1)
         own = jnp.where(batch.weight > 0, data.weight[batch.group, batch.index], 0.0)
-        voice = jnp.where(is_repeat, 0.0, own)
+        contribution = jnp.where(is_repeat, 0.0, own)
 
-        view, y = network.see(batch.X), batch.y[position]
-        weights = network.weights(view.places[position], view.places) * voice[None]
+        rows, y = network.embed(batch.X), batch.y[position]
+        weights = network.kernel_weights(rows.coordinates[position], rows.coordinates)
+        weights = weights * contribution[None]
         weights = jnp.where(is_same[position], 0.0, weights)
-        residuals = batch.y - lax.stop_gradient(view.mean)
-        prior = network.prior(jax.tree.map(lambda part: part[position], view))
-        dist = network.update(prior, sum_up(weights, residuals)).dist
+        residuals = batch.y - lax.stop_gradient(rows.mean)
+        prior = network.prior(jax.tree.map(lambda part: part[position], rows))
+        dist = network.update(prior, weighted_sums(weights, residuals)).dist
         error = (y - dist.mean) ** 2 + 0.5 * (y - prior.mean) ** 2
         misfit = self.error_weight * error - dist.log_prob(y)
-        # The batch is weighted as if all its rows were asked; those who are, are drawn less often.
+        # The batch is weighted as if all its rows were queries, which are drawn less often.
         index = batch.index[position]
-        counts = [graphs[g].counts[batch.group, index] for g in (self.everybody, self.asked)]
+        counts = [graphs[g].counts[batch.group, index] for g in (self.context, self.queries)]
         losses = jnp.sum(misfit, axis=1) * counts[0] / counts[1]
         return jnp.zeros(len(batch.index)).at[position].set(losses)
 
 
-def held_out_evidence(network: LocalNetwork, batch: Batch, data: TrainingData) -> Evidence:
-    """The prediction for held-out rows by all that are not held out.
+def held_out_posterior(network: LocalNetwork, batch: Batch, data: TrainingData) -> LocalPosterior:
+    """The predictive density of held-out rows given all others.
 
-    Of very many rows, only their neighbours in input space are asked: the last graph of the data.
+    Of very many rows, only their neighbours in input space contribute: the last graph of the data.
     """
     group = batch.group
     is_held_out = jnp.zeros(data.n_slots).at[batch.index].max(batch.weight > 0)
     X, y, weight = data.X[group], data.y[group], data.weight[group] * (1 - is_held_out)
     if data.n_slots <= LARGEST_MEMORY:
-        return network(batch.X, network.remember(X, y, weight))
+        return network(batch.X, network.embed_training_set(X, y, weight))
     lists = data.graphs[-1].neighbors[group, batch.index]
 
-    def predict(x: Float[Array, " features"], neighbors: Int[Array, " k"]) -> Evidence:
-        memory = network.remember(X[neighbors], y[neighbors], weight[neighbors])
-        return jax.tree.map(lambda leaf: leaf[0], network(x[None], memory))
+    def predict(x: Float[Array, " features"], neighbors: Int[Array, " k"]) -> LocalPosterior:
+        training_set = network.embed_training_set(X[neighbors], y[neighbors], weight[neighbors])
+        return jax.tree.map(lambda leaf: leaf[0], network(x[None], training_set))
 
     return jax.vmap(predict)(batch.X, lists)
 
 
 def local_log_likelihood(network: LocalNetwork, batch: Batch, data: TrainingData) -> Rows:
-    """Log density of held-out rows by what all others say."""
-    return jnp.sum(held_out_evidence(network, batch, data).dist.log_prob(batch.y), axis=1)
+    """Log density of held-out rows given all others."""
+    return jnp.sum(held_out_posterior(network, batch, data).dist.log_prob(batch.y), axis=1)

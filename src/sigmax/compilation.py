@@ -1,4 +1,4 @@
-"""Compiled programs are forgotten before they use up the memory maps of the process.
+"""Compiled programs are dropped before they use up the memory maps of the process.
 
 On Linux the programs of one fit on the CPU take about a thousand memory maps, and a process has
 65,530: after some sixty fits of different shapes or settings, as in a grid search, the next one
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import jax
 
-__all__ = ["forget_when_many"]
+__all__ = ["clear_if_full"]
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
 
-def forget_when_many(share: float = 0.5) -> bool:
+def clear_if_full(share: float = 0.5) -> bool:
     """Drop what JAX has compiled if the process uses more than ``share`` of its maps.
 
     What is needed again is compiled again. Returns whether it did.

@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from sigmax.checks import check_choice, check_count
+from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Predictive
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
-from sigmax.estimators.at_once import at_once
+from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
-from sigmax.estimators.executables import forget_when_many
 from sigmax.estimators.few_rows import few_rows_spread
-from sigmax.estimators.folds import hold_out, twins
+from sigmax.estimators.folds import duplicate_groups, hold_out
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, FEW_ROWS, PRESETS, AbstractRecipe
 from sigmax.estimators.saving import named_leaves, restore, take_scaling
@@ -30,7 +30,7 @@ from sigmax.training import Fold, Stage, TrainingData, bucket_size, pad_rows, tr
 __all__ = [
     "ROWS_PER_CALL",
     "AbstractNetworkRegressor",
-    "Start",
+    "FitInputs",
     "by_blocks",
     "fit_together",
     "stack_members",
@@ -97,11 +97,11 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _stages(self, recipe: Any) -> tuple[Stage, ...]:
         """How the members are trained."""
 
-    def _finish(self, networks: Any, folds: Fold, data: TrainingData, start: "Start") -> Any:
+    def _finish(self, networks: Any, folds: Fold, data: TrainingData, inputs: "FitInputs") -> Any:
         """The trained members with whatever their held-out rows, if any, still decide."""
         return networks
 
-    def _remember(self, start: "Start") -> None:
+    def _keep_rows(self, inputs: "FitInputs") -> None:
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
@@ -122,23 +122,23 @@ class AbstractNetworkRegressor(AbstractRegressor):
         fit_together([self], [(X, y, sample_weight)])
         return self
 
-    def _start(self, X, y, sample_weight) -> "Start":
+    def _prepare(self, X, y, sample_weight) -> "FitInputs":
         """The data in standardised units, and the untrained members."""
         self._recipe()  # refuses wrong settings first
         check_count("verbose", self.verbose, minimum=0)
         X, y, weight = self._check_training_rows(X, y, sample_weight)
-        numbers, weights = np.arange(len(X)), np.asarray(sample_weight)
+        indices, weights = np.arange(len(X)), np.asarray(sample_weight)
         if weights.ndim == 1:  # rows of weight 0 are gone
-            numbers = np.flatnonzero(weights > 0)
+            indices = np.flatnonzero(weights > 0)
         recipe, key = self._recipe(len(X)), make_key(self.random_state)
         self.n_rows_ = len(X)
         self.x_scaling_ = Standardizer.fit(X, weight)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         share = recipe.validation_fraction
-        labels = twins(X)
+        labels = duplicate_groups(X)
         n_distinct = int(labels.max()) + 1
         if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
-            n_distinct = int(twins(np.column_stack([X, y])).max()) + 1
+            n_distinct = int(duplicate_groups(np.column_stack([X, y])).max()) + 1
         if share and n_distinct < FEW_ROWS:
             unknown = few_rows_spread(n_distinct)
             self.y_scaling_ = replace(self.y_scaling_, scale=unknown * self.y_scaling_.scale)
@@ -147,8 +147,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
         networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
         graphs = neighborhoods(X, recipe)
-        rows = X, y, weight, numbers, labels, n_distinct
-        return Start(recipe, *rows, networks, own_center, graphs, held_out, keys)
+        rows = X, y, weight, indices, labels, n_distinct
+        return FitInputs(recipe, *rows, networks, own_center, graphs, held_out, keys)
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
@@ -190,16 +190,16 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class FitInputs:
     """All that the training of one estimator begins from."""
 
     recipe: Any
     X: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    numbers: np.ndarray
+    indices: np.ndarray
     """Which of the rows given to `fit` these are."""
-    twin: np.ndarray
+    duplicate_group: np.ndarray
     """A label for every row, the same for rows of equal X."""
     n_distinct: int
     """How many rows differ, in X or in y."""
@@ -216,7 +216,7 @@ class Start:
         Held-out rows, whose copies are held out with them, are then less known than new rows, and
         say nothing about how narrow predictions may be.
         """
-        return bool(np.mean(np.bincount(self.twin) > 1) > 0.5)
+        return bool(np.mean(np.bincount(self.duplicate_group) > 1) > 0.5)
 
     @property
     def has_few_rows(self) -> bool:
@@ -231,38 +231,38 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
     compilation and, on an accelerator, one device serve them all.
     """
-    forget_when_many()
-    with at_once(models) as copies:
+    clear_if_full()
+    with atomic_fit(models) as copies:
         train_together(copies, data)
 
 
 def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tuple]) -> None:
     """Fit unfitted models, which change on the way."""
-    starts = [
-        model._start(X, y, *(rest or (None,)))
+    inputs = [
+        model._prepare(X, y, *(rest or (None,)))
         for model, (X, y, *rest) in zip(models, data, strict=True)
     ]
-    recipe, n_members = starts[0].recipe, starts[0].recipe.n_members
-    if any(start.recipe != recipe or start.X.shape != starts[0].X.shape for start in starts):
+    recipe, n_members = inputs[0].recipe, inputs[0].recipe.n_members
+    if any(own.recipe != recipe or own.X.shape != inputs[0].X.shape for own in inputs):
         raise InvalidArgumentError(
             "Models that are fitted together need the same settings and data of the same shape."
         )
     rows = TrainingData.create(
-        [start.X for start in starts],
-        [start.y for start in starts],
-        [start.own_center for start in starts],
-        [list(kind) for kind in zip(*(start.graphs for start in starts), strict=True)],
-        [start.weight for start in starts],
+        [own.X for own in inputs],
+        [own.y for own in inputs],
+        [own.own_center for own in inputs],
+        [list(kind) for kind in zip(*(own.graphs for own in inputs), strict=True)],
+        [own.weight for own in inputs],
     )
-    held_out = [fold for start in starts for fold in start.held_out]
-    groups = [group for group in range(len(starts)) for _ in range(n_members)]
-    labels = [start.twin for start in starts]
-    folds = Fold.create([start.weight for start in starts], held_out, groups, rows.n_slots, labels)
-    networks, keys = starts[0].networks, starts[0].keys
-    if len(starts) > 1:
-        leaves = [start.networks for start in starts]
+    held_out = [fold for own in inputs for fold in own.held_out]
+    groups = [group for group in range(len(inputs)) for _ in range(n_members)]
+    labels = [own.duplicate_group for own in inputs]
+    folds = Fold.create([own.weight for own in inputs], held_out, groups, rows.n_slots, labels)
+    networks, keys = inputs[0].networks, inputs[0].keys
+    if len(inputs) > 1:
+        leaves = [own.networks for own in inputs]
         networks = jax.tree.map(lambda *leaf: jnp.concatenate(leaf), *leaves)
-        keys = jnp.concatenate([start.keys for start in starts])
+        keys = jnp.concatenate([own.keys for own in inputs])
 
     stages, histories = models[0]._stages(recipe), {}
     with progress_bar(stages, visible=models[0].verbose > 0) as report:
@@ -272,15 +272,15 @@ def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tu
             )
     # As NumPy, where a slice compiles nothing.
     networks, folds = jax.tree.map(np.asarray, (networks, folds))
-    for group, (model, start) in enumerate(zip(models, starts, strict=True)):
+    for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
         own = np.arange(group * n_members, (group + 1) * n_members)
         scores = histories[stages[-1].name][group]
         own = own[sound_members(networks, own, scores, is_scored=stages[-1].keep_best)]
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
-        mine = model._finish(mine, fold, rows, start)
+        mine = model._finish(mine, fold, rows, given)
         model.networks_ = jax.tree.map(np.asarray, mine)
         model.history_ = {name: history[group] for name, history in histories.items()}
-        model._remember(start)
+        model._keep_rows(given)
 
 
 def sound_members(
@@ -318,8 +318,8 @@ def by_blocks(
 ) -> Any:
     """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
     blocks = []
-    for start in range(0, len(X), rows_per_call):
-        block = X[start : start + rows_per_call]
+    for first in range(0, len(X), rows_per_call):
+        block = X[first : first + rows_per_call]
         n_slots = min(bucket_size(len(block), smallest=64), rows_per_call)
         blocks.append(function(jnp.asarray(pad_rows(block, n_slots))))
     rows = (slice(None),) * axis + (slice(len(X)),)

@@ -1,4 +1,4 @@
-"""Variance networks as estimators: their start, their gate, their prediction."""
+"""Variance networks as estimators: their inputs, their gate, their prediction."""
 
 from functools import partial
 from typing import Any
@@ -10,9 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.distributions import AbstractComponent, AbstractDistribution, Mixture
-from sigmax.estimators.few_rows import few_rows_doubts, few_rows_factor
+from sigmax.estimators.few_rows import few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
-from sigmax.estimators.networks import AbstractNetworkRegressor, Start, by_blocks, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, by_blocks, stack_members
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
@@ -61,15 +61,17 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         return recipe.stages()
 
     def _finish(
-        self, networks: VarianceNetwork, folds: Fold, data: TrainingData, start: Start
+        self, networks: VarianceNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> VarianceNetwork:
-        if not (start.recipe.recalibrate and start.recipe.validation_fraction):
+        if not (inputs.recipe.recalibrate and inputs.recipe.validation_fraction):
             return networks
-        if start.has_few_rows:
-            doubts = few_rows_doubts(start.n_distinct)
-            found = cross_fitted_recalibration(networks, folds, data, predict_rows, doubts)
-            found = found.wider(few_rows_factor(start.n_distinct))
-            return recalibrated(networks, found.never_narrower() if start.has_replicates else found)
+        if inputs.has_few_rows:
+            shrinkages = few_rows_shrinkages(inputs.n_distinct)
+            found = cross_fitted_recalibration(networks, folds, data, predict_rows, shrinkages)
+            found = found.wider(few_rows_factor(inputs.n_distinct))
+            return recalibrated(
+                networks, found.never_narrower() if inputs.has_replicates else found
+            )
         # The same rows chose the snapshots and so flatter them: nothing is made narrower.
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
@@ -101,7 +103,7 @@ def create_networks(
             spread=spread(rng("spread"), *shape, activation=recipe.activation),
             gate=gate,
             factor=jnp.ones(()),
-            doubt=jnp.zeros(()),
+            shrinkage=jnp.zeros(()),
             prior_variance=recipe.prior_variance,
             shrink_mean=recipe.shrink_mean,
         )
@@ -136,7 +138,7 @@ def mean_gates(networks: Any, X: np.ndarray) -> NDArray[np.float64]:
 def predict_gates(networks: Any, X: Float[Array, "rows features"]) -> Float[Array, "members rows"]:
     """Every member's gate."""
 
-    def openness(network, X):
-        return network.openness(X)
+    def gate_value(network, X):
+        return network.gate_value(X)
 
-    return eqx.filter_vmap(openness, in_axes=(MEMBER, None))(networks, X)
+    return eqx.filter_vmap(gate_value, in_axes=(MEMBER, None))(networks, X)

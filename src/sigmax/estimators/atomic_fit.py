@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from sklearn.base import BaseEstimator
 
-__all__ = ["at_once"]
+__all__ = ["atomic_fit"]
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
 
 @contextmanager
-def at_once(models: Sequence[Model]) -> Iterator[list[Model]]:
+def atomic_fit(models: Sequence[Model]) -> Iterator[list[Model]]:
     """Copies of the models without what these have learned, to be fitted in their place.
 
     When the block ends, each model takes over what its copy has learned, in one assignment. When it

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sigmax import MeanVarianceRegressor
-from sigmax.estimators.executables import MAPS, forget_when_many
+from sigmax.compilation import MAPS, clear_if_full
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory maps are Linux's")
 
@@ -21,12 +21,12 @@ def test_programs_are_forgotten_when_there_are_many_and_not_before():
     X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
     model = MeanVarianceRegressor(hidden_sizes=(8,), n_steps=40, random_state=0).fit(X, y)
     before, mean = count_maps(), model.predict(X)
-    assert not forget_when_many(share=1.0)
-    assert forget_when_many(share=0.0)
+    assert not clear_if_full(share=1.0)
+    assert clear_if_full(share=0.0)
     assert count_maps() < before
     np.testing.assert_array_equal(model.predict(X), mean)
 
 
 def test_elsewhere_there_is_nothing_to_forget(monkeypatch, tmp_path):
-    monkeypatch.setattr("sigmax.estimators.executables.LIMIT", tmp_path / "missing")
-    assert not forget_when_many(share=0.0)
+    monkeypatch.setattr("sigmax.compilation.LIMIT", tmp_path / "missing")
+    assert not clear_if_full(share=0.0)

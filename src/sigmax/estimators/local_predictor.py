@@ -1,0 +1,250 @@
+"""Predictions of local networks: kernel sums over all training rows, or over the nearest ones.
+
+An accelerator sums over all rows faster than it could choose among them. On a CPU, the nearest of
+many rows are searched in every member's learned metric: the time of a prediction hardly grows with
+the number of training rows.
+"""
+
+import math
+from functools import partial
+from importlib.util import find_spec
+from typing import final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from sigmax.distributions import StudentT
+from sigmax.estimators.members import by_blocks
+from sigmax.estimators.nearest_rows import NearestRows
+from sigmax.networks import (
+    ROWS_PER_BLOCK,
+    EmbeddedRows,
+    LocalNetwork,
+    LocalPosterior,
+    Sums,
+    TrainingSet,
+    sums_over_lists,
+)
+from sigmax.training import bucket_size, pad_rows
+
+__all__ = ["LocalPredictor"]
+
+ROWS_AT_ONCE = 1024
+"""Rows that are predicted in one call: each looks at a block of training rows in every member."""
+
+LARGEST_EXHAUSTIVE = 2**15
+"""On a CPU, sums run over all training rows up to this number."""
+
+LARGEST_SHIFT = 0.03
+"""By how much of their scale a search may move predictions, and of itself that scale: the root mean
+square over training rows, each left out. That is a thousandth of a nat."""
+
+SEARCHES = ((64, 16), (64, 32), (256, 16), (256, 32), (256, 64), (1024, 64), (1024, 256))
+"""Numbers of neighbours and of cells to search, the cheapest first."""
+
+N_SAMPLED = 256
+"""Training rows at which a search is compared with the sums over all rows."""
+
+SMALLEST_COUNT = 1e-3
+"""Sums of smaller kernel weights change no prediction."""
+
+SHARES_AT_ONCE = 2**27
+"""Contributions of training rows that are held at once to find the largest: 512 MiB."""
+
+MEMBER = eqx.if_array(0)
+
+
+@final
+class LocalPredictor:
+    """The members and the training set in their metrics, ready to predict."""
+
+    def __init__(
+        self, networks: LocalNetwork, X: np.ndarray, y: np.ndarray, weight: np.ndarray
+    ) -> None:
+        self.networks, self.n_rows = networks, len(X)
+        n_slots = bucket_size(len(X))
+        if n_slots > ROWS_PER_BLOCK:
+            n_slots = math.ceil(len(X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
+        padded = (jnp.asarray(pad_rows(rows, n_slots)) for rows in (X, y, weight))
+        self.training_sets = embed_training_sets(networks, *padded)
+        self.nearest = None
+        is_large = self.n_rows > LARGEST_EXHAUSTIVE and jax.default_backend() == "cpu"
+        if is_large and find_spec("faiss") is not None:
+            self.nearest = self._find_search(X)
+
+    def predict(self, X: np.ndarray) -> LocalPosterior:
+        """All members' predictions at standardised rows: leaves (members, rows, ...)."""
+        if self.nearest is None:
+            predict = partial(predict_members, self.networks, self.training_sets)
+        else:
+            predict = self._predict_by_nearest
+        return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
+
+    def contributors(self, X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k training rows that contribute most to each prediction, and their shares."""
+        largest = partial(largest_contributions, self.networks, self.training_sets, self.n_rows, k)
+        n_at_once = SHARES_AT_ONCE // self.training_sets.weight.size
+        rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
+        return by_blocks(largest, X, axis=0, rows_per_call=rows_per_call)
+
+    def _predict_by_nearest(self, X: Float[Array, "rows features"]) -> LocalPosterior:
+        assert self.nearest is not None
+        embedded, gates = embed_members(self.networks, X)
+        squared, indices = self.nearest(embedded.coordinates)
+        sums = list_sums_of_members(self.networks, self.training_sets, squared, indices)
+        return posterior_members(self.networks, embedded, gates, sums)
+
+    def _find_search(self, X: np.ndarray) -> NearestRows | None:
+        """The cheapest search that moves predictions little, or None if all of them move much."""
+        sample = np.linspace(0, self.n_rows - 1, N_SAMPLED).astype(int)
+        embedded, gates = embed_members(self.networks, jnp.asarray(X[sample]))
+        own = list_sums_of_members(
+            self.networks,
+            self.training_sets,
+            jnp.zeros((len(embedded.coordinates), N_SAMPLED, 1)),
+            jnp.broadcast_to(
+                jnp.asarray(sample)[:, None], (len(embedded.coordinates), N_SAMPLED, 1)
+            ),
+        )
+
+        def predict(sums: Sums) -> StudentT:
+            """As for new rows, which do not contribute to their own predictions."""
+            others = jax.vmap(without)(sums, own)
+            return posterior_members(self.networks, embedded, gates, others).dist
+
+        exhaustive = predict(
+            kernel_sums_of_members(self.networks, self.training_sets, embedded.coordinates)
+        )
+        nearest = NearestRows.build(self.training_sets.coordinates[:, : self.n_rows])
+        for k, n_cells in SEARCHES:
+            search = nearest.with_size(k, n_cells)
+            found = search(embedded.coordinates)
+            few = predict(list_sums_of_members(self.networks, self.training_sets, *found))
+            shift = (few.mean - exhaustive.mean) / exhaustive.scale
+            stretch = jnp.log(few.scale / exhaustive.scale)
+            if max(jnp.mean(shift**2), jnp.mean(stretch**2)) < LARGEST_SHIFT**2:
+                return search
+        return None
+
+
+@eqx.filter_jit
+def embed_training_sets(
+    networks: LocalNetwork,
+    X: Float[Array, "slots features"],
+    y: Float[Array, "slots outputs"],
+    weight: Float[Array, " slots"],
+) -> TrainingSet:
+    """The training set in every member's metric."""
+
+    def embed(network: LocalNetwork) -> TrainingSet:
+        return network.embed_training_set(X, y, weight)
+
+    return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
+
+
+@eqx.filter_jit
+def predict_members(
+    networks: LocalNetwork, training_sets: TrainingSet, X: Float[Array, "rows features"]
+) -> LocalPosterior:
+    """Every member's predictive density in standardised units, by sums over all training rows."""
+
+    def predict(network: LocalNetwork, training_set: TrainingSet) -> LocalPosterior:
+        return network(X, training_set)
+
+    return eqx.filter_vmap(predict, in_axes=(MEMBER, 0))(networks, training_sets)
+
+
+@eqx.filter_jit
+def embed_members(
+    networks: LocalNetwork, X: Float[Array, "rows features"]
+) -> tuple[EmbeddedRows, Float[Array, "members rows"]]:
+    """Some rows in every member's metric, and the gates there."""
+
+    def embed(network: LocalNetwork) -> tuple[EmbeddedRows, Float[Array, " rows"]]:
+        return network.embed(X), network.gate_value(X)
+
+    return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
+
+
+@eqx.filter_jit
+def kernel_sums_of_members(
+    networks: LocalNetwork,
+    training_sets: TrainingSet,
+    coordinates: Float[Array, "members rows metric"],
+) -> Sums:
+    """Sums over the whole training set."""
+
+    def sums(network: LocalNetwork, training_set: TrainingSet, coordinates: Array) -> Sums:
+        return network.kernel_sums(coordinates, training_set)
+
+    return eqx.filter_vmap(sums, in_axes=(MEMBER, 0, 0))(networks, training_sets, coordinates)
+
+
+@eqx.filter_jit
+def list_sums_of_members(
+    networks: LocalNetwork,
+    training_sets: TrainingSet,
+    squared: Float[Array, "members rows k"],
+    indices: Int[Array, "members rows k"],
+) -> Sums:
+    """Sums over a list of training rows for every query, at their squared distances."""
+
+    def sums(
+        network: LocalNetwork, training_set: TrainingSet, squared: Array, indices: Array
+    ) -> Sums:
+        weights = network.kernel_weight(squared) * training_set.weight[indices]
+        return sums_over_lists(weights, training_set.residuals[indices])
+
+    return eqx.filter_vmap(sums, in_axes=(MEMBER, 0, 0, 0))(
+        networks, training_sets, squared, indices
+    )
+
+
+def without(sums: Sums, own: Sums) -> Sums:
+    """Sums without the rows' own contributions."""
+    others = jax.tree.map(jnp.subtract, sums, own)
+    is_supported = others.count > SMALLEST_COUNT  # the rest is rounding
+    return jax.tree.map(
+        lambda part: jnp.where(is_supported.reshape(-1, *[1] * (part.ndim - 1)), part, 0.0), others
+    )
+
+
+@eqx.filter_jit
+def posterior_members(
+    networks: LocalNetwork, embedded: EmbeddedRows, gates: Float[Array, "members rows"], sums: Sums
+) -> LocalPosterior:
+    """Every member's predictive density in standardised units, from its kernel sums."""
+    return eqx.filter_vmap(LocalNetwork.posterior, in_axes=(MEMBER, 0, 0, 0))(
+        networks, embedded, gates, sums
+    )
+
+
+@eqx.filter_jit
+def largest_contributions(
+    networks: LocalNetwork,
+    training_sets: TrainingSet,
+    n_rows: int,
+    k: int,
+    X: Float[Array, "rows features"],
+) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
+    """The k training rows with the largest share in the updated mean, averaged over the members.
+
+    Slots from ``n_rows`` on are padding.
+    """
+
+    def share(network: LocalNetwork, training_set: TrainingSet) -> Float[Array, "rows slots"]:
+        weights = (
+            network.kernel_weights(network.embed(X).coordinates, training_set.coordinates)
+            * training_set.weight[None]
+        )
+        weights = weights * (1 - network.gate_value(X))[:, None]
+        own = jnp.exp(network.kernel.log_prior_rows)
+        return weights / (own + jnp.sum(weights, axis=1))[:, None]
+
+    shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, training_sets), axis=0)
+    ranked, rows = lax.top_k(shares[:, :n_rows], k)
+    return rows, ranked

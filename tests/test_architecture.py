@@ -12,6 +12,7 @@ SOURCE = Path(sigmax.__file__).parent
 ROOMS = [
     {"errors", "version", "random"},
     {"checks", "compilation", "scaling", "files"},
+    {"settings"},
     {"distributions"},
     {"metrics", "sample_distances"},
     {"scorers", "calibration"},

@@ -95,7 +95,7 @@ def test_a_training_without_any_sound_member_is_an_error(rows, monkeypatch):
 def test_parameters_that_are_no_numbers_break_a_member_also_without_held_out_rows(rows):
     X, y = rows
     model = CombinedRegressor(
-        "paper", learning_rate=(1e30, 1e30), n_steps=20, hidden_sizes=(8,), random_state=0
+        "paper", learning_rate=1e30, n_steps=20, hidden_sizes=(8,), random_state=0
     )
     with pytest.raises(TrainingError, match="broke down"):
         model.fit(X, y)
@@ -114,7 +114,7 @@ def test_dropout_without_held_out_rows_finds_its_noise(rows, settings):
 def test_without_patience_all_steps_are_taken(rows):
     X, y = rows
     settings = {"n_members": 1, "hidden_sizes": (8,), "n_steps": 300, "random_state": 0}
-    settings |= {"learning_rate": (0.1, 0.1), "warmup_fraction": 0.0}
+    settings |= {"learning_rate": 0.1, "variance_learning_rate": 0.1, "warmup_fraction": 0.0}
     model = CombinedRegressor(patience=1, **settings).fit(X, y)
     assert len(model.history_["distribution"]) < 50
     model = CombinedRegressor(patience=0, **settings).fit(X, y)

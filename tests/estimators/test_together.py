@@ -34,7 +34,12 @@ def test_together_is_alone(network):
 
 def test_each_stops_at_its_own_time():
     _, splits = make_splits()
-    settings = {"patience": 2, "n_steps": 400, "learning_rate": (0.05, 0.05)}
+    settings = {
+        "patience": 2,
+        "n_steps": 400,
+        "learning_rate": 0.05,
+        "variance_learning_rate": 0.05,
+    }
     models = [fresh(NETWORKS[0]).set_params(random_state=seed, **settings) for seed in range(3)]
     fit_together(models, splits)
     assert len({len(model.history_["distribution"]) for model in models}) > 1

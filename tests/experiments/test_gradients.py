@@ -30,9 +30,12 @@ from sigmax.experiments.records import Record
 N_ROWS = 60
 SMALL = {
     "hidden_sizes": (5,),
-    "n_primary": (3, 1),
-    "n_secondary": (4, 5),
-    "n_neighbors": (8, 5),
+    "n_primary": 3,
+    "n_secondary": 4,
+    "n_neighbors": 8,
+    "variance_n_primary": 1,
+    "variance_n_secondary": 5,
+    "variance_n_neighbors": 5,
     "n_steps": 100,
 }
 

@@ -1,7 +1,9 @@
 """What every estimator does alike: all predictions are views of one distribution per row."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     A final class gives `fit`, `predict_dist` and the pair `_state` and `_set_state`.
     """
+
+    default_recipe: ClassVar[Any]
+    """Its settings and their defaults."""
+    presets: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Other named sets of defaults."""
 
     is_single_output_: bool
 

@@ -8,6 +8,7 @@ from jaxtyping import PRNGKeyArray
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import BAYESIAN, BAYESIAN_PRESETS, SampledRecipe
 from sigmax.networks import FlipoutNetwork
+from sigmax.settings import store
 from sigmax.training import Stage, mean_weights_log_likelihood, negative_elbo
 
 __all__ = ["BayesianRegressor"]
@@ -25,16 +26,35 @@ class BayesianRegressor(AbstractSampledRegressor):
     ----------
     preset : None, "fast" or "paper"
         None has two hidden layers of 50 units, as wider networks fit worse; "fast" has a quarter of
-        its steps.
-    n_draws : int
-        Draws of all weights in the prediction.
-    n_members : int
+        its steps. Every setting left at None comes from it.
+    n_draws : int, default 100
+        Draws of the network in the prediction.
+    n_members : int, default 1
         Networks trained; 1 is the method as published.
-    hidden_sizes, activation, n_steps, batch_size, decay_rate, validation_fraction, patience, \
-random_state, verbose
-        As in `CombinedRegressor`.
-    learning_rate, noise_learning_rate : float
-        Step sizes of Adam for the weights, and for the noise, which has a long way to go.
+    hidden_sizes : tuple of int, default (50, 50) ((50,) in "paper")
+        Units of the hidden layers.
+    activation : "relu", "silu" or "tanh", default "relu"
+        Activation of the hidden layers.
+    n_steps : int, default 20000 (5000 in "fast", 10000 in "paper")
+        Training steps. Draws are noise to the training as well: it takes many.
+    batch_size : int, default 256
+        Rows of a batch.
+    learning_rate : float, default 0.003 (0.01 in "paper")
+        Step size of Adam.
+    noise_learning_rate : float, default 0.03 (0.1 in "paper")
+        Step size of Adam for the noise, one number that has a long way to go.
+    decay_rate : bool, default True (False in "paper")
+        Let the step sizes fall to 0 along half a cosine.
+    validation_fraction : float, default 0.1 (0.0 in "paper")
+        Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+        Rows of equal X are held out together. Of fewer than 200 rows, 20 rows or 40 % are held out
+        unless this is given.
+    patience : int, default 0
+        Scorings without a better snapshot before training stops; 0 never stops early.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int, default 0
+        1 shows a progress bar.
 
     Examples
     --------
@@ -69,20 +89,7 @@ random_state, verbose
         random_state=None,
         verbose=0,
     ):
-        self.preset = preset
-        self.n_draws = n_draws
-        self.n_members = n_members
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.noise_learning_rate = noise_learning_rate
-        self.decay_rate = decay_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())
 
     def _create_networks(
         self, X: np.ndarray, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray

@@ -3,6 +3,7 @@
 from typing import final
 
 from sigmax.estimators.variance_base import AbstractVarianceNetworkRegressor
+from sigmax.settings import store
 
 __all__ = ["CombinedRegressor"]
 
@@ -16,56 +17,85 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
     inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that of y away from the
     data (`extrapolate`). Several members are trained at once; the prediction is their mixture.
 
-    Every setting left at None comes from the preset: ``None`` is the best we have, ``"fast"`` a
-    cheaper one, ``"paper"`` the paper's own setting. `recipe` shows what is in force. Pairs are
-    (for the mean, for the variance).
+    `recipe` shows the settings in force.
 
     Parameters
     ----------
     preset : None, "fast" or "paper"
-    n_members : int
-        Networks in the mixture; 1 is a single network. By default ten with fewer than 200 rows.
-    locality, split, inverse_gamma, extrapolate : bool
-        The four ideas.
-    min_concentration : float
-        With `inverse_gamma`, the least α, above 1: half the degrees of freedom of the Student-t.
-    hidden_sizes : tuple of int
+        None is the best we have, "fast" a cheaper one, "paper" the paper's own setting. Every
+        setting left at None comes from it.
+    n_members : int, default 5 (2 in "fast", 1 in "paper")
+        Networks trained at once, of which the prediction is the equal mixture; ten with fewer than
+        200 rows unless this is given or 1.
+    locality : bool, default True
+        Draw batches with the locality sampler (LS) instead of uniformly.
+    split : bool, default True
+        Never train mean and variance in the same step (MV).
+    inverse_gamma : bool, default True
+        Give the variance an inverse-Gamma distribution (IG): a Student-t predictive.
+    extrapolate : bool, default True
+        Let the variance tend to `prior_variance` away from the data (EX).
+    min_concentration : float, default 3.0 (1.1 in "paper")
+        With `inverse_gamma`, the least α: half the degrees of freedom of the Student-t. Near 1 the
+        tails may be so heavy that the variance, which follows from them, means nothing.
+    hidden_sizes : tuple of int, default (128, 128) ((64, 64) in "fast", (50,) in "paper")
         Units of the hidden layers of each network.
-    activation : "relu", "silu" or "tanh"
-    n_steps : int
-        Training steps in all.
-    warmup_fraction : float
+    activation : "relu", "silu" or "tanh", default "silu" ("relu" in "paper")
+        Activation of the hidden layers.
+    n_steps : int, default 4000 (1500 in "fast", 10000 in "paper")
+        Training steps in all, of the mean and of the variance together.
+    warmup_fraction : float, default 0.3 (0.5 in "paper")
         Share of the steps that train the mean alone, at first.
-    variance_steps : int
-        With `split`, variance steps after each mean step.
-    batch_size : int
+    variance_steps : int, default 1
+        With `split`, variance steps after each step of the mean.
+    batch_size : int, default 256
         Rows of a batch in the warm-up and without `locality`.
-    n_primary, n_secondary, n_neighbors : pair of int
-        Centres of a locality batch, neighbours drawn of each, and neighbours to draw from.
-    learning_rate, weight_decay : pair of float
-    decay_rate : bool
+    n_primary : int, default 16 (3 in "paper")
+        Centres of a locality batch of the mean.
+    n_secondary : int, default 16 (40 in "paper")
+        Neighbours drawn of each of these centres.
+    n_neighbors : int, default 32 (50 in "paper")
+        Nearest neighbours that these are drawn from.
+    variance_n_primary : int, default 16 (1 in "paper")
+        Centres of a locality batch of the variance.
+    variance_n_secondary : int, default 16 (10 in "paper")
+        Neighbours drawn of each of these centres.
+    variance_n_neighbors : int, default 32 (10 in "paper")
+        Nearest neighbours that these are drawn from.
+    learning_rate : float, default 0.003 (0.01 in "paper")
+        Step size of Adam for the mean.
+    variance_learning_rate : float, default 0.001 (0.01 in "paper")
+        Step size of Adam for the variance.
+    weight_decay : float, default 0.0001 (0.0 in "paper")
+        Decoupled weight decay of the mean network.
+    variance_weight_decay : float, default 0.0001 (0.0 in "paper")
+        Decoupled weight decay of the variance networks.
+    decay_rate : bool, default True (False in "paper")
         Let the step sizes fall to 0 along half a cosine.
-    n_inducing : int
-        Inducing points of the extrapolation gate, at most.
-    gate_scale : float
-        Initial width of the gate in standardised units; the default takes it from the data.
-    gate_learning_rate : float
-    prior_variance : float
+    n_inducing : int, default 100 (500 in "paper")
+        Inducing points of the extrapolation gate, at most; all rows if there are fewer.
+    gate_scale : float, default None (1.5 in "paper")
+        Initial width of the paper's gate, in standardised units; None takes both the width and a
+        margin, within which the gate is closed, from the data.
+    gate_learning_rate : float, default 0.001
+        Step size of Adam for inducing points and gate width.
+    prior_variance : float, default 1.0
         Variance far from the data, in units of Var(y).
-    shrink_mean : bool
+    shrink_mean : bool, default True (False in "paper")
         Let the mean tend to the mean of y away from the data, too.
-    validation_fraction : float
+    validation_fraction : float, default 0.1 (0.0 in "paper")
         Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
-        Rows of equal X are held out together. By default a tenth, and of fewer than 200 rows 20
-        rows or 40 %.
-    patience : int
+        Rows of equal X are held out together. Of fewer than 200 rows, 20 rows or 40 % are held out
+        unless this is given.
+    patience : int, default 15 (0 in "paper")
         Scorings without a better snapshot before training stops; 0 never stops early.
-    recalibrate : bool
+    recalibrate : bool, default True (False in "paper")
         Widen all scales by the one factor that suits the members' held-out rows best. With fewer
         than 200 rows these also decide how far predictions are taken back to the mean and the
         variance of y.
     random_state : int, RandomState, Generator or None
-    verbose : int
+        Seed of all draws.
+    verbose : int, default 0
         1 shows a progress bar.
 
     Examples
@@ -100,8 +130,13 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         n_primary=None,
         n_secondary=None,
         n_neighbors=None,
+        variance_n_primary=None,
+        variance_n_secondary=None,
+        variance_n_neighbors=None,
         learning_rate=None,
+        variance_learning_rate=None,
         weight_decay=None,
+        variance_weight_decay=None,
         decay_rate=None,
         n_inducing=None,
         gate_scale=None,
@@ -114,32 +149,4 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         random_state=None,
         verbose=0,
     ):
-        self.preset = preset
-        self.n_members = n_members
-        self.locality = locality
-        self.split = split
-        self.inverse_gamma = inverse_gamma
-        self.extrapolate = extrapolate
-        self.min_concentration = min_concentration
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.n_steps = n_steps
-        self.warmup_fraction = warmup_fraction
-        self.variance_steps = variance_steps
-        self.batch_size = batch_size
-        self.n_primary = n_primary
-        self.n_secondary = n_secondary
-        self.n_neighbors = n_neighbors
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.decay_rate = decay_rate
-        self.n_inducing = n_inducing
-        self.gate_scale = gate_scale
-        self.gate_learning_rate = gate_learning_rate
-        self.prior_variance = prior_variance
-        self.shrink_mean = shrink_mean
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.recalibrate = recalibrate
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())

@@ -1,12 +1,11 @@
 """Gates that fit the data: shut on them, open beyond."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.estimators.inducing_points import k_means_centers
 from sigmax.estimators.members import ROWS_PER_CALL
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
@@ -46,12 +45,7 @@ def inducing_points(
     """
     if len(X) <= n_inducing:
         return X, np.arange(len(X))
-    from sklearn.cluster import MiniBatchKMeans
-
     rng = named_generator(key, "inducing points")
     sample = X[rng.choice(len(X), min(len(X), 100 * n_inducing), replace=False)]
-    seed = int(rng.integers(2**31))
-    settings: dict[str, Any] = {"n_init": 1, "batch_size": 2048, "random_state": seed}
-    k_means = MiniBatchKMeans(n_inducing, **settings).fit(sample)
-    centers = np.asarray(k_means.cluster_centers_, dtype=np.float32)
+    centers = k_means_centers(sample, n_inducing, int(rng.integers(2**31))).astype(np.float32)
     return centers, np.full(len(X), NO_CENTER)

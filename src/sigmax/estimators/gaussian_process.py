@@ -1,10 +1,10 @@
 """Gaussian processes with a squared-exponential kernel: exact, and sparse for many rows."""
 
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
-from sigmax.checks import check_count
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.gp_base import AbstractGPRegressor
 from sigmax.estimators.gp_inference import (
@@ -27,6 +27,8 @@ from sigmax.estimators.gp_search import (
     starts,
     with_jitter,
 )
+from sigmax.estimators.inducing_points import k_means_centers
+from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, AbstractSettings, setting, store
 from sigmax.training import pad_rows
 
 __all__ = ["GPRegressor", "SparseGPRegressor"]
@@ -35,6 +37,60 @@ LARGEST_EXACT = 5000
 
 SPARSE_ROWS, POLISH_ITER = 5000, 10
 """With more rows than this, inducing points are trained on so many, then polished on all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPSettings(AbstractSettings):
+    """Settings of an exact Gaussian process."""
+
+    n_restarts: int = setting(
+        3,
+        COUNT,
+        """Starts of the optimiser, of which the best counts: the first is always the same
+        (length-scales √d, noise 0.1 on standardised data), further ones are random. With more than
+        1,000 rows the starts compete on 1,000 of them and the best goes on with all.""",
+    )
+    max_iter: int = setting(
+        100,
+        COUNT_OR_ZERO,
+        "Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.",
+    )
+    average: bool = setting(
+        True,
+        FLAG,
+        """Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
+        then looks for modes of their posterior, about which they are drawn. False maximises the
+        marginal likelihood at any number of rows, which with few is far too sure of itself.""",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseGPSettings(AbstractSettings):
+    """Settings of a sparse Gaussian process."""
+
+    n_inducing: int = setting(
+        500,
+        COUNT,
+        "Inducing points, at most one per distinct row; they start as centres of k-means.",
+    )
+    n_restarts: int = setting(
+        3,
+        COUNT,
+        """Starts of the optimiser, as in `GPRegressor`; they compete on at most 1,000 rows, as
+        exact processes, and the one of largest bound goes on with the inducing points.""",
+    )
+    max_iter: int = setting(
+        100,
+        COUNT_OR_ZERO,
+        """Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
+        more than 5,000 rows they are done on 5,000 of them, and ten more on all.""",
+    )
+    average: bool = setting(
+        True,
+        FLAG,
+        """Whether to average over the hyper-parameters, as in `GPRegressor`, if there are at most
+        200 rows and no more distinct ones than inducing points.""",
+    )
 
 
 @final
@@ -49,13 +105,13 @@ class GPRegressor(AbstractGPRegressor):
 
     Parameters
     ----------
-    n_restarts : int
+    n_restarts : int, default 3
         Starts of the optimiser, of which the best counts: the first is always the same (length-
-        scales √d, noise 0.1 on standardised data), further ones are random. With more than
-        1,000 rows the starts compete on 1,000 of them and the best goes on with all.
-    max_iter : int
+        scales √d, noise 0.1 on standardised data), further ones are random. With more than 1,000
+        rows the starts compete on 1,000 of them and the best goes on with all.
+    max_iter : int, default 100
         Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.
-    average : bool
+    average : bool, default True
         Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
         then looks for modes of their posterior, about which they are drawn. False maximises the
         marginal likelihood at any number of rows, which with few is far too sure of itself.
@@ -85,12 +141,10 @@ class GPRegressor(AbstractGPRegressor):
     (True, True)
     """
 
+    default_recipe = GPSettings()
+
     def __init__(self, *, n_restarts=3, max_iter=100, average=True, random_state=None, verbose=0):
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.average = average
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())
 
     def _check_size(self, n_rows: int) -> None:
         if n_rows > LARGEST_EXACT:
@@ -119,15 +173,15 @@ class SparseGPRegressor(AbstractGPRegressor):
 
     Parameters
     ----------
-    n_inducing : int
-        Number of inducing points, at most one per distinct row; they start as centres of k-means.
-    n_restarts : int
+    n_inducing : int, default 500
+        Inducing points, at most one per distinct row; they start as centres of k-means.
+    n_restarts : int, default 3
         Starts of the optimiser, as in `GPRegressor`; they compete on at most 1,000 rows, as exact
         processes, and the one of largest bound goes on with the inducing points.
-    max_iter : int
+    max_iter : int, default 100
         Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
         more than 5,000 rows they are done on 5,000 of them, and ten more on all.
-    average : bool
+    average : bool, default True
         Whether to average over the hyper-parameters, as in `GPRegressor`, if there are at most 200
         rows and no more distinct ones than inducing points.
     random_state : int, RandomState, Generator or None
@@ -155,6 +209,10 @@ class SparseGPRegressor(AbstractGPRegressor):
     True
     """
 
+    default_recipe = SparseGPSettings()
+
+    n_inducing: int
+
     def __init__(
         self,
         *,
@@ -165,16 +223,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         random_state=None,
         verbose=0,
     ):
-        self.n_inducing = n_inducing
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.average = average
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_count("n_inducing", self.n_inducing)
+        store(self, locals())
 
     def _averages(self, X) -> bool:
         return super()._averages(X) and len(np.unique(X, axis=0)) <= self.n_inducing
@@ -182,7 +231,7 @@ class SparseGPRegressor(AbstractGPRegressor):
     def _infer(self, rows, rng, advance) -> tuple[Posterior, Found]:
         ends = climb_from_starts(self.n_restarts, rows, self.max_iter, rng, advance)
         advance("all rows")
-        points = inducing_points(np.asarray(rows.X), self.n_inducing, rng)
+        points = sparse_inducing_points(np.asarray(rows.X), self.n_inducing, rng)
         n_slots = slots(len(points))
         live, points = pad_rows(np.ones(len(points)), n_slots), pad_rows(points, n_slots)
         some = some_rows(rows, SPARSE_ROWS, rng)
@@ -196,14 +245,11 @@ class SparseGPRegressor(AbstractGPRegressor):
         return with_jitter(lambda jitter: sparse_posterior(found.model, padded, jitter))[0], found
 
 
-def inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:
+def sparse_inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:
     """All distinct rows where there are few, else the centres of k-means on a sample."""
     distinct = np.unique(X, axis=0)
     if len(distinct) <= n_points:
         return distinct
-    from sklearn.cluster import MiniBatchKMeans
-
     seed = int(rng.integers(2**31))
     sample = X[rng.choice(len(X), min(len(X), 100 * n_points), replace=False)]
-    settings: dict[str, Any] = {"n_init": 1, "batch_size": 2048, "random_state": seed}
-    return np.asarray(MiniBatchKMeans(n_points, **settings).fit(sample).cluster_centers_)
+    return k_means_centers(sample, n_points, seed)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.checks import check_count, check_flag
+from sigmax.checks import check_count
 from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
@@ -70,9 +70,7 @@ class AbstractGPRegressor(AbstractRegressor):
         return bool(self.average) and len(X) <= LARGEST_AVERAGED
 
     def _check_settings(self) -> None:
-        check_count("n_restarts", self.n_restarts)
-        check_count("max_iter", self.max_iter, minimum=0)
-        check_flag("average", self.average)
+        self.default_recipe.override(self.get_params(deep=False))
         check_count("verbose", self.verbose, minimum=0)
 
     def fit(self, X, y, sample_weight=None) -> "AbstractGPRegressor":

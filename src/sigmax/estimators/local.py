@@ -1,7 +1,6 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
-from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.local_predictor import LocalPredictor
-from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_FAST, LocalRecipe
+from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
 from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, stack_members
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
@@ -33,6 +32,7 @@ from sigmax.networks import (
     PeriodicFeatures,
 )
 from sigmax.random import named_generator
+from sigmax.settings import store
 from sigmax.training import (
     Batch,
     Fold,
@@ -67,53 +67,63 @@ class LocalRegressor(AbstractNetworkRegressor):
     to the mean and the variance of y. Several members are trained at once; the prediction is their
     mixture.
 
-    Every setting left at None comes from the preset: ``None`` is the best we have, ``"fast"`` a
-    cheaper one. `recipe` shows what is in force. The fitted model keeps the training rows.
+    `recipe` shows the settings in force. The fitted model keeps the training rows.
 
     Parameters
     ----------
     preset : None or "fast"
-    n_members : int
-        Networks in the mixture; by default ten with fewer than 200 rows.
-    hidden_sizes : tuple of int
+        None is the best we have, "fast" a cheaper one. Every setting left at None comes from it.
+    n_members : int, default 5 (2 in "fast")
+        Networks trained at once, of which the prediction is the equal mixture; ten with fewer than
+        200 rows unless this is given or 1.
+    hidden_sizes : tuple of int, default (128, 128) ((64, 64) in "fast")
         Units of the hidden layers of each network.
-    embedding_size : int
-        Dimensions of the learned metric.
-    n_waves, frequency : int, float
-        Waves by which the networks see each feature, and the spread of their frequencies at the
-        start, in waves per standard deviation.
-    input_scale : float
+    embedding_size : int, default 32
+        Dimensions of the learned embedding.
+    n_waves : int, default 16
+        Waves by which the networks see each feature.
+    frequency : float, default 0.1
+        Spread of the waves' frequencies at the start, in waves per standard deviation.
+    input_scale : float, default 1.67
         Length-scale of the kernel in input space, in standard deviations of the features.
-    min_concentration : float
-        The least α of the prior, above 1: half its degrees of freedom.
-    prior_rows : float
+    min_concentration : float, default 3.0
+        The least α of the prior: half its degrees of freedom.
+    prior_rows : float, default 0.3
         How many rows the prior mean counts for, at the start of training.
-    prior_variance : float
+    prior_variance : float, default 1.0
         Variance far from the data, in units of Var(y).
-    n_steps : int
-        Training steps, at most; by default `effort` times the square root of the number of rows.
-    effort : float
-    n_primary, n_neighbors, n_queries : int
-        Neighbourhoods of a batch, rows of each, and how many of them are queries.
-    learning_rate : float
-    weight_decay : float
-        Over the square root of the number of rows.
-    error_weight : float
+    n_steps : int, default None
+        Training steps, at most; None takes their number from `effort`.
+    effort : float, default 25.0 (12.0 in "fast")
+        Without `n_steps`: steps per square root of the number of rows.
+    n_primary : int, default 8
+        Neighbourhoods of a batch.
+    n_neighbors : int, default 64
+        Rows of a neighbourhood: the context.
+    n_queries : int, default 32
+        The nearest of these rows, which are predicted from the context.
+    learning_rate : float, default 0.004
+        Step size of Adam, which falls to 0 along half a cosine.
+    weight_decay : float, default 7.0
+        Decoupled weight decay over the square root of the number of rows: with steps by `effort`,
+        weights shrink as much over the whole training, whatever that number.
+    error_weight : float, default 0.5
         Weight of the squared error beside the likelihood.
-    n_inducing : int
-        Inducing points of the extrapolation gate, at most.
-    validation_fraction : float
+    n_inducing : int, default 1000
+        Inducing points of the extrapolation gate, at most; all rows if there are fewer.
+    validation_fraction : float, default 0.1
         Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
-        Rows of equal X are held out together. By default a tenth, and of fewer than 200 rows 20
-        rows or 40 %.
-    patience : int
+        Rows of equal X are held out together. Of fewer than 200 rows, 20 rows or 40 % are held out
+        unless this is given.
+    patience : int, default 15
         Scorings without a better snapshot before training stops; 0 never stops early.
-    recalibrate : bool
+    recalibrate : bool, default True
         One factor on all scales and one bound on the degrees of freedom, from the members' held-out
         rows and their disagreement; with fewer than 200 rows also how far predictions are taken
         back to the mean and the variance of y.
     random_state : int, RandomState, Generator or None
-    verbose : int
+        Seed of all draws.
+    verbose : int, default 0
         1 shows a progress bar.
 
     Examples
@@ -133,7 +143,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     """
 
     default_recipe = LOCAL_DEFAULT
-    presets = MappingProxyType({"fast": LOCAL_FAST})
+    presets = LOCAL_PRESETS
     largest_hold_out = 1024
 
     networks_: LocalNetwork
@@ -169,30 +179,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         random_state=None,
         verbose=0,
     ):
-        self.preset = preset
-        self.n_members = n_members
-        self.hidden_sizes = hidden_sizes
-        self.embedding_size = embedding_size
-        self.n_waves = n_waves
-        self.frequency = frequency
-        self.input_scale = input_scale
-        self.min_concentration = min_concentration
-        self.prior_rows = prior_rows
-        self.prior_variance = prior_variance
-        self.n_steps = n_steps
-        self.effort = effort
-        self.n_primary = n_primary
-        self.n_neighbors = n_neighbors
-        self.n_queries = n_queries
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.error_weight = error_weight
-        self.n_inducing = n_inducing
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.recalibrate = recalibrate
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         """Where the uncertainty comes from, as standard deviations: total² = a² + e².

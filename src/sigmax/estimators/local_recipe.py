@@ -1,102 +1,102 @@
-"""Settings of the local likelihood and its training, and the named sets of them."""
+"""Settings of kernel regression in a learned metric, and the named sets of them."""
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
-from sigmax.checks import check_count, check_flag, check_number, check_sizes
-from sigmax.estimators.recipe import (
-    AbstractRecipe,
-    Check,
-    check_not_negative,
-    check_positive,
+from sigmax.estimators.recipe import PATIENCE, VALIDATION_FRACTION, AbstractRecipe
+from sigmax.settings import (
+    COUNT,
+    COUNT_OR_ZERO,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    number,
+    setting,
 )
 from sigmax.training import LeaveOneOut, Part, Phase, Stage, local_log_likelihood
 
-__all__ = ["LOCAL_DEFAULT", "LOCAL_FAST", "LocalRecipe"]
+__all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
 
 FEWEST_STEPS = 600
 
 MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """With more rows than these, training is scored so often: it costs more there and tells less."""
 
-CHECKS: dict[str, Check] = {
-    "n_members": check_count,
-    "hidden_sizes": check_sizes,
-    "embedding_size": check_count,
-    "n_waves": check_count,
-    "frequency": check_positive,
-    "input_scale": check_positive,
-    "min_concentration": partial(check_number, above=1),
-    "prior_rows": check_positive,
-    "prior_variance": check_positive,
-    "n_steps": check_count,
-    "effort": check_positive,
-    "n_primary": check_count,
-    "n_neighbors": check_count,
-    "n_queries": check_count,
-    "learning_rate": check_positive,
-    "weight_decay": check_not_negative,
-    "error_weight": check_not_negative,
-    "n_inducing": check_count,
-    "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
-    "patience": partial(check_count, minimum=0),
-    "recalibrate": check_flag,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRecipe(AbstractRecipe):
-    """Settings of the local likelihood."""
+    """Settings of kernel regression in a learned metric."""
 
-    checks = CHECKS
-
-    n_members: int = 5
-    """Networks trained at once; the prediction is their equal mixture."""
-    hidden_sizes: tuple[int, ...] = (128, 128)
-    """Units of the hidden layers of each network."""
-    embedding_size: int = 32
-    """Dimensions of the learned metric."""
-    n_waves: int = 16
-    """Waves by which networks see a feature."""
-    frequency: float = 0.1
-    """Spread of their frequencies at the start, in waves per standard deviation."""
-    input_scale: float = 1.67
-    """Length-scale of the kernel in input space, in standard deviations of the features."""
-    min_concentration: float = 3.0
-    """The least α of the prior, half its degrees of freedom."""
-    prior_rows: float = 0.3
-    """How many rows the prior mean counts for, at the start."""
-    prior_variance: float = 1.0
-    """Variance far from the data, in units of Var(y)."""
-    n_steps: int | None = None
-    """Training steps, at most; None takes them from `effort`."""
-    effort: float = 25.0
-    """Without `n_steps`: steps per square root of the number of rows."""
-    n_primary: int = 8
-    """Neighbourhoods of a batch."""
-    n_neighbors: int = 64
-    """Rows of a neighbourhood: the context."""
-    n_queries: int = 32
-    """The nearest of them, which are predicted."""
-    learning_rate: float = 4e-3
-    """Step size of Adam, which falls to 0 along half a cosine."""
-    weight_decay: float = 7.0
-    """Decoupled weight decay, over the square root of the number of rows: with steps by `effort`,
-    weights shrink as much over the whole training, whatever that number."""
-    error_weight: float = 0.5
-    """Weight of the squared error beside the likelihood."""
-    n_inducing: int = 1000
-    """Inducing points of the extrapolation gate, at most; all rows if there are fewer."""
-    validation_fraction: float = 0.1
-    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
-    The presets hold out more of fewer than 200 rows: 20 rows, or 40 %."""
-    patience: int = 15
-    """Scorings without a better snapshot before training stops; 0 never stops early."""
+    n_members: int = setting(
+        5,
+        COUNT,
+        """Networks trained at once, of which the prediction is the equal mixture; ten with fewer
+        than 200 rows unless this is given or 1.""",
+    )
+    hidden_sizes: tuple[int, ...] = setting(
+        (128, 128), SIZES, "Units of the hidden layers of each network."
+    )
+    embedding_size: int = setting(32, COUNT, "Dimensions of the learned embedding.")
+    n_waves: int = setting(16, COUNT, "Waves by which the networks see each feature.")
+    frequency: float = setting(
+        0.1,
+        POSITIVE,
+        "Spread of the waves' frequencies at the start, in waves per standard deviation.",
+    )
+    input_scale: float = setting(
+        1.67,
+        POSITIVE,
+        "Length-scale of the kernel in input space, in standard deviations of the features.",
+    )
+    min_concentration: float = setting(
+        3.0, number(above=1), "The least α of the prior: half its degrees of freedom."
+    )
+    prior_rows: float = setting(
+        0.3, POSITIVE, "How many rows the prior mean counts for, at the start of training."
+    )
+    prior_variance: float = setting(
+        1.0, POSITIVE, "Variance far from the data, in units of Var(y)."
+    )
+    n_steps: int | None = setting(
+        None, COUNT, "Training steps, at most; None takes their number from `effort`."
+    )
+    effort: float = setting(
+        25.0, POSITIVE, "Without `n_steps`: steps per square root of the number of rows."
+    )
+    n_primary: int = setting(8, COUNT, "Neighbourhoods of a batch.")
+    n_neighbors: int = setting(64, COUNT, "Rows of a neighbourhood: the context.")
+    n_queries: int = setting(
+        32, COUNT, "The nearest of these rows, which are predicted from the context."
+    )
+    learning_rate: float = setting(
+        4e-3, POSITIVE, "Step size of Adam, which falls to 0 along half a cosine."
+    )
+    weight_decay: float = setting(
+        7.0,
+        NOT_NEGATIVE,
+        """Decoupled weight decay over the square root of the number of rows: with steps by
+        `effort`, weights shrink as much over the whole training, whatever that number.""",
+    )
+    error_weight: float = setting(
+        0.5, NOT_NEGATIVE, "Weight of the squared error beside the likelihood."
+    )
+    n_inducing: int = setting(
+        1000,
+        COUNT,
+        "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
+    )
+    validation_fraction: float = setting(*VALIDATION_FRACTION)
+    patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
+    recalibrate: bool = setting(
+        True,
+        FLAG,
+        """One factor on all scales and one bound on the degrees of freedom, from the members'
+        held-out rows and their disagreement; with fewer than 200 rows also how far predictions are
+        taken back to the mean and the variance of y.""",
+    )
     n_scorings: int = 50
     """How often the held-out rows are looked at, at most."""
-    recalibrate: bool = True
-    """One factor on all scales and one bound on the degrees of freedom, from held-out rows."""
     decay_per_step: float = 0.0
     """`weight_decay` for the number of rows: what `fit_to` sets."""
 
@@ -147,3 +147,4 @@ class LocalRecipe(AbstractRecipe):
 
 LOCAL_DEFAULT = LocalRecipe()
 LOCAL_FAST = replace(LOCAL_DEFAULT, n_members=2, hidden_sizes=(64, 64), effort=12.0)
+LOCAL_PRESETS = {"fast": LOCAL_FAST}

@@ -2,8 +2,9 @@
 
 from typing import final
 
-from sigmax.estimators.recipe import Recipe
+from sigmax.estimators.recipe import PLAIN, PLAIN_PRESETS
 from sigmax.estimators.variance_base import AbstractVarianceNetworkRegressor
+from sigmax.settings import store
 
 __all__ = ["MeanVarianceRegressor"]
 
@@ -19,18 +20,47 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
     Parameters
     ----------
     preset : None, "fast" or "paper"
-    n_members : int
-        Networks in the mixture; by default 1.
-    loss : "likelihood", "beta" or "faithful"
-        Plain likelihood, β-NLL with β = ½ (Seitzer et al.), or the squared error for the mean and
-        the likelihood around it for the variance (Stirn et al.).
-    hidden_sizes, activation, n_steps, warmup_fraction, batch_size, validation_fraction, patience, \
-recalibrate, random_state, verbose
-        As in `CombinedRegressor`.
-    learning_rate, weight_decay : pair of float
-        (For the mean, for the variance.)
-    decay_rate : bool
+        As in `CombinedRegressor`. Every setting left at None comes from it.
+    n_members : int, default 1
+        Networks trained at once, of which the prediction is the equal mixture; ten with fewer than
+        200 rows unless this is given or 1.
+    loss : "beta", "faithful" or "likelihood", default "likelihood"
+        Without `split`: the plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared
+        error for the mean and the likelihood around it for the variance (Stirn et al.).
+    hidden_sizes : tuple of int, default (128, 128) ((64, 64) in "fast", (50,) in "paper")
+        Units of the hidden layers of each network.
+    activation : "relu", "silu" or "tanh", default "silu" ("relu" in "paper")
+        Activation of the hidden layers.
+    n_steps : int, default 4000 (1500 in "fast", 10000 in "paper")
+        Training steps in all, of the mean and of the variance together.
+    warmup_fraction : float, default 0.3 (0.5 in "paper")
+        Share of the steps that train the mean alone, at first.
+    batch_size : int, default 256
+        Rows of a batch in the warm-up and without `locality`.
+    learning_rate : float, default 0.003 (0.01 in "paper")
+        Step size of Adam for the mean.
+    variance_learning_rate : float, default 0.001 (0.01 in "paper")
+        Step size of Adam for the variance.
+    weight_decay : float, default 0.0001 (0.0 in "paper")
+        Decoupled weight decay of the mean network.
+    variance_weight_decay : float, default 0.0001 (0.0 in "paper")
+        Decoupled weight decay of the variance networks.
+    decay_rate : bool, default True (False in "paper")
         Let the step sizes fall to 0 along half a cosine.
+    validation_fraction : float, default 0.1 (0.0 in "paper")
+        Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+        Rows of equal X are held out together. Of fewer than 200 rows, 20 rows or 40 % are held out
+        unless this is given.
+    patience : int, default 15 (0 in "paper")
+        Scorings without a better snapshot before training stops; 0 never stops early.
+    recalibrate : bool, default True (False in "paper")
+        Widen all scales by the one factor that suits the members' held-out rows best. With fewer
+        than 200 rows these also decide how far predictions are taken back to the mean and the
+        variance of y.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int, default 0
+        1 shows a progress bar.
 
     Examples
     --------
@@ -44,11 +74,14 @@ recalibrate, random_state, verbose
     (2, 2)
     """
 
+    default_recipe = PLAIN
+    presets = PLAIN_PRESETS
+
     def __init__(
         self,
         preset=None,
         *,
-        n_members=1,
+        n_members=None,
         loss=None,
         hidden_sizes=None,
         activation=None,
@@ -56,7 +89,9 @@ recalibrate, random_state, verbose
         warmup_fraction=None,
         batch_size=None,
         learning_rate=None,
+        variance_learning_rate=None,
         weight_decay=None,
+        variance_weight_decay=None,
         decay_rate=None,
         validation_fraction=None,
         patience=None,
@@ -64,22 +99,4 @@ recalibrate, random_state, verbose
         random_state=None,
         verbose=0,
     ):
-        self.preset = preset
-        self.n_members = n_members
-        self.loss = loss
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.n_steps = n_steps
-        self.warmup_fraction = warmup_fraction
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.decay_rate = decay_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.recalibrate = recalibrate
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _adapt(self, recipe: Recipe) -> Recipe:
-        return recipe.plain()
+        store(self, locals())

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -46,8 +46,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     networks to start from, the stages to train them by, what follows, and their densities.
     """
 
-    default_recipe: ClassVar[AbstractRecipe] = DEFAULT
-    presets: ClassVar[Mapping[str, AbstractRecipe]] = PRESETS
+    default_recipe = DEFAULT
+    presets = PRESETS
     largest_hold_out: ClassVar[int] = 4096
     """More held-out rows than this say nothing new about which snapshot is best."""
 
@@ -80,12 +80,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
             recipe = self.presets[check_choice("preset", self.preset, self.presets)]
         if n_rows is not None:
             recipe = recipe.for_rows(n_rows)
-        recipe = self._adapt(recipe.override(**self.get_params(deep=False)))
+        recipe = recipe.override(self.get_params(deep=False))
         return recipe if n_rows is None else recipe.fit_to(n_rows)
-
-    def _adapt(self, recipe: Any) -> Any:
-        """The recipe with what is fixed for this kind of network."""
-        return recipe
 
     @abstractmethod
     def _create_networks(

@@ -3,13 +3,22 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
-from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.folds import held_out_share
 from sigmax.networks import ACTIVATIONS
+from sigmax.settings import (
+    COUNT,
+    COUNT_OR_ZERO,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    AbstractSettings,
+    number,
+    one_of,
+    setting,
+)
 from sigmax.training import (
     Part,
     Phase,
@@ -27,12 +36,13 @@ __all__ = [
     "FAST",
     "N_CHUNKS",
     "PAPER",
+    "PATIENCE",
+    "PLAIN",
+    "PLAIN_PRESETS",
     "PRESETS",
+    "VALIDATION_FRACTION",
     "AbstractRecipe",
-    "Check",
     "Recipe",
-    "check_not_negative",
-    "check_positive",
 ]
 
 LOSSES: dict[str, Callable] = {
@@ -47,60 +57,19 @@ FEW_ROWS, N_MEMBERS_OF_FEW = 200, 10
 N_CHUNKS = 50
 """Held-out rows are scored about this often in each stage."""
 
-Check = Callable[[str, Any], Any]
-
-
-def pair_of(check: Check) -> Check:
-    """A check of both entries of a pair."""
-
-    def check_pair(name: str, value: Any) -> tuple[Any, Any]:
-        if not isinstance(value, list | tuple) or len(value) != 2:
-            rule = "a pair (for the mean, for the variance)"
-            raise InvalidArgumentError(f"`{name}` must be {rule}, got {value!r}.")
-        return check(name, value[0]), check(name, value[1])
-
-    return check_pair
-
-
-check_positive = partial(check_number, above=0)
-check_not_negative = partial(check_number, above=0, inclusive=True)
-
-CHECKS: dict[str, Check] = {
-    "n_members": check_count,
-    "locality": check_flag,
-    "split": check_flag,
-    "inverse_gamma": check_flag,
-    "extrapolate": check_flag,
-    "min_concentration": partial(check_number, above=1),
-    "loss": partial(check_choice, choices=LOSSES),
-    "hidden_sizes": check_sizes,
-    "activation": partial(check_choice, choices=ACTIVATIONS),
-    "n_steps": check_count,
-    "warmup_fraction": partial(check_number, above=0, below=1, inclusive=True),
-    "variance_steps": check_count,
-    "batch_size": check_count,
-    "n_primary": pair_of(check_count),
-    "n_secondary": pair_of(check_count),
-    "n_neighbors": pair_of(check_count),
-    "learning_rate": pair_of(check_positive),
-    "weight_decay": pair_of(check_not_negative),
-    "decay_rate": check_flag,
-    "n_inducing": check_count,
-    "gate_scale": check_positive,
-    "gate_learning_rate": check_not_negative,
-    "prior_variance": check_positive,
-    "shrink_mean": check_flag,
-    "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
-    "patience": partial(check_count, minimum=0),
-    "recalibrate": check_flag,
-}
+VALIDATION_FRACTION = (
+    0.1,
+    number(above=0, below=0.5, inclusive=True),
+    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
+    Rows of equal X are held out together. Of fewer than 200 rows, 20 rows or 40 % are held out
+    unless this is given.""",
+)
+PATIENCE = "Scorings without a better snapshot before training stops; 0 never stops early."
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbstractRecipe:
-    """Settings of a network and its training, each with its check."""
-
-    checks: ClassVar[dict[str, Check]]
+class AbstractRecipe(AbstractSettings):
+    """Settings of networks and their training."""
 
     n_members: int
     validation_fraction: float
@@ -123,15 +92,6 @@ class AbstractRecipe:
             self, n_members=n_members, validation_fraction=share, is_judged_together=True
         )
 
-    def override(self, **settings: Any) -> Any:
-        """The recipe with every setting that is not None checked and put in place of its own."""
-        given = {
-            name: self.checks[name](name, value)
-            for name, value in settings.items()
-            if name in self.checks and value is not None
-        }
-        return replace(self, **given)
-
     @abstractmethod
     def fit_to(self, n_rows: int) -> "AbstractRecipe":
         """The recipe with neighbourhoods no larger than the data."""
@@ -146,111 +106,142 @@ class AbstractRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(AbstractRecipe):
-    """Settings of a variance network. Pairs are (for the mean, for the variance)."""
+    """Settings of a variance network."""
 
-    checks = CHECKS
-
-    n_members: int = 5
-    """Networks trained at once; the prediction is their equal mixture."""
-    locality: bool = True
-    """Draw batches with the locality sampler (LS) instead of uniformly."""
-    split: bool = True
-    """Never train mean and variance in the same step (MV)."""
-    inverse_gamma: bool = True
-    """Give the variance an inverse-Gamma distribution (IG): a Student-t predictive."""
-    extrapolate: bool = True
-    """Let the variance tend to `prior_variance` off the data (EX)."""
-    min_concentration: float = 3.0
-    """With `inverse_gamma`: the least α, half the degrees of freedom. Near 1 the tails may be so
-    heavy that the variance, which follows from them, means nothing."""
-    loss: str = "likelihood"
-    """Without `split`: ``"likelihood"``, ``"beta"`` (β-NLL, β = ½) or ``"faithful"``."""
-    hidden_sizes: tuple[int, ...] = (128, 128)
-    """Units of the hidden layers of each network."""
-    activation: str = "silu"
-    """``"relu"``, ``"silu"`` or ``"tanh"``."""
-    n_steps: int = 4000
-    """Training steps in all, of the mean and of the variance together."""
-    warmup_fraction: float = 0.3
-    """Share of the steps that train the mean alone, at first."""
-    variance_steps: int = 1
-    """With `split`: variance steps after each mean step."""
-    batch_size: int = 256
-    """Rows of a batch without `locality`, and of every warm-up batch."""
-    n_primary: tuple[int, int] = (16, 16)
-    """Centres of a locality batch."""
-    n_secondary: tuple[int, int] = (16, 16)
-    """Neighbours drawn of each centre."""
-    n_neighbors: tuple[int, int] = (32, 32)
-    """Neighbours to draw from."""
-    learning_rate: tuple[float, float] = (3e-3, 1e-3)
-    """Step sizes of Adam."""
-    weight_decay: tuple[float, float] = (1e-4, 1e-4)
-    """Decoupled weight decay."""
-    decay_rate: bool = True
-    """Let the step sizes fall to 0 along half a cosine."""
-    n_inducing: int = 100
-    """Inducing points of the extrapolation gate, at most; all rows if there are fewer."""
-    gate_scale: float | None = None
-    """Initial width of the paper's gate, in standardised units; None takes both width and a
-    margin, within which the gate is shut, from the data."""
-    gate_learning_rate: float = 1e-3
-    """Step size of inducing points and gate width."""
-    prior_variance: float = 1.0
-    """Variance far from the data, in units of Var(y)."""
-    shrink_mean: bool = True
-    """Let the mean tend to the mean of y off the data, too."""
-    validation_fraction: float = 0.1
-    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
-    The presets hold out more of fewer than 200 rows: 20 rows, or 40 %."""
-    patience: int = 15
-    """Scorings without a better snapshot before training stops; 0 never stops early."""
-    recalibrate: bool = True
-    """Widen all scales by the one factor that suits the members' held-out rows best."""
+    n_members: int = setting(
+        5,
+        COUNT,
+        """Networks trained at once, of which the prediction is the equal mixture; ten with fewer
+        than 200 rows unless this is given or 1.""",
+    )
+    locality: bool = setting(
+        True, FLAG, "Draw batches with the locality sampler (LS) instead of uniformly."
+    )
+    split: bool = setting(True, FLAG, "Never train mean and variance in the same step (MV).")
+    inverse_gamma: bool = setting(
+        True,
+        FLAG,
+        "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive.",
+    )
+    extrapolate: bool = setting(
+        True, FLAG, "Let the variance tend to `prior_variance` away from the data (EX)."
+    )
+    min_concentration: float = setting(
+        3.0,
+        number(above=1),
+        """With `inverse_gamma`, the least α: half the degrees of freedom of the Student-t. Near 1
+        the tails may be so heavy that the variance, which follows from them, means nothing.""",
+    )
+    loss: str = setting(
+        "likelihood",
+        one_of(LOSSES),
+        """Without `split`: the plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared
+        error for the mean and the likelihood around it for the variance (Stirn et al.).""",
+    )
+    hidden_sizes: tuple[int, ...] = setting(
+        (128, 128), SIZES, "Units of the hidden layers of each network."
+    )
+    activation: str = setting("silu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
+    n_steps: int = setting(
+        4000, COUNT, "Training steps in all, of the mean and of the variance together."
+    )
+    warmup_fraction: float = setting(
+        0.3,
+        number(above=0, below=1, inclusive=True),
+        "Share of the steps that train the mean alone, at first.",
+    )
+    variance_steps: int = setting(
+        1, COUNT, "With `split`, variance steps after each step of the mean."
+    )
+    batch_size: int = setting(256, COUNT, "Rows of a batch in the warm-up and without `locality`.")
+    n_primary: int = setting(16, COUNT, "Centres of a locality batch of the mean.")
+    n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres.")
+    n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    variance_n_primary: int = setting(16, COUNT, "Centres of a locality batch of the variance.")
+    variance_n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres.")
+    variance_n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    learning_rate: float = setting(3e-3, POSITIVE, "Step size of Adam for the mean.")
+    variance_learning_rate: float = setting(1e-3, POSITIVE, "Step size of Adam for the variance.")
+    weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay of the mean network.")
+    variance_weight_decay: float = setting(
+        1e-4, NOT_NEGATIVE, "Decoupled weight decay of the variance networks."
+    )
+    decay_rate: bool = setting(True, FLAG, "Let the step sizes fall to 0 along half a cosine.")
+    n_inducing: int = setting(
+        100,
+        COUNT,
+        "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
+    )
+    gate_scale: float | None = setting(
+        None,
+        POSITIVE,
+        """Initial width of the paper's gate, in standardised units; None takes both the width and a
+        margin, within which the gate is closed, from the data.""",
+    )
+    gate_learning_rate: float = setting(
+        1e-3, NOT_NEGATIVE, "Step size of Adam for inducing points and gate width."
+    )
+    prior_variance: float = setting(
+        1.0, POSITIVE, "Variance far from the data, in units of Var(y)."
+    )
+    shrink_mean: bool = setting(
+        True, FLAG, "Let the mean tend to the mean of y away from the data, too."
+    )
+    validation_fraction: float = setting(*VALIDATION_FRACTION)
+    patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
+    recalibrate: bool = setting(
+        True,
+        FLAG,
+        """Widen all scales by the one factor that suits the members' held-out rows best. With fewer
+        than 200 rows these also decide how far predictions are taken back to the mean and the
+        variance of y.""",
+    )
 
     def plain(self) -> "Recipe":
         """The recipe of a network that has none of the four ideas."""
         return replace(self, locality=False, split=False, inverse_gamma=False, extrapolate=False)
 
     def fit_to(self, n_rows: int) -> "Recipe":
-        k = tuple(min(k, n_rows) for k in self.n_neighbors)
-        n = tuple(min(n, k) for n, k in zip(self.n_secondary, k, strict=True))
-        return replace(self, n_neighbors=k, n_secondary=n)
+        k, variance_k = (min(k, n_rows) for k in (self.n_neighbors, self.variance_n_neighbors))
+        return replace(
+            self,
+            n_neighbors=k,
+            n_secondary=min(self.n_secondary, k),
+            variance_n_neighbors=variance_k,
+            variance_n_secondary=min(self.variance_n_secondary, variance_k),
+        )
 
     def graph_sizes(self) -> list[int]:
-        return sorted(set(self.n_neighbors)) if self.locality else []
+        return sorted({self.n_neighbors, self.variance_n_neighbors}) if self.locality else []
 
     def stages(self) -> tuple[Stage, ...]:
         """Warm-up of the mean, then mean and variance, apart or together."""
-        final_rate = 0.0 if self.decay_rate else 1.0
+        decay = {"final_rate": 0.0 if self.decay_rate else 1.0}
+        rates = self.learning_rate, self.variance_learning_rate
+        decays = self.weight_decay, self.variance_weight_decay
         parts = [
-            Part(
-                name=name,
-                learning_rate=self.learning_rate[i],
-                weight_decay=self.weight_decay[i],
-                final_rate=final_rate,
-            )
-            for i, name in enumerate(("mean", "spread"))
+            Part(name=name, learning_rate=rate, weight_decay=weight_decay, **decay)
+            for name, rate, weight_decay in zip(("mean", "spread"), rates, decays, strict=True)
         ]
         if self.extrapolate:
-            rate = self.gate_learning_rate
-            parts.append(Part(name="gate", learning_rate=rate, final_rate=final_rate))
+            parts.append(Part(name="gate", learning_rate=self.gate_learning_rate, **decay))
         uniform: dict[str, Any] = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
-        local: list[dict[str, Any]] = [
-            {
-                "graph": 1 + self.graph_sizes().index(self.n_neighbors[i]),
-                "n_primary": self.n_primary[i],
-                "n_secondary": self.n_secondary[i],
-            }
-            if self.locality
-            else uniform
-            for i in range(2)
-        ]
+
+        def local(k: int, n_primary: int, n_secondary: int) -> dict[str, Any]:
+            if not self.locality:
+                return uniform
+            graph = 1 + self.graph_sizes().index(k)
+            return {"graph": graph, "n_primary": n_primary, "n_secondary": n_secondary}
+
+        of_mean = local(self.n_neighbors, self.n_primary, self.n_secondary)
+        of_variance = local(
+            self.variance_n_neighbors, self.variance_n_primary, self.variance_n_secondary
+        )
         likelihood = negative_log_likelihood
         warmup = Phase(parts=(parts[0],), objective=squared_error, **uniform)
-        mean = Phase(parts=(parts[0],), objective=likelihood, **local[0])
-        variance = Phase(parts=tuple(parts[1:]), objective=likelihood, **local[1])
-        joint = Phase(parts=tuple(parts), objective=LOSSES[self.loss], **local[0])
+        mean = Phase(parts=(parts[0],), objective=likelihood, **of_mean)
+        variance = Phase(parts=tuple(parts[1:]), objective=likelihood, **of_variance)
+        joint = Phase(parts=tuple(parts), objective=LOSSES[self.loss], **of_mean)
 
         n_warmup = round(self.warmup_fraction * self.n_steps)
         cycle = (mean, *[variance] * self.variance_steps) if self.split else (joint,)
@@ -285,11 +276,16 @@ PAPER = Recipe(
     n_steps=10_000,
     warmup_fraction=0.5,
     batch_size=256,
-    n_primary=(3, 1),
-    n_secondary=(40, 10),
-    n_neighbors=(50, 10),
-    learning_rate=(1e-2, 1e-2),
-    weight_decay=(0.0, 0.0),
+    n_primary=3,
+    n_secondary=40,
+    n_neighbors=50,
+    variance_n_primary=1,
+    variance_n_secondary=10,
+    variance_n_neighbors=10,
+    learning_rate=1e-2,
+    variance_learning_rate=1e-2,
+    weight_decay=0.0,
+    variance_weight_decay=0.0,
     decay_rate=False,
     n_inducing=500,
     gate_scale=1.5,
@@ -299,3 +295,7 @@ PAPER = Recipe(
     recalibrate=False,
 )
 PRESETS = {"fast": FAST, "paper": PAPER}
+
+PLAIN = replace(DEFAULT, n_members=1).plain()
+PLAIN_PRESETS = {name: replace(preset, n_members=1).plain() for name, preset in PRESETS.items()}
+"""Of single networks that have none of the paper's ideas."""

@@ -2,71 +2,50 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
-from sigmax.estimators.recipe import (
-    N_CHUNKS,
-    AbstractRecipe,
-    Check,
-    check_not_negative,
-    check_positive,
-)
+from sigmax.estimators.recipe import N_CHUNKS, PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.networks import ACTIVATIONS
+from sigmax.settings import (
+    COUNT,
+    COUNT_OR_ZERO,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    number,
+    one_of,
+    setting,
+)
 from sigmax.training import Part, Phase, Stage
 
 __all__ = ["BAYESIAN", "BAYESIAN_PRESETS", "DROPOUT", "DROPOUT_PRESETS", "SampledRecipe"]
-
-CHECKS: dict[str, Check] = {
-    "n_members": check_count,
-    "n_draws": check_count,
-    "dropout_rate": partial(check_number, above=0, below=0.9, inclusive=True),
-    "hidden_sizes": check_sizes,
-    "activation": partial(check_choice, choices=ACTIVATIONS),
-    "n_steps": check_count,
-    "batch_size": check_count,
-    "learning_rate": check_positive,
-    "noise_learning_rate": check_positive,
-    "weight_decay": check_not_negative,
-    "decay_rate": check_flag,
-    "validation_fraction": partial(check_number, above=0, below=0.5, inclusive=True),
-    "patience": partial(check_count, minimum=0),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRecipe(AbstractRecipe):
     """Settings of a network whose weights are random."""
 
-    checks = CHECKS
-
-    n_members: int = 1
-    """Networks trained; 1 is the method as published."""
-    n_draws: int = 100
-    """Draws of the network in the prediction."""
-    dropout_rate: float = 0.05
-    """Of MC-Dropout: chance of a unit, inputs included, to be dropped."""
-    hidden_sizes: tuple[int, ...] = (128, 128)
-    """Units of the hidden layers."""
-    activation: str = "silu"
-    """``"relu"``, ``"silu"`` or ``"tanh"``."""
-    n_steps: int = 20_000
-    """Training steps. Draws are noise to the training as well: it takes many."""
-    batch_size: int = 256
-    """Rows of a batch."""
-    learning_rate: float = 3e-3
-    """Step size of Adam."""
-    noise_learning_rate: float = 3e-2
-    """Of the Bayesian network: that of its noise, one number that has a long way to go."""
-    weight_decay: float = 1e-4
-    """Decoupled weight decay; the prior of the Bayesian network takes its place."""
-    decay_rate: bool = True
-    """Let the step sizes fall to 0 along half a cosine."""
-    validation_fraction: float = 0.1
-    """Share of rows that each member holds out to choose its best snapshot; 0 keeps the last one.
-    The presets hold out more of fewer than 200 rows: 20 rows, or 40 %."""
-    patience: int = 0
-    """Scorings without a better snapshot before training stops; 0 never stops early."""
+    n_members: int = setting(1, COUNT, "Networks trained; 1 is the method as published.")
+    n_draws: int = setting(100, COUNT, "Draws of the network in the prediction.")
+    dropout_rate: float = setting(
+        0.05,
+        number(above=0, below=0.9, inclusive=True),
+        "Probability that a unit, inputs included, is dropped.",
+    )
+    hidden_sizes: tuple[int, ...] = setting((128, 128), SIZES, "Units of the hidden layers.")
+    activation: str = setting("silu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
+    n_steps: int = setting(
+        20_000, COUNT, "Training steps. Draws are noise to the training as well: it takes many."
+    )
+    batch_size: int = setting(256, COUNT, "Rows of a batch.")
+    learning_rate: float = setting(3e-3, POSITIVE, "Step size of Adam.")
+    noise_learning_rate: float = setting(
+        3e-2, POSITIVE, "Step size of Adam for the noise, one number that has a long way to go."
+    )
+    weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay.")
+    decay_rate: bool = setting(True, FLAG, "Let the step sizes fall to 0 along half a cosine.")
+    validation_fraction: float = setting(*VALIDATION_FRACTION)
+    patience: int = setting(0, COUNT_OR_ZERO, PATIENCE)
 
     def fit_to(self, n_rows: int) -> "SampledRecipe":
         return self

@@ -173,7 +173,10 @@ def create_samplers(
     Uniform batches are those of neighbourhoods that hold one row each.
     """
     key, samplers = make_key(seed), {}
-    sizes = zip(recipe.n_primary, recipe.n_secondary, recipe.n_neighbors, strict=True)
+    sizes = (
+        (recipe.n_primary, recipe.n_secondary, recipe.n_neighbors),
+        (recipe.variance_n_primary, recipe.variance_n_secondary, recipe.variance_n_neighbors),
+    )
     for part, (n_primary, n_secondary, n_neighbors) in zip(PARTS, sizes, strict=True):
         designs = ((n_primary * n_secondary, 1, 1), (n_primary, n_secondary, n_neighbors))
         for design, size in zip(DESIGNS, designs, strict=True):

@@ -27,12 +27,12 @@ E = TypeVar("E", bound=AbstractRegressor)
 
 SHORT: dict[str, Any] = {
     "hidden_sizes": (8,),
-    "n_steps": 100,
-    "learning_rate": 2e-2,
+    "n_steps": 60,
+    "learning_rate": 4e-2,
     "patience": 10,
     "random_state": 0,
 }
-SPREAD: dict[str, Any] = {"variance_learning_rate": 1e-2}
+SPREAD: dict[str, Any] = {"variance_learning_rate": 2e-2}
 # With neighbourhoods of eight rows, as many inducing points as slots, and in LocalRegressor no
 # weight decay, which goes by the number of rows, most numbers of rows have the same program.
 COMBINED: dict[str, Any] = SPREAD | {

@@ -13,7 +13,7 @@ from sigmax import LocalRegressor
 SMALL = {
     "n_members": 2,
     "hidden_sizes": (16,),
-    "n_steps": 200,
+    "n_steps": 100,
     "weight_decay": 0.0,
     "random_state": 0,
 }

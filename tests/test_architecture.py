@@ -11,7 +11,9 @@ SOURCE = Path(sigmax.__file__).parent
 
 ROOMS = [
     {"errors", "version", "random"},
-    {"checks", "compilation", "scaling", "files"},
+    {"checks", "compilation", "files"},
+    {"scaling", "inputs"},
+    {"features"},
     {"settings"},
     {"distributions"},
     {"metrics", "sample_distances"},

@@ -131,7 +131,7 @@ def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
     monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
     monkeypatch.setattr("sigmax.estimators.local_predictor.N_SAMPLED", 50)
     searching = pickle.loads(pickle.dumps(model))
-    fresh = searching.x_scaling_(X[:50] + 0.05)
+    fresh = searching._inputs(X[:50] + 0.05)
     few, exhaustive = (each._predictor().predict(fresh) for each in (searching, model))
     assert searching._predictor().nearest.k < 300
     assert np.all(few.count <= exhaustive.count * 1.001)

@@ -6,12 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
     ExtrapolationGate,
+    InputLayer,
     KernelParameters,
     LocalNetwork,
-    PeriodicFeatures,
     weighted_sums,
 )
 from sigmax.training import LeaveOneOut, TrainingData, local_log_likelihood
@@ -22,15 +23,14 @@ N = 40
 @pytest.fixture
 def network():
     rng = np.random.default_rng(0)
-
-    features = PeriodicFeatures.create(rng, 2, 3, 2, frequency=0.1)
+    inputs = InputLayer.create(rng, InputShape(2), n_waves=3, n_mixtures=2, frequency=0.1)
 
     def create(n_outputs):
-        shape = (features.n_outputs, (6,), n_outputs)
+        shape = (inputs.n_outputs, (6,), n_outputs)
         return MLP.create(rng, *shape, activation="silu", output_gain=1.0)
 
     return LocalNetwork(
-        features=features,
+        inputs=inputs,
         embedding=create(3),
         mean=create(1),
         spread=create(2),
@@ -52,7 +52,9 @@ def data():
     order = np.argsort(((X[:, None] - X[None]) ** 2).sum(-1), axis=1)
     graphs = [[np.arange(N)[:, None]], [order[:, :4]], [order[:, :10]]]
     weight = rng.uniform(0.5, 1.5, N)
-    return TrainingData.create([X], [y], [np.full(N, -1)], graphs, [weight])
+    return TrainingData.create(
+        [Inputs(X.astype(np.float32))], [y], [np.full(N, -1)], graphs, [weight]
+    )
 
 
 def batch_of(data, primary, held_out=()):
@@ -106,7 +108,7 @@ def test_held_out_rows_do_not_contribute_to_each_other(network, data):
     rows = data.rows(jnp.asarray(0), held_out, jnp.asarray([0.5, 0.5, 0.0]))  # the last is padding
     before = local_log_likelihood(network, rows, data)[0]
     changed = TrainingData.create(
-        [np.asarray(data.X[0, :N])],
+        [Inputs(np.asarray(data.X.numbers[0, :N]))],
         [np.asarray(data.y[0, :N].at[6].set(50.0))],
         [np.full(N, -1)],
         [],
@@ -114,7 +116,7 @@ def test_held_out_rows_do_not_contribute_to_each_other(network, data):
     )
     np.testing.assert_allclose(local_log_likelihood(network, rows, changed)[0], before, rtol=1e-5)
     padding = TrainingData.create(
-        [np.asarray(data.X[0, :N])],
+        [Inputs(np.asarray(data.X.numbers[0, :N]))],
         [np.asarray(data.y[0, :N].at[0].set(50.0))],
         [np.full(N, -1)],
         [],

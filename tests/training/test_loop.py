@@ -12,8 +12,9 @@ import numpy as np
 import optax
 import pytest
 
+from sigmax.inputs import Inputs, InputShape
 from sigmax.neighbors import neighbor_graph
-from sigmax.networks import MLP, InverseGammaSpread, VarianceNetwork
+from sigmax.networks import InverseGammaSpread, TabularMLP, VarianceNetwork
 from sigmax.sampling import draw_batches
 from sigmax.training import (
     Fold,
@@ -62,15 +63,15 @@ def make_data(n=100, seed=0):
     X = rng.normal(size=(n, 2)).astype(np.float32)
     y = np.stack([X[:, 0], X[:, 1] ** 2], axis=1) + 0.1 * rng.normal(size=(n, 2))
     graphs = [[np.arange(n)[:, None]], [neighbor_graph(X, 8)]]
-    return TrainingData.create([X], [y.astype(np.float32)], [np.full(n, -1)], graphs)
+    return TrainingData.create([Inputs(X)], [y.astype(np.float32)], [np.full(n, -1)], graphs)
 
 
 def make_networks():
     def create(seed):
         rng = np.random.default_rng(seed)
         return VarianceNetwork(
-            mean=MLP.create(rng, 2, (8,), 2, activation="tanh"),
-            spread=InverseGammaSpread.create(rng, 2, (8,), 2, activation="tanh"),
+            mean=TabularMLP.create(rng, InputShape(2), (8,), 2, activation="tanh"),
+            spread=InverseGammaSpread.create(rng, InputShape(2), (8,), 2, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
             shrinkage=jnp.zeros(()),

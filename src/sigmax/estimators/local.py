@@ -21,15 +21,16 @@ from sigmax.estimators.recalibration import (
     mixture_recalibration,
     recalibrated,
 )
-from sigmax.estimators.saving import take_array
+from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
     ExtrapolationGate,
+    InputLayer,
     KernelParameters,
     LocalNetwork,
     LocalPosterior,
-    PeriodicFeatures,
 )
 from sigmax.random import named_generator
 from sigmax.settings import store
@@ -49,7 +50,7 @@ MIXTURES_PER_FEATURE = 8
 class Rows(NamedTuple):
     """The training rows, in standardised units."""
 
-    X: np.ndarray
+    X: Inputs
     y: np.ndarray
     weight: np.ndarray
     indices: np.ndarray
@@ -195,7 +196,7 @@ class LocalRegressor(AbstractNetworkRegressor):
             their kernel weights;
             ``gate``, 0 on the data and 1 far from them.
         """
-        X = self.x_scaling_(self._check_rows(X))
+        X = self._inputs(X)
         found = self._predictor().predict(X)
         return uncertainty_parts(self._predictive(as_mixture(found))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
@@ -214,19 +215,19 @@ class LocalRegressor(AbstractNetworkRegressor):
             Indices of rows given to `fit`, the largest contribution first.
         weights : array of shape (n, k)
         """
-        X = self._check_rows(X)
+        X = self._inputs(X)
         k = min(check_count("k", k), len(self.rows_.X))
-        rows, shares = self._predictor().contributors(self.x_scaling_(X), k)
+        rows, shares = self._predictor().contributors(X, k)
         return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
     ) -> tuple[LocalNetwork, np.ndarray]:
-        gate, own_center = create_gate(X, recipe.n_inducing, key)
+        gate, own_center = create_gate(np.asarray(X.coordinates), recipe.n_inducing, key)
 
         def create(member: int) -> LocalNetwork:
             rng = named_generator(key, f"member {member}")
-            return create_network(rng, X.shape[1], n_outputs, gate, recipe)
+            return create_network(rng, X.input_shape, n_outputs, gate, recipe)
 
         return stack_members([create(member) for member in range(recipe.n_members)]), own_center
 
@@ -264,44 +265,37 @@ class LocalRegressor(AbstractNetworkRegressor):
         state: Any = super().__getstate__()
         return state | {"_predictors": []}
 
-    def _mixture(self, X: np.ndarray) -> Mixture:
+    def _mixture(self, X: Inputs) -> Mixture:
         return as_mixture(self._predictor().predict(X))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
-        return facts, arrays | {f"rows.{name}": rows for name, rows in self.rows_._asdict().items()}
+        return facts, arrays | named_leaves("rows", self.rows_)
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        n, d, p = self.n_rows_, self.n_features_in_, len(self.y_scaling_.mean)
-        self._set_rows(
-            Rows(
-                take_array(arrays, "rows.X", (n, d), np.float32),
-                take_array(arrays, "rows.y", (n, p), np.float32),
-                take_array(arrays, "rows.weight", (n,), np.float32),
-                take_array(arrays, "rows.indices", (n,), np.int64),
-            )
-        )
+        n, p = self.n_rows_, len(self.y_scaling_.mean)
+        numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
+        self._set_rows(restore(Rows(self.features_.blank(n), *numbers), "rows", arrays))
 
 
 def create_network(
     rng: np.random.Generator,
-    n_features: int,
+    shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
-
-    shape = (n_features, recipe.n_waves, MIXTURES_PER_FEATURE)
-    features = PeriodicFeatures.create(rng, *shape, frequency=recipe.frequency)
+    waves = {"n_waves": recipe.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
+    inputs = InputLayer.create(rng, shape, **waves, frequency=recipe.frequency)
 
     def network(n_outputs: int, output_gain: float = 0.1) -> MLP:
-        sizes = (features.n_outputs, recipe.hidden_sizes, n_outputs)
+        sizes = (inputs.n_outputs, recipe.hidden_sizes, n_outputs)
         return MLP.create(rng, *sizes, activation="silu", output_gain=output_gain)
 
     return LocalNetwork(
-        features=features,
+        inputs=inputs,
         embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
         mean=network(n_outputs),
         spread=network(2 * n_outputs),

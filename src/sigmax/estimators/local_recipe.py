@@ -120,7 +120,7 @@ class LocalRecipe(AbstractRecipe):
         """All parts together, by the leave-one-out likelihood."""
         n_steps = self.n_steps or FEWEST_STEPS
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
-        names = ("features", "embedding", "mean", "spread")
+        names = ("inputs", "embedding", "mean", "spread")
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
         queries, context = (
             1 + self.graph_sizes().index(k) for k in (self.n_queries, self.n_neighbors)

@@ -21,7 +21,9 @@ from sigmax.estimators.few_rows import few_rows_spread
 from sigmax.estimators.folds import duplicate_groups, hold_out
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import DEFAULT, FEW_ROWS, PRESETS, AbstractRecipe
-from sigmax.estimators.saving import named_leaves, restore, take_scaling
+from sigmax.estimators.saving import named_leaves, restore
+from sigmax.features import Features, Table
+from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_key
 from sigmax.scaling import Standardizer
@@ -85,7 +87,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     @abstractmethod
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: Any, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
         """Untrained members along a first axis, and the inducing point that each row is."""
 
@@ -101,8 +103,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
-    def _mixture(self, X: np.ndarray) -> Mixture:
-        """The members' densities at standardised rows: leaves (components, rows, outputs)."""
+    def _mixture(self, X: Inputs) -> Mixture:
+        """The members' densities at some rows: leaves (components, rows, outputs)."""
 
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
@@ -122,34 +124,36 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """The data in standardised units, and the untrained members."""
         self._recipe()  # refuses wrong settings first
         check_count("verbose", self.verbose, minimum=0)
-        X, y, weight = self._check_training_rows(X, y, sample_weight)
-        indices, weights = np.arange(len(X)), np.asarray(sample_weight)
-        if weights.ndim == 1:  # rows of weight 0 are gone
-            indices = np.flatnonzero(weights > 0)
-        recipe, key = self._recipe(len(X)), make_key(self.random_state)
-        self.n_rows_ = len(X)
-        self.x_scaling_ = Standardizer.fit(X, weight)
+        rows = self._read_training(X, y, sample_weight)
+        table, y, weight = rows.table, rows.y, rows.weight
+        recipe, key = self._recipe(len(table)), make_key(self.random_state)
+        self.n_rows_ = len(table)
+        self.features_ = Features.fit(table, weight)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         share = recipe.validation_fraction
-        labels = duplicate_groups(X)
+        labels = duplicate_groups(table.values)
         n_distinct = int(labels.max()) + 1
         if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
-            n_distinct = int(duplicate_groups(np.column_stack([X, y])).max()) + 1
+            n_distinct = int(duplicate_groups(np.column_stack([table.values, y])).max()) + 1
         if share and n_distinct < FEW_ROWS:
             unknown = few_rows_spread(n_distinct)
             self.y_scaling_ = replace(self.y_scaling_, scale=unknown * self.y_scaling_.scale)
         held_out = hold_out(labels, share, recipe.n_members, key, largest=self.largest_hold_out)
-        X, y = self.x_scaling_(X), self.y_scaling_(y)
+        X, y = self.features_(table), self.y_scaling_(y)
         networks, own_center = self._create_networks(X, y.shape[1], recipe, key)
         keys = jax.random.split(named_key(key, "members"), recipe.n_members)
-        graphs = neighborhoods(X, recipe)
-        rows = X, y, weight, indices, labels, n_distinct
+        graphs = neighborhoods(np.asarray(X.coordinates), recipe)
+        rows = X, y, weight, rows.indices, labels, n_distinct
         return FitInputs(recipe, *rows, networks, own_center, graphs, held_out, keys)
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
-        X = self._check_rows(X)
-        return self._predictive(self._mixture(self.x_scaling_(X)))
+        return self._predictive(self._mixture(self._inputs(X)))
+
+    def _inputs(self, X) -> Inputs:
+        """Rows to predict, as networks take them."""
+        table = Table.read(self, X)
+        return self.features_(table)
 
     def _predictive(self, mixture: Mixture) -> Predictive:
         """A mixture in standardised units, in the units of y."""
@@ -164,25 +168,23 @@ class AbstractNetworkRegressor(AbstractRegressor):
         facts |= {"n_rows": self.n_rows_, "n_members": n_members}
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
-        for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
-            arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
-        return facts, arrays
+        return facts, arrays | self.features_.state() | self.y_scaling_.state("y")
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
-        n_outputs = 1 if self.is_single_output_ else len(arrays["y_mean"])
-        self.x_scaling_ = take_scaling(arrays, "x", self.n_features_in_)
-        self.y_scaling_ = take_scaling(arrays, "y", n_outputs)
+        n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
+        self.features_ = Features.from_state(arrays, self.n_features_in_)
+        self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores
             for name, scores in arrays.items()
             if name.startswith("history.")
         }
-        rows, key = np.zeros((2, self.n_features_in_), dtype=np.float32), jax.random.key(0)
+        rows, key = self.features_.blank(2), jax.random.key(0)
         recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
         skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
-        self.networks_ = restore(skeleton, "networks", arrays)
+        self.networks_ = jax.tree.map(jnp.asarray, restore(skeleton, "networks", arrays))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +192,7 @@ class FitInputs:
     """All that the training of one estimator begins from."""
 
     recipe: Any
-    X: np.ndarray
+    X: Inputs
     y: np.ndarray
     weight: np.ndarray
     indices: np.ndarray
@@ -239,7 +241,8 @@ def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tu
         for model, (X, y, *rest) in zip(models, data, strict=True)
     ]
     recipe, n_members = inputs[0].recipe, inputs[0].recipe.n_members
-    if any(own.recipe != recipe or own.X.shape != inputs[0].X.shape for own in inputs):
+    shapes = {(own.X.input_shape, own.y.shape) for own in inputs}
+    if len(shapes) > 1 or any(own.recipe != recipe for own in inputs):
         raise InvalidArgumentError(
             "Models that are fitted together need the same settings and data of the same shape."
         )
@@ -309,15 +312,20 @@ def sound_members(
     return is_sound
 
 
+def padded(rows: Any, n_slots: int) -> Any:
+    """All arrays of a pytree with ``n_slots`` rows, on the device."""
+    return jax.tree.map(lambda leaf: jnp.asarray(pad_rows(leaf, n_slots)), rows)
+
+
 def by_blocks(
-    function: Any, X: np.ndarray, *, axis: int, rows_per_call: int = ROWS_PER_CALL
+    function: Any, X: Inputs | np.ndarray, *, axis: int, rows_per_call: int = ROWS_PER_CALL
 ) -> Any:
     """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
     blocks = []
     for first in range(0, len(X), rows_per_call):
         block = X[first : first + rows_per_call]
         n_slots = min(bucket_size(len(block), smallest=64), rows_per_call)
-        blocks.append(function(jnp.asarray(pad_rows(block, n_slots))))
+        blocks.append(function(padded(block, n_slots)))
     rows = (slice(None),) * axis + (slice(len(X)),)
     return jax.tree.map(
         lambda *leaves: np.concatenate(leaves, axis=axis)[rows].astype(np.float64), *blocks

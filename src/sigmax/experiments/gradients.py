@@ -141,7 +141,9 @@ class Training:
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
         groups = [0] * start.recipe.n_members
         folds = Fold.create([start.weight], start.held_out, groups, data.n_slots)
-        return cls(start.recipe, start.X, start.networks, start.keys, folds, data)
+        return cls(
+            start.recipe, np.asarray(start.X.coordinates), start.networks, start.keys, folds, data
+        )
 
     def checkpoints(self, n_checkpoints: int) -> Iterator[tuple[int, VarianceNetwork]]:
         """The number of steps done and the network then, evenly along all stages."""

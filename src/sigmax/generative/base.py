@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -11,7 +13,7 @@ from sigmax.checks import check_choice, check_count, check_flag, check_number, c
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.members import by_blocks
-from sigmax.estimators.saving import AbstractSavable, named_leaves, restore, take_scaling
+from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
@@ -222,10 +224,10 @@ class AbstractVAE(AbstractSavable):
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = named_leaves("model", self.model_)
         arrays |= {f"history.{name}": np.asarray(s) for name, s in self.history_.items()}
-        return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
+        return {}, arrays | self.x_scaling_.state("x")
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.x_scaling_ = take_scaling(arrays, "x", self.n_features_in_)
+        self.x_scaling_ = Standardizer.from_state(arrays, "x", self.n_features_in_)
         self.history_ = {
             name: arrays[f"history.{name}"].tolist()
             for name in HISTORY
@@ -233,4 +235,4 @@ class AbstractVAE(AbstractSavable):
         }
         some_rows = np.zeros((2, self.n_features_in_), dtype=np.float32)
         skeleton = self._create_model(some_rows, np.random.default_rng(0))
-        self.model_ = restore(skeleton, "model", arrays)
+        self.model_ = jax.tree.map(jnp.asarray, restore(skeleton, "model", arrays))

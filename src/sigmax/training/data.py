@@ -8,10 +8,12 @@ lives, so data are held once per group and not once per member.
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.inputs import Inputs
 from sigmax.sampling import neighbor_counts
 
 __all__ = ["Batch", "Fold", "Graph", "TrainingData", "bucket_size", "pad_rows"]
@@ -57,7 +59,8 @@ class Graph(eqx.Module):
 class TrainingData(eqx.Module):
     """The rows of every group, standardised and padded, and the graphs that batches walk on."""
 
-    X: Float[Array, "groups slots features"]
+    X: Inputs
+    """Leaves (groups, slots, ...)."""
     y: Float[Array, "groups slots outputs"]
     own_center: Int[Array, "groups slots"]
     weight: Float[Array, "groups slots"]
@@ -68,7 +71,7 @@ class TrainingData(eqx.Module):
     @classmethod
     def create(
         cls,
-        X: Sequence[np.ndarray],
+        X: Sequence[Inputs],
         y: Sequence[np.ndarray],
         own_center: Sequence[np.ndarray],
         graphs: Sequence[Sequence[np.ndarray]],
@@ -79,7 +82,7 @@ class TrainingData(eqx.Module):
         weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
         relative = [(own / own.mean()).astype(np.float32) for own in weight]
         return cls(
-            stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in X]),
+            jax.tree.map(lambda *own: stack_groups([pad_rows(o, n_slots) for o in own]), *X),
             stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
             stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
             stack_groups([pad_rows(own, n_slots) for own in relative]),
@@ -89,7 +92,7 @@ class TrainingData(eqx.Module):
 
     @property
     def n_slots(self) -> int:
-        return self.X.shape[1]
+        return self.y.shape[1]
 
     def rows(
         self,
@@ -111,7 +114,8 @@ class Batch(eqx.Module):
     ``n_learned``, the number of rows that the member learns from, for every objective of a step.
     """
 
-    X: Float[Array, "batch features"]
+    X: Inputs
+    """Leaves (batch, ...)."""
     y: Float[Array, "batch outputs"]
     own_center: Int[Array, " batch"]
     group: Int[Array, ""]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from sigmax.inputs import Inputs
 from sigmax.networks import (
     DropoutNetwork,
     FlipoutNetwork,
@@ -154,7 +155,7 @@ def held_out_posterior(network: LocalNetwork, batch: Batch, data: TrainingData) 
         return network(batch.X, network.embed_training_set(X, y, weight))
     lists = data.graphs[-1].neighbors[group, batch.index]
 
-    def predict(x: Float[Array, " features"], neighbors: Int[Array, " k"]) -> LocalPosterior:
+    def predict(x: Inputs, neighbors: Int[Array, " k"]) -> LocalPosterior:
         training_set = network.embed_training_set(X[neighbors], y[neighbors], weight[neighbors])
         return jax.tree.map(lambda leaf: leaf[0], network(x[None], training_set))
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 __all__ = ["InputShape", "Inputs"]
 
 
+@final
 @dataclass(frozen=True)
 class InputShape:
     """What a network has to know of its inputs before it sees any."""

@@ -1,7 +1,7 @@
 """Units: rows are standardised on the training rows, in float64, before JAX sees them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ FARTHEST = 1e5
 """Standardised values beyond this are cut: farther than far changes nothing but overflows."""
 
 
+@final
 @dataclass(frozen=True)
 class Standardizer:
     """``(values - mean) / scale`` by column, and back."""

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@final
 @dataclass(frozen=True)
 class Rule:
     """The values that a setting may have: their type in words, and a check."""

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return TrainingRows(table[kept], y[kept], weight[kept], kept)
 
 
+@final
 class TrainingRows(NamedTuple):
     """Rows to learn from."""
 

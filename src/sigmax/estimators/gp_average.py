@@ -13,6 +13,7 @@ logit-normal; they are drawn from their posterior by importance sampling.
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -165,6 +166,7 @@ def mode_search(hyper: Hyper, rows: Rows, max_iter: int) -> Found:
     return maximise(posterior_objective, from_hyper(hyper), bounds, pad(rows), max_iter)
 
 
+@final
 @dataclass(frozen=True)
 class Proposal:
     """A Student-t density of vectors, Normal by default; ``root`` is a Cholesky factor."""

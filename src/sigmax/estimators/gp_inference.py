@@ -7,7 +7,7 @@ be added to the function, which adds its variance to the covariance. Everything 
 """
 
 import math
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import equinox as eqx
 import jax
@@ -36,6 +36,7 @@ Values: TypeAlias = Array | np.ndarray
 Scalar: TypeAlias = Float[Values, ""]
 
 
+@final
 class Rows(eqx.Module):
     """Standardised training rows with one target; weight 0 marks padding."""
 
@@ -44,6 +45,7 @@ class Rows(eqx.Module):
     weight: Float[Values, " rows"]
 
 
+@final
 class Hyper(eqx.Module):
     """Logarithms of the length-scales, the variance of the function and that of the noise."""
 
@@ -75,6 +77,7 @@ class Hyper(eqx.Module):
         return self.offset * (self.variance + self.noise)
 
 
+@final
 class Inducing(eqx.Module):
     """Hyper-parameters and the points that stand for the rows; ``live`` is 0 for padding."""
 
@@ -83,6 +86,7 @@ class Inducing(eqx.Module):
     live: Float[Values, " points"]
 
 
+@final
 class Posterior(eqx.Module):
     r"""What prediction needs: the function's mean and variance from its covariance with the points.
 

@@ -1,7 +1,7 @@
 """Hyper-parameters of Gaussian processes: where to start, and the climb up the evidence."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
@@ -39,6 +39,7 @@ BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 
 """On standardised data; the noise has a floor, for no measurement is exact."""
 
 
+@final
 class Found(NamedTuple):
     """Where the climb ended, how high, and after how many iterations."""
 

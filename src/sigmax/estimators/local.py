@@ -47,6 +47,7 @@ __all__ = ["LocalRegressor"]
 MIXTURES_PER_FEATURE = 8
 
 
+@final
 class Rows(NamedTuple):
     """The training rows, in standardised units."""
 

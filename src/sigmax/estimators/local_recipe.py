@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import final
 
 from sigmax.estimators.recipe import PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.settings import (
@@ -24,6 +25,7 @@ MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """With more rows than these, training is scored so often: it costs more there and tells less."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class LocalRecipe(AbstractRecipe):
     """Settings of kernel regression in a learned metric."""

@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -187,6 +187,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         self.networks_ = jax.tree.map(jnp.asarray, restore(skeleton, "networks", arrays))
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class FitInputs:
     """All that the training of one estimator begins from."""

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 from sigmax.estimators.folds import held_out_share
 from sigmax.networks import ACTIVATIONS
@@ -104,6 +104,7 @@ class AbstractRecipe(AbstractSettings):
         """
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Recipe(AbstractRecipe):
     """Settings of a variance network."""

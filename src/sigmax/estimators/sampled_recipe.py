@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import final
 
 from sigmax.estimators.recipe import N_CHUNKS, PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.networks import ACTIVATIONS
@@ -21,6 +22,7 @@ from sigmax.training import Part, Phase, Stage
 __all__ = ["BAYESIAN", "BAYESIAN_PRESETS", "DROPOUT", "DROPOUT_PRESETS", "SampledRecipe"]
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class SampledRecipe(AbstractRecipe):
     """Settings of a network whose weights are random."""

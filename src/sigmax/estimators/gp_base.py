@@ -15,7 +15,7 @@ from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
-from sigmax.estimators.gp_inference import Hyper, Posterior, Rows, predict_latent
+from sigmax.estimators.gp_inference import GPRows, Hyper, Posterior, predict_latent
 from sigmax.estimators.gp_search import Found, starts
 from sigmax.features import Features, Table
 from sigmax.files import take_array
@@ -51,12 +51,12 @@ class AbstractGPRegressor(AbstractRegressor):
 
     @abstractmethod
     def _infer(
-        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+        self, rows: GPRows, rng: np.random.Generator, advance: Callable[[str], None]
     ) -> tuple[Posterior, Found]:
         """The posterior of one output, and how it was found; ``advance`` is told every step."""
 
     def _average(
-        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+        self, rows: GPRows, rng: np.random.Generator, advance: Callable[[str], None]
     ) -> tuple[Posterior, Found]:
         """As `_infer`, with one posterior for every draw of the hyper-parameters."""
         modes = []
@@ -122,7 +122,7 @@ class AbstractGPRegressor(AbstractRegressor):
                     bar.update(task, description=name, advance=1)
 
                 rng = named_generator(key, f"output {output}")
-                inferred.append(infer(Rows(X, y[:, output], weight), rng, advance))
+                inferred.append(infer(GPRows(X, y[:, output], weight), rng, advance))
         posteriors, found = zip(*inferred, strict=True)
         if not averages:
             posteriors = [jax.tree.map(lambda leaf: leaf[None], one) for one in posteriors]

@@ -48,7 +48,7 @@ MIXTURES_PER_FEATURE = 8
 
 
 @final
-class Rows(NamedTuple):
+class KeptRows(NamedTuple):
     """The training rows, in standardised units."""
 
     X: Inputs
@@ -149,7 +149,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     largest_hold_out = 1024
 
     networks_: LocalNetwork
-    rows_: Rows
+    rows_: KeptRows
     _predictors: list[LocalPredictor]
     """At most one: made when it is first needed, by a prediction that must not change the model."""
 
@@ -250,9 +250,9 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
-        self._set_rows(Rows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
+        self._set_rows(KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
 
-    def _set_rows(self, rows: Rows) -> None:
+    def _set_rows(self, rows: KeptRows) -> None:
         self.rows_, self._predictors = rows, []
 
     def _predictor(self) -> LocalPredictor:
@@ -277,7 +277,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         super()._set_state(facts, arrays)
         n, p = self.n_rows_, len(self.y_scaling_.mean)
         numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
-        self._set_rows(restore(Rows(self.features_.blank(n), *numbers), "rows", arrays))
+        self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
 
 
 def create_network(

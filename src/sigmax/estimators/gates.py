@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.estimators.members import ROWS_PER_CALL
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
@@ -29,7 +29,7 @@ def create_gate(
     return shut_on_rows(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows])), own_center
 
 
-@eqx.filter_jit
+@compiled
 def shut_on_rows(
     gate: ExtrapolationGate, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
 ) -> ExtrapolationGate:

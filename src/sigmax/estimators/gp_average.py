@@ -21,6 +21,7 @@ from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
 from sigmax.estimators.gp_inference import (
     Hyper,
     Posterior,
@@ -130,7 +131,7 @@ def log_posterior(theta: Theta, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
     return log_evidence(theta, rows, jitter) + jnp.sum(log_prior)
 
 
-@jax.jit
+@compiled
 def posterior_objective(
     theta: Theta, rows: Rows, jitter: Scalar
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
@@ -140,14 +141,14 @@ def posterior_objective(
 
 # Draws are dealt with one after the other: on few cores, XLA's thread pool can block for good on
 # a batch of Cholesky factors, and a batch is no faster.
-@jax.jit
+@compiled
 def log_posteriors(
     thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Scalar
 ) -> Float[Array, " draws"]:
     return lax.map(lambda theta: log_posterior(theta, rows, jitter), jnp.asarray(thetas))
 
 
-@jax.jit
+@compiled
 def posteriors(thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Scalar) -> Posterior:
     """The function given all rows under every draw, s² at the squared scale of its Student-t."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count, check_flag
-from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
@@ -92,7 +91,6 @@ class AbstractGPRegressor(AbstractRegressor):
         return self
 
     def _fit(self, X, y, sample_weight) -> None:
-        clear_if_full()
         self._check_settings()
         X, y, weight = self._check_training_rows(X, y, sample_weight)
         self._check_size(len(X))

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.members import AbstractNetworkRegressor, by_blocks, stack_members
 from sigmax.estimators.sampled_recipe import SampledRecipe
@@ -39,7 +40,7 @@ def no_centers(X: np.ndarray) -> np.ndarray:
     return np.full(len(X), NO_CENTER)
 
 
-@eqx.filter_jit
+@compiled
 def draw_members(
     networks: Any, keys: Key[Array, " draws"], X: Float[Array, "rows features"]
 ) -> Normal:

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.mlp import MLP
 from sigmax.networks.periodic import PeriodicFeatures
@@ -141,7 +141,7 @@ class LocalNetwork(eqx.Module):
         """
         prior = self.prior(rows)
         unsupported = prior.variance * (1 + jnp.exp(-self.kernel.log_prior_rows))
-        widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unsupported))
+        widened = prior.widen(blend_factor(gate, self.prior_variance, unsupported))
         return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
 
     def gate_value(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:

@@ -137,10 +137,10 @@ class AbstractRecipe:
         """The recipe with neighbourhoods no larger than the data."""
 
     @abstractmethod
-    def graph_sizes(self) -> list[int]:
-        """Sizes of the neighbourhoods that batches are drawn from, each once.
+    def graph_sizes(self) -> dict[str, int]:
+        """Sizes of the neighbourhoods that batches are drawn from, by the name of the graph.
 
-        Graph 0 of the data are single rows, the next ones have these sizes.
+        There is one more graph, "single", of single rows.
         """
 
 
@@ -217,8 +217,8 @@ class Recipe(AbstractRecipe):
         n = tuple(min(n, k) for n, k in zip(self.n_secondary, k, strict=True))
         return replace(self, n_neighbors=k, n_secondary=n)
 
-    def graph_sizes(self) -> list[int]:
-        return sorted(set(self.n_neighbors)) if self.locality else []
+    def graph_sizes(self) -> dict[str, int]:
+        return {f"{k} neighbors": k for k in self.n_neighbors} if self.locality else {}
 
     def stages(self) -> tuple[Stage, ...]:
         """Warm-up of the mean, then mean and variance, apart or together."""
@@ -235,10 +235,14 @@ class Recipe(AbstractRecipe):
         if self.extrapolate:
             rate = self.gate_learning_rate
             parts.append(Part(name="gate", learning_rate=rate, final_rate=final_rate))
-        uniform: dict[str, Any] = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
+        uniform: dict[str, Any] = {
+            "graph": "single",
+            "n_primary": self.batch_size,
+            "n_secondary": 1,
+        }
         local: list[dict[str, Any]] = [
             {
-                "graph": 1 + self.graph_sizes().index(self.n_neighbors[i]),
+                "graph": f"{self.n_neighbors[i]} neighbors",
                 "n_primary": self.n_primary[i],
                 "n_secondary": self.n_secondary[i],
             }

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import sigmax
@@ -56,6 +57,28 @@ def test_imports_only_go_up_the_list_of_rooms():
         assert room in FLOOR, f"{room} has no place in the house"
         for other in imported_rooms(path) - {room}:
             assert FLOOR[other] < FLOOR[room], f"{path.relative_to(SOURCE)} imports {other}"
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_module_imports_itself_by_a_detour():
+    """Also none that is imported inside a function, which hides a cycle and does not end it."""
+    paths = {module_of(path): path for path in SOURCE.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        if module == "sigmax" or module.startswith("sigmax.experiments"):
+            continue  # the first imports when asked, the others are not part of the library
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                names |= {node.module or ""} | {f"{node.module}.{a.name}" for a in node.names}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+        graph[module] = (names & paths.keys()) - {"sigmax"}
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_every_room_on_the_list_exists():

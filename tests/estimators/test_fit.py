@@ -57,10 +57,10 @@ def broken(members, is_scored=True):
     """A training in which some members break down."""
 
     def train(networks, keys, folds, data, stage, report=None):
-        networks, histories = train_stage(networks, keys, folds, data, stage, report)
-        for scores in histories:
-            scores[:, members] = np.nan
-        return networks, histories
+        trained, histories = train_stage(networks, keys, folds, data, stage, report)
+        for history in histories:
+            history["score"][:, members] = np.nan
+        return trained, histories
 
     return train
 

@@ -51,9 +51,8 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
     if df < np.inf:
         y = y / np.sqrt(rng.chisquare(df, y.shape) / df).astype(np.float32)
     single = np.arange(N_ROWS)[:, None]
-    data = TrainingData.create(
-        [Inputs(X)], [y], [np.zeros(N_ROWS, int)], [[single]], [np.ones(N_ROWS)]
-    )
+    graphs, weight = {"single": [single]}, np.ones(N_ROWS)
+    data = TrainingData.create([Inputs(X)], [y], [np.zeros(N_ROWS, int)], graphs, [weight])
     held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
     folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
     ones = jnp.ones(n_members)

@@ -91,7 +91,7 @@ class KnownModel(AbstractVAE):
     def _likelihood(self, units):
         raise NotImplementedError
 
-    def _plan(self):
+    def _stages(self):
         raise NotImplementedError
 
     def encode(self, X):

@@ -33,7 +33,7 @@ def setting():
     )
     X = Inputs(rng.normal(size=(30, 2)).astype(np.float32))
     data = TrainingData.create(
-        [X], [rng.normal(size=(30, 1))], [np.full(30, -1)], [[np.arange(30)[:, None]]]
+        [X], [rng.normal(size=(30, 1))], [np.full(30, -1)], {"single": [np.arange(30)[:, None]]}
     )
     return network, data.rows(jnp.asarray(0), jnp.arange(30), jnp.ones(30)), data
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.few_rows import few_rows_factor
 from sigmax.estimators.members import FitInputs
@@ -144,7 +145,7 @@ def judged_by_training(folds: Fold) -> Fold:
     return eqx.tree_at(lambda f: (f.validation, f.validation_weight), folds, (rows, share))
 
 
-@eqx.filter_jit
+@compiled
 def best_precision(
     networks: DropoutNetwork, folds: Fold, data: TrainingData, n_draws: int
 ) -> Float[Array, "members outputs"]:

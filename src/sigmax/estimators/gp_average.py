@@ -22,6 +22,7 @@ from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
 from sigmax.estimators.gp_inference import (
     GPRows,
     Hyper,
@@ -131,7 +132,7 @@ def log_posterior(theta: Theta, rows: GPRows, jitter: Scalar) -> Float[Array, ""
     return log_evidence(theta, rows, jitter) + jnp.sum(log_prior)
 
 
-@jax.jit
+@compiled
 def posterior_objective(
     theta: Theta, rows: GPRows, jitter: Scalar
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
@@ -141,14 +142,14 @@ def posterior_objective(
 
 # Draws are dealt with one after the other: on few cores, XLA's thread pool can block for good on
 # a batch of Cholesky factors, and a batch is no faster.
-@jax.jit
+@compiled
 def log_posteriors(
     thetas: Float[Values, "draws parameters"], rows: GPRows, jitter: Scalar
 ) -> Float[Array, " draws"]:
     return lax.map(lambda theta: log_posterior(theta, rows, jitter), jnp.asarray(thetas))
 
 
-@jax.jit
+@compiled
 def posteriors(
     thetas: Float[Values, "draws parameters"], rows: GPRows, jitter: Scalar
 ) -> Posterior:

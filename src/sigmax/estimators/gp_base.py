@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
@@ -91,7 +90,6 @@ class AbstractGPRegressor(AbstractRegressor):
         return self
 
     def _fit(self, X, y, sample_weight) -> None:
-        clear_if_full()
         self._check_settings()
         rows = self._read_training(X, y, sample_weight)
         y, weight = rows.y, rows.weight

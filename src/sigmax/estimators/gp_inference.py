@@ -17,6 +17,8 @@ from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
+
 __all__ = [
     "GPRows",
     "Hyper",
@@ -157,7 +159,7 @@ def exact_evidence(hyper: Hyper, rows: GPRows, jitter: Scalar) -> Float[Array, "
     return noise_log_density(hyper, rows.weight) - 0.5 * (quadratic + log_det)
 
 
-@jax.jit
+@compiled
 def exact_posterior(hyper: Hyper, rows: GPRows, jitter: Scalar) -> Posterior:
     """The function given all rows: its points are the rows themselves."""
     B, target, root = exact_system(hyper, rows, jitter)
@@ -242,7 +244,7 @@ def sparse_evidence(inducing: Inducing, rows: GPRows, jitter: Scalar) -> Float[A
     return noise_log_density(hyper, rows.weight) - 0.5 * (misfit + log_det)
 
 
-@jax.jit
+@compiled
 def sparse_posterior(inducing: Inducing, rows: GPRows, jitter: Scalar) -> Posterior:
     """The function given the optimal q(u); with B = I + U a Uᵀ, I - B⁻¹ is U a/(1 + a) Uᵀ."""
     factor, gram, projected = sparse_system(inducing, rows, jitter)
@@ -256,7 +258,7 @@ def sparse_posterior(inducing: Inducing, rows: GPRows, jitter: Scalar) -> Poster
     return Posterior(inducing.hyper, jnp.asarray(inducing.points), coefficients, reduction)
 
 
-@jax.jit
+@compiled
 def predict_latent(
     posterior: Posterior, X: Float[Values, "rows features"]
 ) -> tuple[Float[Array, "outputs rows"], Float[Array, "outputs rows"]]:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.gp_inference import (
     BLOCK,
@@ -133,7 +134,7 @@ def hyper_bounds(n_features: int) -> np.ndarray:
     return np.vstack([np.tile(length_scale, (n_features, 1)), variance, noise])
 
 
-@jax.jit
+@compiled
 def exact_objective(
     theta: Float[Array, " parameters"], rows: GPRows, jitter: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
@@ -141,7 +142,7 @@ def exact_objective(
     return jax.value_and_grad(lambda theta: exact_evidence(from_vector(theta), rows, jitter))(theta)
 
 
-@jax.jit
+@compiled
 def sparse_objective(
     theta: Float[Array, " parameters"],
     data: tuple[GPRows, Float[Array, " points"]],

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from sigmax.compilation import compiled
 from sigmax.distributions import StudentT
 from sigmax.estimators.members import by_blocks, padded
 from sigmax.estimators.nearest_rows import NearestRows
@@ -131,7 +132,7 @@ class LocalPredictor:
         return None
 
 
-@eqx.filter_jit
+@compiled
 def embed_training_sets(
     networks: LocalNetwork,
     X: Inputs,
@@ -146,7 +147,7 @@ def embed_training_sets(
     return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
 
 
-@eqx.filter_jit
+@compiled
 def predict_members(
     networks: LocalNetwork, training_sets: TrainingSet, X: Inputs
 ) -> LocalPosterior:
@@ -158,7 +159,7 @@ def predict_members(
     return eqx.filter_vmap(predict, in_axes=(MEMBER, 0))(networks, training_sets)
 
 
-@eqx.filter_jit
+@compiled
 def embed_members(
     networks: LocalNetwork, X: Inputs
 ) -> tuple[EmbeddedRows, Float[Array, "members rows"]]:
@@ -170,7 +171,7 @@ def embed_members(
     return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
 
 
-@eqx.filter_jit
+@compiled
 def kernel_sums_of_members(
     networks: LocalNetwork,
     training_sets: TrainingSet,
@@ -184,7 +185,7 @@ def kernel_sums_of_members(
     return eqx.filter_vmap(sums, in_axes=(MEMBER, 0, 0))(networks, training_sets, coordinates)
 
 
-@eqx.filter_jit
+@compiled
 def list_sums_of_members(
     networks: LocalNetwork,
     training_sets: TrainingSet,
@@ -213,7 +214,7 @@ def without(sums: Sums, own: Sums) -> Sums:
     )
 
 
-@eqx.filter_jit
+@compiled
 def posterior_members(
     networks: LocalNetwork, embedded: EmbeddedRows, gates: Float[Array, "members rows"], sums: Sums
 ) -> LocalPosterior:
@@ -223,7 +224,7 @@ def posterior_members(
     )
 
 
-@eqx.filter_jit
+@compiled
 def largest_contributions(
     networks: LocalNetwork,
     training_sets: TrainingSet,

@@ -115,8 +115,8 @@ class LocalRecipe(AbstractRecipe):
             decay_per_step=self.weight_decay / math.sqrt(n_rows),
         )
 
-    def graph_sizes(self) -> list[int]:
-        return sorted({self.n_queries, self.n_neighbors})
+    def graph_sizes(self) -> dict[str, int]:
+        return {"queries": self.n_queries, "context": self.n_neighbors}
 
     def stages(self) -> tuple[Stage, ...]:
         """All parts together, by the leave-one-out likelihood."""
@@ -124,13 +124,10 @@ class LocalRecipe(AbstractRecipe):
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
         names = ("inputs", "embedding", "mean", "spread")
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
-        queries, context = (
-            1 + self.graph_sizes().index(k) for k in (self.n_queries, self.n_neighbors)
-        )
         phase = Phase(
             parts=(*parts, Part(name="kernel", **decayed)),
-            objective=LeaveOneOut(self.n_primary, queries, context, self.error_weight),
-            graph=context,
+            objective=LeaveOneOut(self.n_primary, self.error_weight),
+            graph="context",
             n_primary=self.n_primary,
             n_secondary=self.n_neighbors,
         )

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from sigmax.checks import check_choice, check_count
-from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Predictive
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
 from sigmax.estimators.atomic_fit import atomic_fit
@@ -204,7 +203,7 @@ class FitInputs:
     """How many rows differ, in X or in y."""
     networks: Any
     own_center: np.ndarray
-    graphs: list[np.ndarray]
+    graphs: dict[str, np.ndarray]
     held_out: list[np.ndarray]
     keys: Key[Array, " members"]
 
@@ -230,7 +229,6 @@ def fit_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tupl
     repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
     compilation and, on an accelerator, one device serve them all.
     """
-    clear_if_full()
     with atomic_fit(models) as copies:
         train_together(copies, data)
 
@@ -251,7 +249,7 @@ def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tu
         [own.X for own in inputs],
         [own.y for own in inputs],
         [own.own_center for own in inputs],
-        [list(kind) for kind in zip(*(own.graphs for own in inputs), strict=True)],
+        {name: [own.graphs[name] for own in inputs] for name in inputs[0].graphs},
         [own.weight for own in inputs],
     )
     held_out = [fold for own in inputs for fold in own.held_out]
@@ -267,9 +265,9 @@ def train_together(models: Sequence[AbstractNetworkRegressor], data: Sequence[tu
     stages, histories = models[0]._stages(recipe), {}
     with progress_bar(stages, visible=models[0].verbose > 0) as report:
         for stage in stages:
-            networks, histories[stage.name] = train_stage(
-                networks, keys, folds, rows, stage, report
-            )
+            members, found = train_stage(networks, keys, folds, rows, stage, report)
+            networks = members.best
+            histories[stage.name] = [history["score"] for history in found]
     # As NumPy, where a slice compiles nothing.
     networks, folds = jax.tree.map(np.asarray, (networks, folds))
     for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
@@ -338,10 +336,10 @@ def stack_members(members: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
 
 
-def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> list[np.ndarray]:
-    """The graphs that stages count on: single rows, then neighbourhoods by size."""
+def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> dict[str, np.ndarray]:
+    """The graphs that stages name: single rows, and neighbourhoods of the recipe's sizes."""
     single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
     if not sizes:
-        return [single]
-    graph = neighbor_graph(X, max(sizes))
-    return [single, *(graph[:, :k] for k in sizes)]
+        return {"single": single}
+    graph = neighbor_graph(X, max(sizes.values()))
+    return {"single": single} | {name: graph[:, :k] for name, k in sizes.items()}

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.members import AbstractNetworkRegressor, by_blocks, stack_members
 from sigmax.estimators.sampled_recipe import SampledRecipe
@@ -40,7 +41,7 @@ def no_centers(X: Inputs) -> np.ndarray:
     return np.full(len(X), NO_CENTER)
 
 
-@eqx.filter_jit
+@compiled
 def draw_members(networks: Any, keys: Key[Array, " draws"], X: Inputs) -> Normal:
     """Every draw of every member, along one first axis."""
 

@@ -52,15 +52,15 @@ class SampledRecipe(AbstractRecipe):
     def fit_to(self, n_rows: int) -> "SampledRecipe":
         return self
 
-    def graph_sizes(self) -> list[int]:
-        return []
+    def graph_sizes(self) -> dict[str, int]:
+        return {}
 
     def stages(self, parts: tuple[Part, ...], objective: Callable, score: Callable) -> tuple[Stage]:
         """All steps alike: random batches and a random objective."""
         phase = Phase(
             parts=parts,
             objective=objective,
-            graph=0,
+            graph="single",
             n_primary=self.batch_size,
             n_secondary=1,
             is_random=True,

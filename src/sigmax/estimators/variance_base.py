@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import AbstractComponent, AbstractDistribution, Mixture
 from sigmax.estimators.few_rows import few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
@@ -120,7 +121,7 @@ def predict_rows(network: VarianceNetwork, rows: Batch, data: TrainingData) -> A
     return network(rows.X, rows.own_center)
 
 
-@eqx.filter_jit
+@compiled
 def predict_members(networks: VarianceNetwork, X: Inputs) -> AbstractComponent:
     """Every member's density in standardised units."""
     return eqx.filter_vmap(lambda network, X: network.predict(X), in_axes=(MEMBER, None))(
@@ -133,7 +134,7 @@ def mean_gates(networks: Any, X: Inputs) -> NDArray[np.float64]:
     return by_blocks(partial(predict_gates, networks), X, axis=1).mean(axis=0)
 
 
-@eqx.filter_jit
+@compiled
 def predict_gates(networks: Any, X: Inputs) -> Float[Array, "members rows"]:
     """Every member's gate."""
 

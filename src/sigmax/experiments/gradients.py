@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
+from sigmax.compilation import compiled
 from sigmax.data import ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
 from sigmax.experiments.fitting import create_model, stopwatch
@@ -29,9 +30,9 @@ from sigmax.experiments.records import Record, Task, describe_machine, done, rep
 from sigmax.experiments.tables import Table, mean_and_error, three_decimals
 from sigmax.networks import VarianceNetwork
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
-from sigmax.random import make_key, named_generator, named_key
+from sigmax.random import make_key, named_generator
 from sigmax.sampling import LocalitySampler
-from sigmax.training import Fold, TrainingData, negative_log_likelihood
+from sigmax.training import Fold, TrainingData, name_keys, negative_log_likelihood
 from sigmax.training.loop import start_members, train_chunk
 
 __all__ = ["gradient_figures", "gradient_tables", "gradient_tasks", "run_gradients"]
@@ -137,7 +138,7 @@ class Training:
     def start(cls, model: AbstractNetworkRegressor, X: NDArray, y: NDArray) -> "Training":
         """What `fit` would begin with."""
         start = model._prepare(X, y, None)
-        graphs = [[graph] for graph in start.graphs]
+        graphs = {name: [graph] for name, graph in start.graphs.items()}
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
         groups = [0] * start.recipe.n_members
         folds = Fold.create([start.weight], start.held_out, groups, data.n_slots)
@@ -154,10 +155,12 @@ class Training:
             n_chunks = max(1, round(n_checkpoints * end / n_steps) - n_seen)
             n_chunks = min(n_chunks, whole.n_cycles)
             stage = replace(whole, cycles_per_chunk=whole.n_cycles // n_chunks)
-            members = start_members(networks, stage)
+            members = start_members(networks, None, stage)
             for chunk in range(n_chunks):
-                keys = jax.vmap(named_key, (0, None))(self.keys, f"{stage.name} {chunk}")
-                members, _ = train_chunk(members, keys, self.folds, self.data, stage)
+                keys = name_keys(self.keys, stage.key_name(chunk))
+                members, _ = train_chunk(
+                    members, keys, self.folds, self.data, stage, None, len(keys)
+                )
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)
             networks, n_seen = members.network, n_seen + n_chunks
@@ -196,7 +199,7 @@ def take_batches(
     return jnp.asarray(index, jnp.int32), jnp.asarray(weight / n_rows, jnp.float32)
 
 
-@eqx.filter_jit
+@compiled
 def batch_gradients(
     network: VarianceNetwork,
     part: str,

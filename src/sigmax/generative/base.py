@@ -16,8 +16,9 @@ from sigmax.estimators.members import by_blocks
 from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
+from sigmax.generative.joint_fit import fit_together
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
-from sigmax.generative.schedule import Plan
+from sigmax.generative.schedule import VAEStage, create_stages
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
 
@@ -60,7 +61,7 @@ class AbstractVAE(AbstractSavable):
         """What the decoder's outputs mean, untrained."""
 
     @abstractmethod
-    def _plan(self) -> Plan:
+    def _stages(self) -> tuple[VAEStage, ...]:
         """How to train, from checked settings."""
 
     def _n_neighbors(self, n_rows: int) -> int:
@@ -76,8 +77,6 @@ class AbstractVAE(AbstractSavable):
 
         A fit that fails or is interrupted leaves the model as it was before.
         """
-        from sigmax.generative.together import fit_together
-
         fit_together([self], [X])
         return self
 
@@ -147,7 +146,7 @@ class AbstractVAE(AbstractSavable):
 
     def _n_latent(self) -> int:
         check_is_fitted(self)
-        return self.model_.encoder.mean.bias.shape[0]
+        return self.model_.encoder.n_latent
 
     def _check_codes(self, z) -> np.ndarray:
         n_latent = self._n_latent()
@@ -204,20 +203,21 @@ class AbstractVAE(AbstractSavable):
     def _check_latent(self) -> int:
         return check_count("n_latent", self.n_latent)
 
-    def _base_plan(self, **others: Any) -> Plan:
-        """The settings that all models share."""
+    def _base_stages(self, **others: Any) -> tuple[VAEStage, ...]:
+        """The stages by the settings that all models share, and some others."""
         check_count("verbose", self.verbose, minimum=0)
         share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.5, "inclusive": True}
         check_number("validation_fraction", share, **bounds)
         patience = (
             None if self.patience is None else check_count("patience", self.patience, minimum=0)
         )
-        return Plan(
+        return create_stages(
             n_steps=check_count("n_steps", self.n_steps),
             warm_up=check_number("warm_up", self.warm_up, above=0.0, below=1.0, inclusive=True),
             batch_size=check_count("batch_size", self.batch_size, minimum=2),
             learning_rate=check_number("learning_rate", self.learning_rate, above=0.0),
-            patience=patience or None,
+            patience=patience or 0,
+            keep_best=share > 0,
             **others,
         )
 

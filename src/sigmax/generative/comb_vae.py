@@ -8,7 +8,7 @@ import numpy as np
 from sigmax.checks import check_count
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.likelihoods import FeatureUnits, GatedStudentLikelihood
-from sigmax.generative.schedule import Plan
+from sigmax.generative.schedule import VAEStage
 
 __all__ = ["CombVAE"]
 
@@ -97,9 +97,9 @@ class CombVAE(AbstractVAE):
         n_inducing = check_count("n_inducing", self.n_inducing)
         return GatedStudentLikelihood.create(units, self._check_latent(), n_inducing)
 
-    def _plan(self) -> Plan:
+    def _stages(self) -> tuple[VAEStage, ...]:
         check_count("n_neighbors", self.n_neighbors)
-        return self._base_plan(
+        return self._base_stages(
             n_primary=check_count("n_primary", self.n_primary),
             n_secondary=check_count("n_secondary", self.n_secondary),
             splits=True,

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
 from sigmax.generative.batch_norm import Frozen
 from sigmax.generative.bernoulli import Bernoulli
-from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
+from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
 
 __all__ = [
     "AbstractLikelihood",
@@ -191,8 +191,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
         gate = lax.stop_gradient(self.gate_value(z))[:, None]  # codes are not to flee from it
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, self.units.spread(scale))
-        relative = self.prior_variance[None] / on_codes.variance
-        return on_codes.widen(jnp.sqrt(1 - gate + gate * relative))
+        return on_codes.widen(blend_factor(gate, self.prior_variance[None], on_codes.variance))
 
     def initial_outputs(self) -> tuple[np.ndarray, ...]:
         df = np.full(self.units.mean.shape, inverse_softplus((INITIAL_DF - LEAST_DF) / 2))

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from sigmax.generative.autoencoder import Autoencoder, Decoder, divergence, place_code
 from sigmax.generative.batch_norm import Frozen
 from sigmax.generative.likelihoods import GatedStudentLikelihood
-from sigmax.generative.schedule import Phase
 from sigmax.networks import ExtrapolationGate
 
 __all__ = ["Vectors", "bound_loss", "take_apart", "variance_loss"]
@@ -49,15 +48,16 @@ def bound_loss(
     x: Float[Array, "rows features"],
     noise: Float[Array, "rows latent"],
     weight: Float[Array, ""],
-    phase: Phase,
+    *,
+    is_warm_up: bool,
 ) -> tuple[Float[Array, ""], tuple[Autoencoder, Float[Array, "rows latent"], tuple]]:
-    """The negative bound, the divergence times ``weight``.
+    """The negative bound, the divergence times ``weight``; in the warm-up under one common std.
 
     With it the model with newer moments, the codes, and the two parts of the bound.
     """
     code, encoder = model.encoder.learn(x)
     z = place_code(code, noise)
-    if phase == "warm-up":
+    if is_warm_up:
         assert isinstance(model.decoder.likelihood, GatedStudentLikelihood)
         mean, newer = model.decoder.networks[0].learn(z)
         density = model.decoder.likelihood.warm_up(mean)

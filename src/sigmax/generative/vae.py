@@ -15,7 +15,7 @@ from sigmax.generative.likelihoods import (
     SharedLikelihood,
     StudentLikelihood,
 )
-from sigmax.generative.schedule import Plan
+from sigmax.generative.schedule import VAEStage
 
 __all__ = ["VAE"]
 
@@ -113,9 +113,9 @@ class VAE(AbstractVAE):
     def _likelihood(self, units: FeatureUnits) -> AbstractLikelihood:
         return LIKELIHOODS[self._kind()](units)
 
-    def _plan(self) -> Plan:
+    def _stages(self) -> tuple[VAEStage, ...]:
         self._kind()
-        return self._base_plan()
+        return self._base_stages(splits=False)
 
     def _kind(self) -> str:
         return check_choice("likelihood", self.likelihood, LIKELIHOODS)

@@ -1,7 +1,7 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
 from sigmax.networks.dropout import DropoutNetwork
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
 from sigmax.networks.input_layer import InputLayer
@@ -43,6 +43,7 @@ __all__ = [
     "TabularMLP",
     "TrainingSet",
     "VarianceNetwork",
+    "blend_factor",
     "inverse_softplus",
     "sums_over_lists",
     "toward_prior",

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
 from sigmax.inputs import Inputs
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.mlp import MLP
@@ -142,7 +142,7 @@ class LocalNetwork(eqx.Module):
         """
         prior = self.prior(rows)
         unsupported = prior.variance * (1 + jnp.exp(-self.kernel.log_prior_rows))
-        widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unsupported))
+        widened = prior.widen(blend_factor(gate, self.prior_variance, unsupported))
         return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
 
     def gate_value(self, x: Inputs) -> Float[Array, " rows"]:

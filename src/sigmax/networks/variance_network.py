@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from sigmax.distributions import AbstractDistribution
 from sigmax.inputs import Inputs
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.heads import AbstractSpread
 from sigmax.networks.mlp import TabularMLP
 from sigmax.networks.shrinkage import toward_prior
@@ -55,7 +55,7 @@ class VarianceNetwork(eqx.Module):
         gate = self.gate_value(x, own_center)[:, None]
         on_data = self.spread(x, (1 - gate**2) * mean if self.shrink_mean else mean)
         on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
-        return on_data.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / on_data.variance))
+        return on_data.widen(blend_factor(gate, self.prior_variance, on_data.variance))
 
     def gate_value(
         self, x: Inputs, own_center: Int[Array, " rows"] | None = None

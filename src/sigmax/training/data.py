@@ -5,7 +5,7 @@ split when the splits of a cross-validation are trained together. A member says 
 lives, so data are held once per group and not once per member.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -46,6 +46,11 @@ class Graph(eqx.Module):
     neighbors: Int[Array, "groups slots k"]
     counts: Float[Array, "groups slots"]
 
+    @property
+    def n_neighbors(self) -> int:
+        """The length of a list."""
+        return self.neighbors.shape[-1]
+
     @classmethod
     def create(cls, graphs: Sequence[np.ndarray], n_slots: int) -> "Graph":
         """From one array of neighbour lists per group."""
@@ -66,7 +71,7 @@ class TrainingData(eqx.Module):
     weight: Float[Array, "groups slots"]
     """Sample weights, 1 on average, and 0 for padding."""
     n_rows: Int[Array, " groups"]
-    graphs: tuple[Graph, ...]
+    graphs: dict[str, Graph]
 
     @classmethod
     def create(
@@ -74,10 +79,10 @@ class TrainingData(eqx.Module):
         X: Sequence[Inputs],
         y: Sequence[np.ndarray],
         own_center: Sequence[np.ndarray],
-        graphs: Sequence[Sequence[np.ndarray]],
+        graphs: Mapping[str, Sequence[np.ndarray]],
         weight: Sequence[np.ndarray] | None = None,
     ) -> "TrainingData":
-        """From lists with one entry per group; ``graphs`` lists, per kind, one per group."""
+        """From lists with one entry per group; ``graphs`` has such a list for every name."""
         n_slots = bucket_size(max(len(rows) for rows in X))
         weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
         relative = [(own / own.mean()).astype(np.float32) for own in weight]
@@ -87,7 +92,7 @@ class TrainingData(eqx.Module):
             stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
             stack_groups([pad_rows(own, n_slots) for own in relative]),
             jnp.asarray([len(rows) for rows in X], dtype=jnp.int32),
-            tuple(Graph.create(kind, n_slots) for kind in graphs),
+            {name: Graph.create(lists, n_slots) for name, lists in graphs.items()},
         )
 
     @property

@@ -32,7 +32,7 @@ from sigmax.data import UCI_SETS
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import MissingExtraError, SigmaxError
 from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.benchmark import (
+from sigmax.paper.benchmark import (
     COMPILE,
     COVERAGE_90,
     CRPS,
@@ -45,18 +45,18 @@ from sigmax.experiments.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.experiments.engines import LocalEngine
-from sigmax.experiments.jobs import singly
-from sigmax.experiments.methods import METHODS, Method
-from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice, Experiment
-from sigmax.experiments.report import failure_table, machine_table
-from sigmax.experiments.runner import run_tasks
-from sigmax.experiments.score_rows import full_title, titles
-from sigmax.experiments.tables import Table
-from sigmax.experiments.uci import run_splits, split_tasks
-from sigmax.experiments.uci_copies import copies_tables
-from sigmax.experiments.uci_report import score_table, time_notes
+from sigmax.paper.engines import LocalEngine
+from sigmax.paper.jobs import singly
+from sigmax.paper.methods import METHODS, Method
+from sigmax.paper.records import FILE_NAME, Record, Task, read_records
+from sigmax.paper.registry import EXPERIMENTS, Choice, Experiment
+from sigmax.paper.report import failure_table, machine_table
+from sigmax.paper.runner import run_tasks
+from sigmax.paper.score_rows import full_title, titles
+from sigmax.paper.tables import Table
+from sigmax.paper.uci import run_splits, split_tasks
+from sigmax.paper.uci_copies import copies_tables
+from sigmax.paper.uci_report import score_table, time_notes
 
 NAME = "peers"
 OURS = "local"
@@ -428,7 +428,7 @@ def methods_table(records: Sequence[Record]) -> Table:
         f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
         f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
         " standardised; all else is left as it comes.",
-        "All others: the settings of `sigmax.experiments.methods`.",
+        "All others: the settings of `sigmax.paper.methods`.",
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sigmax.experiments.claims import RIVALS, claims
-from sigmax.experiments.records import Record, Task, read_records
-from sigmax.experiments.registry import EXPERIMENTS
+from sigmax.paper.claims import RIVALS, claims
+from sigmax.paper.records import Record, Task, read_records
+from sigmax.paper.registry import EXPERIMENTS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

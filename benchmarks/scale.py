@@ -24,7 +24,7 @@ from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
-from sigmax.experiments.fitting import stopwatch
+from sigmax.paper.fitting import stopwatch
 from sigmax.neighbors import neighbor_graph
 
 FILE_NAME = "records.jsonl"

@@ -24,7 +24,7 @@ ROOMS = [
     {"generative"},
     {"data"},
     {"plots"},
-    {"experiments"},
+    {"paper"},
     {"cli"},
     {"__main__"},
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import sigmax
 
 SOURCE = Path(sigmax.__file__)
-PRIVATE = {"__init__", "__main__", "checks", "cli", "experiments", "files", "random", "scaling"}
+PRIVATE = {"__init__", "__main__", "checks", "cli", "files", "paper", "random", "scaling"}
 """Not for users of the library: the floor under it, and what the command line runs."""
 
 MODULES = sorted({path.stem for path in SOURCE.parent.iterdir() if path.name[:2] != "__"} - PRIVATE)

@@ -16,11 +16,11 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.experiments import uci
-from sigmax.experiments.engines import AbstractEngine, run_job
-from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Task, done, failed, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice
+from sigmax.paper import uci
+from sigmax.paper.engines import AbstractEngine, run_job
+from sigmax.paper.methods import METHODS
+from sigmax.paper.records import Task, done, failed, read_records
+from sigmax.paper.registry import EXPERIMENTS, Choice
 from sigmax.metrics import coverage, crps, log_likelihood
 
 ROOT = Path(__file__).parent.parent

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
     with clear_errors():
-        from sigmax.experiments.registry import Choice
+        from sigmax.paper.registry import Choice
 
         run_experiment("toy", Choice(seed=seed), out)
 
@@ -75,7 +75,7 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""
     with clear_errors():
-        from sigmax.experiments.registry import Choice
+        from sigmax.paper.registry import Choice
 
         choice = Choice(
             datasets=split_names(datasets),
@@ -102,7 +102,7 @@ def report(
 ) -> None:
     """Make the page and the tables of a folder from its records alone."""
     with clear_errors():
-        from sigmax.experiments.report import write_report
+        from sigmax.paper.report import write_report
 
         console.print(f"report: {write_report(folder)}", soft_wrap=True)
 
@@ -117,11 +117,11 @@ def run_experiment(
     device: str = "auto",
 ) -> None:
     """Run what has no record yet, then show tables and pictures and write the report."""
-    from sigmax.experiments.engines import LocalEngine
-    from sigmax.experiments.records import FILE_NAME, read_records
-    from sigmax.experiments.registry import EXPERIMENTS
-    from sigmax.experiments.report import write_report
-    from sigmax.experiments.runner import run_tasks
+    from sigmax.paper.engines import LocalEngine
+    from sigmax.paper.records import FILE_NAME, read_records
+    from sigmax.paper.registry import EXPERIMENTS
+    from sigmax.paper.report import write_report
+    from sigmax.paper.runner import run_tasks
 
     if name not in EXPERIMENTS:
         raise InvalidArgumentError(f"No experiment {name!r}: choose from {', '.join(EXPERIMENTS)}.")
@@ -157,7 +157,7 @@ def run_experiment(
 
 def choose_engine(engine: str, address: str | None, workers: int, device: str) -> Any:
     from sigmax.checks import check_choice
-    from sigmax.experiments.engines import DEVICES, LocalEngine, RayEngine
+    from sigmax.paper.engines import DEVICES, LocalEngine, RayEngine
 
     check_choice("device", device, DEVICES)
     if check_choice("engine", engine, ("local", "ray")) == "ray":

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from sigmax.metrics import log_likelihood, rmse
 from sigmax.paper.methods import METHODS
 from sigmax.paper.tables import mean_and_error
-from sigmax.metrics import log_likelihood, rmse
 
 EXPECTED = {
     "mc-dropout": {"boston": -2.46, "concrete": -3.04, "power": -2.83},

@@ -9,25 +9,20 @@ from matplotlib.figure import Figure
 
 from sigmax.data import UCI_SETS
 from sigmax.paper.records import Record, Task
+from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error
-from sigmax.paper.uci import split_tasks
+from sigmax.paper.uci import run_splits
 from sigmax.plots import MODEL, QUIET, tidy
 
-__all__ = ["SWITCHES", "ablation_figures", "ablation_tables", "ablation_tasks", "combination"]
+__all__ = ["SWITCHES", "ablation_figures", "ablation_tables", "combination"]
 
 SWITCHES = {"locality": "LS", "split": "MV", "inverse_gamma": "IG", "extrapolate": "EX"}
 
 
-def ablation_tasks(
-    datasets: Sequence[str], methods: Sequence[str], n_splits: int, seed: int, settings: dict
-) -> list[Task]:
-    """Every combination of the four switches, of each recipe of Combined."""
-    tasks = []
-    for values in itertools.product([False, True], repeat=len(SWITCHES)):
-        switches: dict[str, Any] = dict(zip(SWITCHES, values, strict=True))
-        chosen = {**settings, **switches}
-        tasks += split_tasks("ablation", datasets, methods, n_splits, seed=seed, settings=chosen)
-    return tasks
+def all_switches() -> list[dict[str, Any]]:
+    """Every combination of the four switches."""
+    on_or_off = itertools.product([False, True], repeat=len(SWITCHES))
+    return [dict(zip(SWITCHES, values, strict=True)) for values in on_or_off]
 
 
 def combination(task: Task) -> str:
@@ -73,7 +68,7 @@ def ablation_tables(records: Sequence[Record]) -> list[Table]:
                 if any(name in cells for cells in columns.values())
             ]
             rows += [
-                [f"with {idea} − without", *(change(c, idea) for c in columns.values())]
+                [f"with {idea} − without", *(mean_change(c, idea) for c in columns.values())]
                 for idea in SWITCHES.values()
             ]
             tables.append(
@@ -94,7 +89,7 @@ def cell(values: dict[int, float]) -> str:
     return mean_and_error(list(values.values())) if values else ""
 
 
-def change(cells: Cells, idea: str) -> str:
+def mean_change(cells: Cells, idea: str) -> str:
     """Mean over splits of the difference that an idea makes, over all pairs that differ in it."""
     by_split: dict[int, list[float]] = {}
     for name, values in cells.items():
@@ -130,3 +125,21 @@ def ablation_figures(records: Sequence[Record]) -> dict[str, Figure]:
         grid[0, 0].set_yticks(list(heights), COMBINATIONS, fontsize=8)
         figures[f"ablation_{method}"] = figure
     return figures
+
+
+register(
+    Experiment(
+        name="ablation",
+        about="all sixteen combinations of the paper's four ideas",
+        datasets=("boston", "concrete", "energy", "yacht", "wine_red", "superconduct"),
+        methods=("combined-paper", "combined"),
+        n_splits=5,
+        variants=lambda choice: all_switches(),
+        most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+        n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
+        other_datasets=UCI_SETS,
+        run=run_splits,
+        tables=ablation_tables,
+        figures=ablation_figures,
+    )
+)

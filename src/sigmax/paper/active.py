@@ -8,44 +8,20 @@ from matplotlib.figure import Figure
 
 from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learning
 from sigmax.data import UCI_SETS, load_uci
-from sigmax.paper.fitting import create_model, fit_models, judge
-from sigmax.paper.methods import METHODS
+from sigmax.paper.fitting import create_model, fit_models, score_prediction
+from sigmax.paper.methods import METHODS, SIX_METHODS
 from sigmax.paper.records import Record, Task, describe_machine, done, infeasible
+from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error, three_decimals
 from sigmax.plots import tidy
 
-__all__ = ["active_figures", "active_tables", "active_tasks", "run_active"]
+__all__ = ["active_figures", "active_tables", "run_active"]
 
 N_ROUNDS = 10
 
 
-def active_tasks(
-    datasets: Sequence[str],
-    methods: Sequence[str],
-    acquisitions: Sequence[str],
-    n_repeats: int,
-    seed: int,
-    settings: dict,
-) -> list[Task]:
-    """One task per data set, method, acquisition and repeat, each with its own rows to start."""
-    return [
-        Task(
-            experiment="active",
-            dataset=dataset,
-            method=method,
-            split=repeat,
-            seed=seed + repeat,
-            settings={**settings, "acquisition": acquisition},
-        )
-        for dataset in datasets
-        for method in methods
-        for acquisition in acquisitions
-        for repeat in range(n_repeats)
-    ]
-
-
 def run_active(job: Sequence[Task]) -> list[Record]:
-    """All repeats of a job, round by round: fit, judge on the test rows, choose from the pool."""
+    """All repeats of a job, round by round: fit, score on the test rows, choose from the pool."""
     data, machine = load_uci(job[0].dataset), describe_machine()
     acquisition = job[0].settings["acquisition"]
     n_rows, largest = len(data.y), METHODS[job[0].method].largest
@@ -67,7 +43,7 @@ def run_active(job: Sequence[Task]) -> list[Record]:
         }
         for i, (task, model) in enumerate(zip(job, models, strict=True)):
             test = parts[i][2]
-            rounds[i].append(judge(data.y[test], model.predict_dist(data.X[test])))
+            rounds[i].append(score_prediction(data.y[test], model.predict_dist(data.X[test])))
             if number == N_ROUNDS:
                 continue
             seed = np.random.SeedSequence([task.seed, number]).generate_state(1)[0]
@@ -95,7 +71,7 @@ Kind = tuple[str, str]
 """Method and acquisition."""
 
 
-def arrange(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, Record]]], list]:
+def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, Record]]], list]:
     """Done records by data set, kind and repeat; and all kinds, in the order of the methods."""
     found: dict[str, dict[Kind, dict[int, Record]]] = {}
     for record in records:
@@ -117,7 +93,7 @@ def title_of(kind: Kind) -> str:
 
 def active_tables(records: Sequence[Record]) -> list[Table]:
     """The mean over the rounds of RMSE and log-likelihood, and where random is beaten."""
-    found, kinds = arrange(records)
+    found, kinds = by_kind(records)
     return [
         active_table(found, kinds, "rmse_area", "RMSE", -1),
         active_table(found, kinds, "log_likelihood_area", "log-likelihood", 1),
@@ -164,7 +140,7 @@ def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: i
 
 def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """RMSE and log-likelihood against the round, one panel per data set."""
-    found, kinds = arrange(records)
+    found, kinds = by_kind(records)
     if not found:
         return {}
     return {
@@ -198,3 +174,23 @@ def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figur
     place = {"loc": "outside upper center", "ncols": min(4, len(lines)), "frameon": False}
     figure.legend(list(lines.values()), list(lines), fontsize=9, **place)
     return figure
+
+
+register(
+    Experiment(
+        name="active",
+        about="active learning: the rows of highest variance against rows at random",
+        datasets=tuple(name for name in UCI_SETS if name != "year"),
+        methods=SIX_METHODS,
+        n_splits=10,
+        variants=lambda choice: [
+            {"acquisition": name} for name in choice.acquisitions or ("variance", "random")
+        ],
+        # at the end a fifth is labelled, and a tenth of three fifths
+        n_rows=lambda dataset: UCI_SETS[dataset].n_rows * 26 // 100,
+        other_datasets=UCI_SETS,
+        run=run_active,
+        tables=active_tables,
+        figures=active_figures,
+    )
+)

@@ -1,6 +1,5 @@
 """Results of a benchmark: records by data set and method, and who is best by which score."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task
+from sigmax.paper.records import Record
 
 __all__ = [
     "CALIBRATION",
@@ -26,7 +25,6 @@ __all__ = [
     "Cell",
     "Score",
     "arrange",
-    "settings_text",
     "standard_error",
 ]
 
@@ -160,17 +158,12 @@ def standard_error(values: NDArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def settings_text(task: Task) -> str:
-    """What was set differently, as ``n_steps=200``."""
-    return ", ".join(f"{name}={json.dumps(v)}" for name, v in sorted(task.settings.items()))
-
-
 def arrange(records: Sequence[Record]) -> list[Benchmark]:
     """One benchmark per experiment and settings, data sets by name."""
     benchmarks: dict[tuple[str, str], Benchmark] = {}
     for record in sorted(records, key=lambda r: (r.task.dataset, r.task.split, r.task.seed)):
         task = record.task
-        kind = (task.experiment, settings_text(task))
+        kind = (task.experiment, task.settings_text)
         rows = benchmarks.setdefault(kind, Benchmark(*kind, cells={})).cells
         cell = rows.setdefault(task.dataset, {}).setdefault(task.method, Cell())
         getattr(cell, record.status).append(record)

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import traceback
 import warnings
 from abc import abstractmethod
@@ -19,12 +18,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
+from sigmax.checks import check_choice
 from sigmax.errors import MissingExtraError
-from sigmax.paper.records import Record, Task, failed
+from sigmax.paper.records import Job, Record, failed
+from sigmax.paper.registry import find_experiment
 
-__all__ = ["AbstractEngine", "Job", "LocalEngine", "RayEngine", "run_job"]
-
-Job = tuple[Task, ...]
+__all__ = ["AbstractEngine", "LocalEngine", "RayEngine", "create_engine", "run_job"]
 
 DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 
@@ -32,17 +31,25 @@ DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 def run_job(job: Job) -> list[Record]:
     """The records of a job; an error makes failures of all its tasks."""
     try:
-        from sigmax.paper.registry import EXPERIMENTS
-
-        return EXPERIMENTS[job[0].experiment].run(job)
+        return find_experiment(job[0].experiment).run(job)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({os.path.basename(where.filename)})"
         return [failed(task, reason) for task in job]
 
 
+@dataclass(frozen=True, kw_only=True)
 class AbstractEngine:
     """Something that runs jobs."""
+
+    n_workers: int = 1
+    device: str = "auto"
+    """``auto``, ``cpu`` or ``gpu``."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that jobs are made for."""
+        return "gpu" if self.device == "gpu" else "cpu"
 
     @abstractmethod
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
@@ -53,9 +60,6 @@ class AbstractEngine:
 @dataclass(frozen=True, kw_only=True)
 class LocalEngine(AbstractEngine):
     """Worker processes, each with its share of the cores."""
-
-    n_workers: int = 1
-    device: str = "auto"
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
         waiting = list(reversed(jobs))
@@ -88,7 +92,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         place = (self.number, self.engine.n_workers, DEVICES[self.engine.device])
-        self.process = context.Process(target=work, args=(theirs, os.getpid(), *place), daemon=True)
+        self.process = context.Process(target=work, args=(theirs, *place), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -101,7 +105,7 @@ class Worker:
         if not self.process.is_alive():
             self.start()
         self.job = job
-        with contextlib.suppress(OSError):  # a process that died just now: `take` will tell
+        with contextlib.suppress(OSError):  # a process that died just now: `take` records it
             self.connection.send(job)
 
     def take(self) -> tuple[Job, list[Record]]:
@@ -120,12 +124,10 @@ class Worker:
         self.process.join()
 
 
-def work(
-    connection: Connection, parent: int, number: int, n_workers: int, platform: str | None
-) -> None:
+def work(connection: Connection, number: int, n_workers: int, platform: str | None) -> None:
     """The life of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    threading.Thread(target=outlive_no_one, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity") and n_workers > 1:
         cores = sorted(os.sched_getaffinity(0))
         share = cores[number % len(cores) :: n_workers] if n_workers < len(cores) else None
@@ -142,10 +144,11 @@ def work(
             return
 
 
-def outlive_no_one(parent: int) -> None:
+def end_with_parent() -> None:
     """End this process when its parent is gone."""
-    while os.getppid() == parent:
-        time.sleep(1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
@@ -155,8 +158,6 @@ class RayEngine(AbstractEngine):
     """A Ray cluster: the one at ``address``, or one on this machine for the time of the run."""
 
     address: str | None = None
-    n_workers: int = 1
-    device: str = "auto"
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
         try:
@@ -185,3 +186,13 @@ class RayEngine(AbstractEngine):
                     yield job, [failed(task, reason) for task in job]
         finally:
             ray.shutdown()
+
+
+def create_engine(
+    name: str, *, address: str | None = None, n_workers: int = 1, device: str = "auto"
+) -> AbstractEngine:
+    """An engine by its name, ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
+    check_choice("device", device, DEVICES)
+    if check_choice("engine", name, ("local", "ray")) == "ray":
+        return RayEngine(address=address, n_workers=n_workers, device=device)
+    return LocalEngine(n_workers=n_workers, device=device)

@@ -1,8 +1,9 @@
-"""What experiments do with models: make them for tasks, fit them together, time and judge them."""
+"""What experiments do with models: create, fit together, time and score them."""
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,69 +14,60 @@ from sklearn.base import BaseEstimator
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor, fit_together
+from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
 from sigmax.paper.methods import METHODS
 from sigmax.paper.records import Task
-from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
 
 __all__ = [
     "Stopwatch",
-    "change",
     "create_model",
     "fit_models",
-    "judge",
-    "judge_apart",
     "own_settings",
+    "score_parts",
+    "score_prediction",
     "stopwatch",
+    "with_settings",
 ]
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
 
+@dataclass
 class Stopwatch:
-    """Seconds of a block of code, and how many of them were tracing and compiling."""
+    """Seconds of a block of code, of which tracing and compiling are kept apart."""
 
-    def __init__(self) -> None:
-        self.begin = time.perf_counter()
-        self.compile = 0.0
-        self.run = 0.0
+    run: float = 0.0
+    compile: float = 0.0
 
-    def hear(self, event: str, seconds: float) -> None:
-        if event.startswith("/jax/core/compile/"):
-            self.compile += seconds
-
-    def stop(self) -> None:
-        whole = time.perf_counter() - self.begin
-        self.compile = min(self.compile, whole)
-        self.run = whole - self.compile
-
-
-WATCHES: list[Stopwatch] = []
-
-
-def tell_watches(event: str, duration: float, **_: Any) -> None:
-    for watch in WATCHES:
-        watch.hear(event, duration)
-
-
-jax.monitoring.register_event_duration_secs_listener(tell_watches)  # pyright: ignore
+    def per_model(self, n_models: int, *, together: int) -> dict[str, float]:
+        """The seconds of a record: shared equally by the models of one call."""
+        fit, compilation = self.run / n_models, self.compile / n_models
+        return {"fit": fit, "compile": compilation, "together": float(together)}
 
 
 @contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
-    """Time a block; compilation, which JAX reports as it goes, is kept apart."""
-    watch = Stopwatch()
-    WATCHES.append(watch)
+    """Time a block. JAX reports compilations as they happen, to a listener of this block only."""
+    watch, begin = Stopwatch(), time.perf_counter()
+
+    def add_compilation(event: str, duration: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            watch.compile += duration
+
+    jax.monitoring.register_event_duration_secs_listener(add_compilation)
     try:
         yield watch
     finally:
-        watch.stop()
-        WATCHES.remove(watch)
+        jax.monitoring.unregister_event_duration_listener(add_compilation)
+        whole = time.perf_counter() - begin
+        watch.compile = min(watch.compile, whole)
+        watch.run = whole - watch.compile
 
 
 def create_model(task: Task) -> AbstractRegressor:
     """The task's method, with its settings and seed."""
     model = METHODS[task.method].create(task.seed)
-    return change(model, task.method, own_settings(task) | task.settings)
+    return with_settings(model, task.method, own_settings(task) | task.settings)
 
 
 def own_settings(task: Task) -> dict[str, Any]:
@@ -84,7 +76,7 @@ def own_settings(task: Task) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in task.settings}
 
 
-def change(model: Model, name: str, settings: dict[str, Any]) -> Model:
+def with_settings(model: Model, name: str, settings: dict[str, Any]) -> Model:
     """The model with settings as JSON has them; what it does not have is refused by name."""
     unknown = sorted(set(settings) - set(model.get_params()))
     if unknown:
@@ -105,8 +97,7 @@ def fit_models(
             for model, (X, y) in zip(models, data, strict=True):
                 model.fit(X, y)
     n = len(models)
-    together = float(n if len(networks) == n else 1)
-    return {"fit": watch.run / n, "compile": watch.compile / n, "together": together}
+    return watch.per_model(n, together=n if len(networks) == n else 1)
 
 
 SCORES_APART = {
@@ -119,13 +110,13 @@ SCORES_APART = {
 }
 
 
-def judge(y: NDArray, dist: Predictive) -> dict[str, float]:
+def score_prediction(y: NDArray, dist: Predictive) -> dict[str, float]:
     """All scores of a prediction, and the coverage of its 50 % and 80 % intervals."""
     more = {name: SCORES_APART[name](y, dist) for name in ("coverage_50", "coverage_80")}
     return evaluate(y, dist) | more
 
 
-def judge_apart(y: NDArray, dist: Predictive, known: NDArray) -> dict[str, float]:
+def score_parts(y: NDArray, dist: Predictive, known: NDArray) -> dict[str, float]:
     """Scores of the copies, which are the ``known`` rows, and of the new rows.
 
     They are named ``copies_crps``, ``new_crps`` and so on. There are none without copies, for the

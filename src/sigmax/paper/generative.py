@@ -7,29 +7,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.paper.benchmark import settings_text
-from sigmax.paper.fitting import change, stopwatch
-from sigmax.paper.methods import Method
-from sigmax.paper.records import Record, Task, in_order
-from sigmax.paper.tables import mean_and_error
 from sigmax.generative import VAE, CombVAE, fit_together
 from sigmax.generative.base import AbstractVAE
+from sigmax.paper.fitting import stopwatch, with_settings
+from sigmax.paper.methods import Method
+from sigmax.paper.records import Record, Task, group_done, in_order
+from sigmax.paper.tables import mean_and_error
 
 __all__ = [
     "GENERATIVE_METHODS",
     "GRID",
+    "LEAST_PIXEL_STD",
     "RunSettings",
-    "cell_text",
     "create_generative",
     "fit_generative",
-    "full_title",
     "groups_of",
     "latent_map",
     "score_generative",
+    "score_text",
+    "title_with_settings",
 ]
 
 GRID = np.linspace(-4, 4, 41)
 """Both axes of latent maps."""
+LEAST_PIXEL_STD = 0.01
+"""Without a least std, the density of pixels that hardly change has no bound."""
 FAR = 100.0
 """How far from the origin a code is when it is far from all codes."""
 
@@ -64,7 +66,7 @@ def create_generative(task: Task, usual: dict[str, Any]) -> AbstractVAE:
     of_run = {field.name for field in fields(RunSettings)}
     own = {name: value for name, value in task.settings.items() if name not in of_run}
     model = GENERATIVE_METHODS[task.method].create(task.seed)
-    return change(model, task.method, {**usual, **own})
+    return with_settings(model, task.method, {**usual, **own})
 
 
 def fit_generative(models: Sequence[AbstractVAE], sets: Sequence[NDArray]) -> dict[str, float]:
@@ -75,7 +77,7 @@ def fit_generative(models: Sequence[AbstractVAE], sets: Sequence[NDArray]) -> di
             fit_together(models, sets)
         else:
             models[0].fit(sets[0])
-    return {"fit": watch.run / n, "compile": watch.compile / n, "together": float(n)}
+    return watch.per_model(n, together=n)
 
 
 def score_generative(
@@ -128,20 +130,21 @@ def latent_map(model: AbstractVAE, X_train: NDArray) -> NDArray:
 def groups_of(records: Sequence[Record]) -> dict[tuple[str, str], dict[str, list[Record]]]:
     """Done records: data set and settings -> method -> seeds."""
     groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
-    for record in in_order(records, GENERATIVE_METHODS):
-        if record.status == "done":
-            kind = (record.task.dataset, settings_text(record.task))
-            groups.setdefault(kind, {}).setdefault(record.task.method, []).append(record)
+    found = group_done(
+        in_order(records, GENERATIVE_METHODS), lambda t: (t.dataset, t.settings_text, t.method)
+    )
+    for (dataset, settings, method), seeds in found.items():
+        groups.setdefault((dataset, settings), {})[method] = seeds
     return groups
 
 
-def full_title(text: str, settings: str) -> str:
+def title_with_settings(text: str, settings: str) -> str:
     """A table's title, with the settings that differ from the usual ones."""
     return f"{text} ({settings})" if settings else text
 
 
-def cell_text(records: Sequence[Record], score: str, digits: int) -> str:
-    """Mean and error of a score, or a power of ten where a variance has run away."""
+def score_text(records: Sequence[Record], score: str, digits: int) -> str:
+    """Mean and error of a score; a very large mean as a power of ten."""
     values = [record.scores[score] for record in records]
     mean = float(np.mean(values))
     return f"{mean:.1e}" if abs(mean) >= 1e5 else mean_and_error(values, digits=digits)

@@ -22,19 +22,21 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.data import ToyProblem, load_uci
+from sigmax.data import UCI_SETS, ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
-from sigmax.paper.fitting import create_model, stopwatch
-from sigmax.paper.records import Record, Task, describe_machine, done, repeated
-from sigmax.paper.tables import Table, mean_and_error, three_decimals
 from sigmax.networks import VarianceNetwork
+from sigmax.paper.fitting import create_model, stopwatch
+from sigmax.paper.methods import METHODS
+from sigmax.paper.records import Record, Task, describe_machine, done, group_done
+from sigmax.paper.registry import Experiment, register
+from sigmax.paper.tables import Table, mean_and_error, three_decimals
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator, named_key
 from sigmax.sampling import LocalitySampler
 from sigmax.training import Fold, TrainingData, negative_log_likelihood
 from sigmax.training.loop import start_members, train_chunk
 
-__all__ = ["gradient_figures", "gradient_tables", "gradient_tasks", "run_gradients"]
+__all__ = ["gradient_figures", "gradient_tables", "run_gradients"]
 
 SMALL = 1e-3
 """Entries of a gradient up to this size count as zero."""
@@ -47,13 +49,6 @@ DESIGNS = {"uniform": TRUTH, "locality": MODEL}
 
 BATCHES_AT_ONCE = 25
 ROWS_AT_ONCE = 256
-
-
-def gradient_tasks(
-    datasets: Sequence[str], n_repeats: int, seed: int, settings: dict
-) -> list[Task]:
-    """One task per data set and repeat; each repeat has its own split and seed."""
-    return repeated("gradients", datasets, ["combined-paper"], n_repeats, seed, settings)
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:
@@ -243,19 +238,10 @@ def describe_gradients(
     return {name: float(value) for name, value in figures.items()}
 
 
-def by_dataset(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The repeats of every data set that were brought to an end."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        if record.status == "done":
-            found.setdefault(record.task.dataset, []).append(record)
-    return found
-
-
 def gradient_tables(records: Sequence[Record]) -> list[Table]:
     """Sparsity and variance of the gradients, uniform against locality, for both networks."""
     rows = []
-    for dataset, repeats in by_dataset(records).items():
+    for dataset, repeats in group_done(records, lambda task: task.dataset).items():
         for part in PARTS:
             si, (uniform, locality) = (
                 np.array([[r.scores[f"{name}_{part}_{d}"] for r in repeats] for d in DESIGNS])
@@ -287,7 +273,7 @@ def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """Per data set: sparsity and variance along training, the warm-up on a grey ground."""
     return {
         f"gradients_{dataset}": dataset_figure(dataset, repeats)
-        for dataset, repeats in by_dataset(records).items()
+        for dataset, repeats in group_done(records, lambda task: task.dataset).items()
     }
 
 
@@ -318,3 +304,19 @@ def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
     figure.legend(handles, labels, fontsize=9, frameon=False, **place)
     figure.suptitle(dataset, fontsize=12)
     return figure
+
+
+register(
+    Experiment(
+        name="gradients",
+        about="sparsity and variance of the gradient, uniform against locality batches",
+        datasets=("boston", "concrete", "wine_red", "yacht"),
+        methods=("combined-paper",),
+        n_splits=3,
+        known_methods={"combined-paper": METHODS["combined-paper"]},
+        other_datasets=("toy", *UCI_SETS),
+        run=run_gradients,
+        tables=gradient_tables,
+        figures=gradient_figures,
+    )
+)

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data import IMAGE_SETS, ImageData, load_images
+from sigmax.generative.base import AbstractVAE
 from sigmax.paper.generative import (
+    GENERATIVE_METHODS,
+    LEAST_PIXEL_STD,
     RunSettings,
     create_generative,
     fit_generative,
@@ -16,20 +19,11 @@ from sigmax.paper.generative import (
     score_generative,
 )
 from sigmax.paper.image_sheets import pack, tiled
-from sigmax.paper.records import Record, Task, describe_machine, done, repeated
-from sigmax.generative.base import AbstractVAE
+from sigmax.paper.images_report import image_figures, image_tables
+from sigmax.paper.records import Record, Task, describe_machine, done
+from sigmax.paper.registry import Experiment, register
 
-__all__ = ["LEAST_STD", "QUICK_IMAGES", "image_tasks", "run_images", "usual_settings"]
-
-LEAST_STD = 0.01
-"""Of every decoder: without one, the density of pixels that hardly change has no bound."""
-QUICK_IMAGES = {
-    "n_steps": 300,
-    "batch_size": 128,
-    "n_train": 2_000,
-    "n_test": 200,
-    "n_importance": 50,
-}
+__all__ = ["run_images", "usual_settings"]
 
 N_CODES = 1_000
 """Codes in a picture, at most."""
@@ -42,14 +36,7 @@ N_DRAWN = 6
 def usual_settings(dataset: str) -> dict[str, Any]:
     """The paper's for a set: two latent dimensions for grey images, ten for colours."""
     is_grey = len(IMAGE_SETS[dataset].shape) == 2
-    return {"n_latent": 2 if is_grey else 10, "min_std": LEAST_STD, "scaling": "none"}
-
-
-def image_tasks(
-    datasets: Sequence[str], methods: Sequence[str], n_seeds: int, seed: int, settings: dict
-) -> list[Task]:
-    """One task per set, method and seed."""
-    return repeated("images", datasets, methods, n_seeds, seed, settings)
+    return {"n_latent": 2 if is_grey else 10, "min_std": LEAST_PIXEL_STD, "scaling": "none"}
 
 
 @lru_cache(maxsize=1)
@@ -59,7 +46,7 @@ def loaded(name: str) -> ImageData:
 
 
 def run_images(job: Sequence[Task]) -> list[Record]:
-    """Fit the seeds of a job together and judge each on test images."""
+    """Fit the seeds of a job together and score each on test images."""
     data, machine, run = loaded(job[0].dataset), describe_machine(), RunSettings.of(job[0])
     X_train, X_test = data.X_train[: run.n_train], data.X_test[: run.n_test]
     models = [create_generative(task, usual_settings(data.name)) for task in job]
@@ -103,3 +90,26 @@ def sample_sheet(model: AbstractVAE, shape: tuple[int, ...], seed: int) -> NDArr
     else:
         images = model.sample(N_DRAWN**2, random_state=seed)
     return tiled(np.clip(images, 0, 1).reshape(-1, *shape))
+
+
+register(
+    Experiment(
+        name="images",
+        about="generative models of images: bounds, densities and the spread of pixels",
+        datasets=tuple(IMAGE_SETS),
+        methods=tuple(GENERATIVE_METHODS),
+        n_splits=3,
+        n_rows=lambda dataset: IMAGE_SETS[dataset].n_train,
+        known_methods=GENERATIVE_METHODS,
+        quick={
+            "n_steps": 300,
+            "batch_size": 128,
+            "n_train": 2_000,
+            "n_test": 200,
+            "n_importance": 50,
+        },
+        run=run_images,
+        tables=image_tables,
+        figures=image_figures,
+    )
+)

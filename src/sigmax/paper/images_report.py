@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from sigmax.data import IMAGE_SETS
 from sigmax.paper.generative import (
     GENERATIVE_METHODS,
+    LEAST_PIXEL_STD,
     RunSettings,
-    cell_text,
-    full_title,
     groups_of,
+    score_text,
+    title_with_settings,
 )
 from sigmax.paper.image_sheets import unpack
-from sigmax.paper.images import LEAST_STD
 from sigmax.paper.latent_pictures import shown_seeds, variance_figure
 from sigmax.paper.records import Record
 from sigmax.paper.tables import Table, mean_and_error
@@ -70,12 +70,12 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
     first = next(iter(methods.values()))[0]
     run, n_seeds = RunSettings.of(first.task), max(map(len, methods.values()))
     return Table(
-        title=full_title(f"images: {title}", settings),
+        title=title_with_settings(f"images: {title}", settings),
         header=["model", *DENSITY, "seconds to fit"],
         rows=[
             [
                 GENERATIVE_METHODS[method].title,
-                *(cell_text(seeds, name, digits) for name, digits in DENSITY.values()),
+                *(score_text(seeds, name, digits) for name, digits in DENSITY.values()),
                 f"{sum(record.seconds['fit'] for record in seeds) / len(seeds):.0f}",
             ]
             for method, seeds in methods.items()
@@ -86,8 +86,8 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
             f" images, {first.data['n_features']:,} pixel values in [0, 1] each. Mean ± standard"
             f" error over seeds ({n_seeds}); nats per image; log p(x) by importance sampling with"
             f" {run.n_importance} codes per image; RMSE of the reconstruction. No decoder has a std"
-            f" (Student-t: scale) below {LEAST_STD}, which bounds the density of pixels that hardly"
-            " change.",
+            f" (Student-t: scale) below {LEAST_PIXEL_STD}, which bounds the density of pixels that"
+            " hardly change.",
             device_note(methods),
         ],
     )
@@ -96,12 +96,12 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
 def spread_table(title: str, settings: str, methods: dict[str, list[Record]]) -> Table:
     """A row per method: how the predicted variance compares with errors and with the data's."""
     return Table(
-        title=full_title(f"images: {title}, the decoder's variance", settings),
+        title=title_with_settings(f"images: {title}, the decoder's variance", settings),
         header=["model", *SPREAD],
         rows=[
             [
                 GENERATIVE_METHODS[method].title,
-                *(cell_text(seeds, name, digits) for name, digits in SPREAD.values()),
+                *(score_text(seeds, name, digits) for name, digits in SPREAD.values()),
             ]
             for method, seeds in methods.items()
         ],
@@ -147,7 +147,7 @@ def paper_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> Tabl
     titles = [GENERATIVE_METHODS[method].title for method in compared]
     header = [f"{title}, {who}" for title in titles for who in ("paper", "ours")]
     return Table(
-        title=full_title("images: the paper's table and ours", settings),
+        title=title_with_settings("images: the paper's table and ours", settings),
         header=["", *header],
         rows=rows,
         notes=[

@@ -1,6 +1,5 @@
-"""Pictures of generative models: pairs of features, and the decoder variance over codes."""
+"""Maps of the decoder variance over the latent plane, and the records that they are drawn from."""
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,30 +10,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.paper.generative import GENERATIVE_METHODS, GRID, groups_of
-from sigmax.paper.moons import N_SAMPLES, PROBLEM
 from sigmax.paper.records import Record
-from sigmax.plots import INK, MODEL, tidy
 
-__all__ = ["moons_figures", "shown_seeds", "variance_figure"]
+__all__ = ["shown_seeds", "variance_figure"]
 
 CODES = "#2f8fe0"
 MOST = 1.5
 """The variance at which the colours of a map end, over that of the data."""
-
-
-def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """The first seed's pictures by their names, of the settings with the most records.
-
-    Pairs of features are shown for the paper's two models, where they are there.
-    """
-    shown = shown_seeds(records).get("moons")
-    if not shown:
-        return {}
-    papers = {method: shown[method] for method in ("vae", "comb-vae") if method in shown}
-    return {
-        "moons_pairs": pairs_figure(papers or shown),
-        "moons_variance": variance_figure(shown, title="two moons: variance over the latent plane"),
-    }
 
 
 def shown_seeds(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
@@ -52,34 +34,6 @@ def shown_seeds(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
         if found and n_records > sizes.get(dataset, 0):
             shown[dataset], sizes[dataset] = found, n_records
     return shown
-
-
-def pairs_figure(shown: dict[str, Record]) -> Figure:
-    """Every pair of the four features: data, then each model's reconstructions and samples."""
-    some = next(iter(shown.values()))
-    n_rows = min(some.data["n_train"], N_SAMPLES)  # whatever a stranger's record says
-    rows = {
-        "data": PROBLEM.sample(n_rows, random_state=some.task.seed)[0],
-        "fresh data": PROBLEM.sample(N_SAMPLES, random_state=[some.task.seed, 2])[0],
-    }
-    for method, record in shown.items():
-        title = GENERATIVE_METHODS[method].title
-        for name in ("reconstructions", "samples"):
-            rows[f"{title}, {name}"] = np.reshape(record.curves[name], (-1, 4))
-    pairs = list(itertools.combinations(range(4), 2))
-    figure = Figure(figsize=(2.1 * len(pairs), 2.0 * len(rows)), layout="constrained")
-    panels = figure.subplots(len(rows), len(pairs), squeeze=False, sharex="col", sharey="col")
-    lower, upper = rows["fresh data"].min(axis=0) - 0.5, rows["fresh data"].max(axis=0) + 0.5
-    for line, (title, X) in zip(panels, rows.items(), strict=True):
-        color = INK if "data" in title else MODEL
-        for axes, (i, j) in zip(line, pairs, strict=True):
-            axes.scatter(X[:, i], X[:, j], s=1.5 if len(X) > 1000 else 3, color=color, lw=0)
-            axes.set(xlim=(lower[i], upper[i]), ylim=(lower[j], upper[j]))
-            tidy(axes)
-        line[0].set_ylabel(title, fontsize=10)
-    for axes, (i, j) in zip(panels[0], pairs, strict=True):
-        axes.set_title(f"v{j + 1} against v{i + 1}", fontsize=10)
-    return figure
 
 
 def variance_figure(shown: dict[str, Record], *, title: str) -> Figure:

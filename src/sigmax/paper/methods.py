@@ -15,7 +15,7 @@ from sigmax.estimators import (
 )
 from sigmax.estimators.gaussian_process import LARGEST_EXACT
 
-__all__ = ["METHODS", "Method"]
+__all__ = ["METHODS", "SIX_METHODS", "Method"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,6 @@ METHODS = {
     ),
     "local": Method("Local", lambda seed: LocalRegressor(random_state=seed)),
 }
+
+SIX_METHODS = ("gp", "nn", "bnn", "mc-dropout", "ens-nn", "combined")
+"""What the paper's smaller experiments compare."""

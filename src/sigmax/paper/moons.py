@@ -1,35 +1,36 @@
 """Two moons seen in four dimensions: samples of generative models against fresh data."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.data import TwoMoons
+from sigmax.generative.base import AbstractVAE
 from sigmax.paper.generative import (
     GENERATIVE_METHODS,
     RunSettings,
-    cell_text,
     create_generative,
     fit_generative,
-    full_title,
     groups_of,
     latent_map,
     score_generative,
+    score_text,
+    title_with_settings,
 )
-from sigmax.paper.records import Record, Task, describe_machine, done, repeated
+from sigmax.paper.latent_pictures import shown_seeds, variance_figure
+from sigmax.paper.records import Record, Task, describe_machine, done
+from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error
-from sigmax.generative.base import AbstractVAE
+from sigmax.plots import INK, MODEL, tidy
 from sigmax.sample_distances import energy_distance, share_off_data, sliced_wasserstein
 
 __all__ = [
-    "N_POINTS",
-    "N_SAMPLES",
-    "PROBLEM",
-    "QUICK_MOONS",
+    "moons_figures",
     "moons_tables",
-    "moons_tasks",
     "run_moons",
     "score_samples",
 ]
@@ -41,12 +42,6 @@ N_REFERENCE = 20_000
 
 MOONS = {"n_latent": 2, "hidden_sizes": (50,), "n_steps": 5_000, "batch_size": 500}
 """Of every model. The paper has a network of low capacity here, and does not say which."""
-QUICK_MOONS = {"n_steps": 1_000, "n_test": 200, "n_importance": 50}
-
-
-def moons_tasks(methods: Sequence[str], n_seeds: int, seed: int, settings: dict) -> list[Task]:
-    """One task per method and seed, which is that of the data, too."""
-    return repeated("moons", ["moons"], methods, n_seeds, seed, settings)
 
 
 def fresh(seed: int, purpose: int, n_rows: int) -> NDArray:
@@ -55,7 +50,7 @@ def fresh(seed: int, purpose: int, n_rows: int) -> NDArray:
 
 
 def run_moons(job: Sequence[Task]) -> list[Record]:
-    """Fit a method to the data of each seed, and hold its samples against fresh data."""
+    """Fit a method to the data of each seed, and compare its samples with fresh data."""
     machine, run = describe_machine(), RunSettings.of(job[0])
     models = [create_generative(task, MOONS) for task in job]
     sets = [PROBLEM.sample(run.n_train or N_POINTS, random_state=task.seed)[0] for task in job]
@@ -127,7 +122,7 @@ def moons_table(settings: str, methods: dict[str, list[Record]]) -> Table:
     rows = [
         [
             GENERATIVE_METHODS[method].title,
-            *(cell_text(found, name, digits) for name, digits in COLUMNS.values()),
+            *(score_text(found, name, digits) for name, digits in COLUMNS.values()),
         ]
         for method, found in methods.items()
     ]
@@ -143,7 +138,9 @@ def moons_table(settings: str, methods: dict[str, list[Record]]) -> Table:
     rows.append(["data", *of_data])
     some, run = longest[0], RunSettings.of(longest[0].task)
     return Table(
-        title=full_title(f"two moons in four dimensions: {some.data['n_train']} points", settings),
+        title=title_with_settings(
+            f"two moons in four dimensions: {some.data['n_train']} points", settings
+        ),
         header=["model", *COLUMNS],
         rows=rows,
         notes=[
@@ -167,12 +164,75 @@ def nearer_note(methods: dict[str, list[Record]]) -> list[str]:
         method: {record.task.split: record.scores["energy"] for record in found}
         for method, found in methods.items()
     }
-    ours, told = energy.pop("comb-vae", {}), []
+    ours, counts = energy.pop("comb-vae", {}), []
     for method, theirs in energy.items():
         shared = ours.keys() & theirs.keys()
         if shared:
             nearer = sum(ours[split] < theirs[split] for split in shared)
-            told.append(f"{GENERATIVE_METHODS[method].title}'s on {nearer} of {len(shared)} seeds")
-    if not told:
+            title = GENERATIVE_METHODS[method].title
+            counts.append(f"{title}'s on {nearer} of {len(shared)} seeds")
+    if not counts:
         return []
-    return [f"In energy distance Comb-VAE's samples are nearer to the data than {', '.join(told)}."]
+    return [
+        f"In energy distance Comb-VAE's samples are nearer to the data than {', '.join(counts)}."
+    ]
+
+
+def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """The first seed's pictures by their names, of the settings with the most records.
+
+    Pairs of features are shown for the paper's two models, where they are there.
+    """
+    shown = shown_seeds(records).get("moons")
+    if not shown:
+        return {}
+    papers = {method: shown[method] for method in ("vae", "comb-vae") if method in shown}
+    return {
+        "moons_pairs": pairs_figure(papers or shown),
+        "moons_variance": variance_figure(shown, title="two moons: variance over the latent plane"),
+    }
+
+
+def pairs_figure(shown: dict[str, Record]) -> Figure:
+    """Every pair of the four features: data, then each model's reconstructions and samples."""
+    some = next(iter(shown.values()))
+    n_rows = min(some.data["n_train"], N_SAMPLES)  # whatever a stranger's record says
+    rows = {
+        "data": PROBLEM.sample(n_rows, random_state=some.task.seed)[0],
+        "fresh data": PROBLEM.sample(N_SAMPLES, random_state=[some.task.seed, 2])[0],
+    }
+    for method, record in shown.items():
+        title = GENERATIVE_METHODS[method].title
+        for name in ("reconstructions", "samples"):
+            rows[f"{title}, {name}"] = np.reshape(record.curves[name], (-1, 4))
+    pairs = list(itertools.combinations(range(4), 2))
+    figure = Figure(figsize=(2.1 * len(pairs), 2.0 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), len(pairs), squeeze=False, sharex="col", sharey="col")
+    lower, upper = rows["fresh data"].min(axis=0) - 0.5, rows["fresh data"].max(axis=0) + 0.5
+    for line, (title, X) in zip(panels, rows.items(), strict=True):
+        color = INK if "data" in title else MODEL
+        for axes, (i, j) in zip(line, pairs, strict=True):
+            axes.scatter(X[:, i], X[:, j], s=1.5 if len(X) > 1000 else 3, color=color, lw=0)
+            axes.set(xlim=(lower[i], upper[i]), ylim=(lower[j], upper[j]))
+            tidy(axes)
+        line[0].set_ylabel(title, fontsize=10)
+    for axes, (i, j) in zip(panels[0], pairs, strict=True):
+        axes.set_title(f"v{j + 1} against v{i + 1}", fontsize=10)
+    return figure
+
+
+register(
+    Experiment(
+        name="moons",
+        about="generative models of two moons in four dimensions: samples against fresh data",
+        datasets=("moons",),
+        methods=tuple(GENERATIVE_METHODS),
+        n_splits=5,
+        n_rows=lambda dataset: N_POINTS,
+        known_methods=GENERATIVE_METHODS,
+        quick={"n_steps": 1_000, "n_test": 200, "n_importance": 50},
+        run=run_moons,
+        tables=moons_tables,
+        figures=moons_figures,
+    )
+)

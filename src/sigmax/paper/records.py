@@ -4,28 +4,42 @@ A run that is killed at any point and started again redoes only what has no line
 writes a file, each line in one go; a last line that was torn off is cut away before the next.
 """
 
-import fcntl
 import gzip
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from sigmax.errors import RecordFileError
 from sigmax.version import __version__
 
-__all__ = ["FILE_NAME", "Record", "RecordFile", "Task", "describe_machine", "read_records"]
+__all__ = [
+    "FILE_NAME",
+    "Job",
+    "Record",
+    "RecordFile",
+    "Task",
+    "describe_machine",
+    "done",
+    "failed",
+    "group_done",
+    "infeasible",
+    "read_records",
+]
 
 FILE_NAME = "records.jsonl"
 STATUSES = ("done", "failed", "infeasible")
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +63,15 @@ class Task:
     def label(self) -> str:
         """What a progress bar says."""
         return f"{self.experiment}, {Path(self.dataset).name}: {self.method}"
+
+    @property
+    def settings_text(self) -> str:
+        """What is set differently, as ``n_steps=200``."""
+        return ", ".join(f"{name}={json.dumps(v)}" for name, v in sorted(self.settings.items()))
+
+
+Job = tuple[Task, ...]
+"""Tasks that one call runs together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,30 +132,6 @@ def rounded(values: Iterable[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def repeated(
-    experiment: str,
-    datasets: Sequence[str],
-    methods: Sequence[str],
-    n_repeats: int,
-    seed: int,
-    settings: dict[str, Any],
-) -> list[Task]:
-    """One task per data set, method and repeat, which is its split and sets its seed."""
-    return [
-        Task(
-            experiment=experiment,
-            dataset=dataset,
-            method=method,
-            split=repeat,
-            seed=seed + repeat,
-            settings=dict(settings),
-        )
-        for dataset in datasets
-        for method in methods
-        for repeat in range(n_repeats)
-    ]
-
-
 def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
     """Records by data set as they come, then by method in the given order, then by split."""
     datasets = list(dict.fromkeys(record.task.dataset for record in records))
@@ -143,6 +142,15 @@ def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
         return datasets.index(task.dataset), order.get(task.method, len(order)), task.split
 
     return sorted(records, key=place)
+
+
+def group_done(records: Iterable[Record], key: Callable[[Task], Key]) -> dict[Key, list[Record]]:
+    """Records with scores by a key of their tasks, in the order in which keys come."""
+    groups: dict[Key, list[Record]] = {}
+    for record in records:
+        if record.status == "done":
+            groups.setdefault(key(record.task), []).append(record)
+    return groups
 
 
 def read_records(path: Path) -> list[Record]:
@@ -179,11 +187,11 @@ class RecordFile:
         """Open or make the file of a folder, repair its end, and keep other processes out."""
         folder.mkdir(parents=True, exist_ok=True)
         file = cls(folder / FILE_NAME)
-        with open(folder / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RecordFileError(f"Another run is writing to {folder}.") from error
+        try:
+            lock = FileLock(folder / ".lock").acquire(blocking=False)
+        except Timeout as error:
+            raise RecordFileError(f"Another run is writing to {folder}.") from error
+        with lock:
             file.repair()
             if file.path.exists():
                 file.records = {record.task.key: record for record in read_records(file.path)}

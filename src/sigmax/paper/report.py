@@ -3,78 +3,115 @@
 A file of records may come from a stranger: what it says is shown as text, and nothing more.
 """
 
+import io
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from sigmax.errors import RecordFileError
-from sigmax.paper.benchmark import settings_text
-from sigmax.paper.generative import GENERATIVE_METHODS
-from sigmax.paper.html import picture, render_page
-from sigmax.paper.methods import METHODS
+from sigmax.paper.html import Section, render_page
+from sigmax.paper.methods import Method
 from sigmax.paper.records import FILE_NAME, STATUSES, Record, Task, read_records
+from sigmax.paper.registry import find_experiment, known_experiments
 from sigmax.paper.tables import Table
 
-__all__ = ["missing_table", "write_report"]
+__all__ = [
+    "Report",
+    "failure_table",
+    "machine_table",
+    "missing_table",
+    "save_report",
+    "write_report",
+]
 
 MOST_ROWS = 300
 """Of a list of what failed or is missing."""
 
-TITLES = {name: method.title for name, method in {**METHODS, **GENERATIVE_METHODS}.items()}
+
+@dataclass(frozen=True)
+class Report:
+    """A page on disk, and the sections that it shows by the names of their experiments."""
+
+    path: Path
+    experiments: dict[str, Section]
+
+    def pictures(self, experiment: str) -> dict[str, bytes]:
+        """Name -> content of a PNG file, for one experiment."""
+        section = self.experiments.get(experiment)
+        return section.pictures if section else {}
 
 
 def write_report(folder: Path) -> Path:
     """Write ``report.html`` and ``tables.md`` from the records of a folder; the page's path."""
     path = folder / FILE_NAME
     records = read_records(path if path.exists() else folder / f"{FILE_NAME}.gz")
+    return save_report(folder, records).path
+
+
+def save_report(folder: Path, records: Sequence[Record]) -> Report:
+    """Write ``report.html`` and ``tables.md`` of some records into a folder."""
+    known = list(filter(is_known, records))
     try:
-        parts = collect_parts(records)
+        experiments = experiment_sections(known)
+        sections = [
+            Section("What was run", [run_table(records, len(records) - len(known))]),
+            *experiments.values(),
+            Section("What failed", [failure_table(records)]),
+            Section("What is missing", [missing_table(records)]),
+            Section("Versions and machine", [machine_table(records)]),
+        ]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RecordFileError(
             f"The records in {folder} are not as they should be: {error!r}"
         ) from error
-    names = ", ".join(dict.fromkeys(record.task.experiment for record in records))
-    sections = {
-        heading: "\n".join([table.to_html() for table in tables] + pictures)
-        for heading, (tables, pictures) in parts.items()
-    }
     markdown = [
-        f"## {heading}\n\n" + "\n".join(table.to_markdown() for table in tables)
-        for heading, (tables, _) in parts.items()
+        f"## {section.heading}\n\n" + "\n".join(table.to_markdown() for table in section.tables)
+        for section in sections
     ]
     (folder / "tables.md").write_text("\n".join(markdown), encoding="utf-8")
+    names = ", ".join(dict.fromkeys(record.task.experiment for record in records))
     page = folder / "report.html"
     page.write_text(render_page(f"sigmax: {names or 'no records'}", sections), encoding="utf-8")
-    return page
+    return Report(page, experiments)
 
 
-def collect_parts(records: Sequence[Record]) -> dict[str, tuple[list[Table], list[str]]]:
-    """Heading -> tables, and pictures in HTML."""
-    from sigmax.paper.registry import EXPERIMENTS  # loads all experiments, and JAX
-
-    known = [
-        record
-        for record in records
-        if record.task.experiment in EXPERIMENTS
-        and record.task.method in EXPERIMENTS[record.task.experiment].known_methods
-        and record.status in STATUSES
-    ]
-    parts = {"What was run": ([run_table(records, len(records) - len(known))], [])}
-    for name, experiment in EXPERIMENTS.items():
-        own = [record for record in known if record.task.experiment == name]
+def experiment_sections(records: Sequence[Record]) -> dict[str, Section]:
+    """The tables and pictures of every experiment that has records."""
+    sections = {}
+    for name in known_experiments():
+        own = [record for record in records if record.task.experiment == name]
         if own:
-            figures = experiment.figures(own)
-            pictures = [picture(figure, stem.replace("_", " ")) for stem, figure in figures.items()]
-            parts[f"{name}: {experiment.about}"] = (experiment.tables(own), pictures)
-    parts["What failed"] = ([failure_table(records)], [])
-    parts["What is missing"] = ([missing_table(records)], [])
-    parts["Versions and machine"] = ([machine_table(records)], [])
-    return parts
+            experiment = find_experiment(name)
+            pictures = {stem: as_png(fig) for stem, fig in experiment.figures(own).items()}
+            heading = f"{name}: {experiment.about}"
+            sections[name] = Section(heading, experiment.tables(own), pictures)
+    return sections
 
 
-def method_title(name: str) -> str:
-    return TITLES.get(name, name)
+def as_png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=130)
+    return file.getvalue()
+
+
+def known_methods(experiment: str) -> Mapping[str, Method]:
+    """The methods of an experiment by name; there are none where the experiment is not known."""
+    return find_experiment(experiment).known_methods if experiment in known_experiments() else {}
+
+
+def is_known(record: Record) -> bool:
+    """Whether the tables of an experiment can show a record."""
+    task = record.task
+    return record.status in STATUSES and task.method in known_methods(task.experiment)
+
+
+def method_title(task: Task) -> str:
+    method = known_methods(task.experiment).get(task.method)
+    return method.title if method else task.method
 
 
 def run_table(records: Sequence[Record], n_unknown: int) -> Table:
@@ -84,13 +121,13 @@ def run_table(records: Sequence[Record], n_unknown: int) -> Table:
         own = [record for record in records if record.task.experiment == name]
         counts = Counter(record.status for record in own)
         datasets = sorted({record.task.dataset for record in own})
-        found = {record.task.method for record in own}
-        methods = [m for m in TITLES if m in found] + sorted(found - set(TITLES))
+        found, known = {record.task.method for record in own}, known_methods(name)
+        methods = [method.title for key, method in known.items() if key in found]
         rows.append(
             [
                 name,
                 ", ".join(datasets),
-                ", ".join(map(method_title, methods)),
+                ", ".join(methods + sorted(found - known.keys())),
                 str(len(own)),
                 ", ".join(f"{count} {status}" for status, count in counts.items()),
             ]
@@ -114,7 +151,7 @@ def failure_table(records: Sequence[Record]) -> Table:
     for record in sorted(records, key=lambda r: (r.status, r.task.experiment, r.task.dataset)):
         if record.status != "done":
             task = record.task
-            kind = (task.experiment, task.dataset, method_title(task.method), settings_text(task))
+            kind = (task.experiment, task.dataset, method_title(task), task.settings_text)
             groups.setdefault((*kind, record.status, record.reason), []).append(task.split)
     rows = [
         [*kind, str(len(splits)), spans(splits), status, reason]
@@ -143,14 +180,14 @@ def missing_rows(records: Sequence[Record]) -> Iterator[list[str]]:
         there: dict[tuple[str, str, str], set[int]] = {}
         for task in tasks:
             splits.setdefault(task.dataset, set()).add(task.split)
-            kind = (task.dataset, task.method, settings_text(task))
+            kind = (task.dataset, task.method, task.settings_text)
             there.setdefault(kind, set()).add(task.split)
-        methods = dict.fromkeys(task.method for task in tasks)
-        settings = dict.fromkeys(map(settings_text, tasks))
+        methods = {task.method: method_title(task) for task in tasks}
+        settings = dict.fromkeys(task.settings_text for task in tasks)
         for dataset, method, setting in itertools.product(splits, methods, settings):
             left = splits[dataset] - there.get((dataset, method, setting), set())
             if left:
-                yield [experiment, dataset, method_title(method), setting, spans(left)]
+                yield [experiment, dataset, methods[method], setting, spans(left)]
 
 
 def listing(title: str, header: list[str], rows: Iterator[list[str]], nothing: str) -> Table:

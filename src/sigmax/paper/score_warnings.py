@@ -1,4 +1,4 @@
-"""Guard rails: notes on what may flatter a log-likelihood, from the records alone."""
+"""Warnings: notes on what may flatter a log-likelihood, from the records alone."""
 
 import math
 
@@ -9,7 +9,7 @@ from sigmax.paper.methods import METHODS, Method
 from sigmax.paper.published import PAPER
 from sigmax.paper.records import Record
 
-__all__ = ["gap_to_normal", "guard_rails", "paper_gaps"]
+__all__ = ["gap_to_normal", "paper_gaps", "warning_notes"]
 
 MANY_COPIES = 0.01
 FEW_TARGETS = 100
@@ -27,7 +27,7 @@ def gap_to_normal(log_likelihood: float, rmse: float) -> float:
     return log_likelihood + 0.5 * math.log(2 * math.pi * math.e * max(rmse, 1e-300) ** 2)
 
 
-def guard_rails(benchmark: Benchmark) -> list[str]:
+def warning_notes(benchmark: Benchmark) -> list[str]:
     """A sentence for each reason to look twice that applies."""
     targets = {name: data_mean(benchmark, name, "n_distinct_targets") for name in benchmark.cells}
     discrete = [f"{name} {n:.0f}" for name, n in targets.items() if n < FEW_TARGETS]

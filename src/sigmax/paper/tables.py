@@ -1,7 +1,6 @@
 """Tables of results: made once, shown in the terminal, in Markdown or on a page."""
 
 import html
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,32 +32,10 @@ class Table:
         paragraphs = [f"### {markdown_text(self.title)}", "\n".join(lines)]
         return "\n\n".join([*paragraphs, *map(markdown_text, self.notes)]) + "\n"
 
-    def to_html(self) -> str:
-        """The table with its title and notes, for a page; without rows, title and notes."""
-        kind = ' class="words"' if self.in_words else ""
-        head = "".join(f'<th scope="col">{html_text(text)}</th>' for text in self.header)
-        body = "\n".join(
-            f'<tr><th scope="row">{html_text(name)}</th>'
-            + "".join(f"<td>{html_text(text)}</td>" for text in cells)
-            + "</tr>"
-            for name, *cells in self.rows
-        )
-        notes = "".join(f'\n<p class="note">{html_text(note)}</p>' for note in self.notes)
-        table = (
-            f'<div class="scroll" tabindex="0"><table{kind}>\n<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody></table></div>"
-        )
-        return f"<h3>{html_text(self.title)}</h3>\n{table if self.rows else ''}{notes}\n"
-
 
 def markdown_text(text: str) -> str:
     """Text on one line, in which nothing is a tag or the end of a cell."""
     return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
-
-
-def html_text(text: str) -> str:
-    """Text in which nothing is a tag but what ``**`` makes bold."""
-    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html.escape(text))
 
 
 def mean_and_error(values: ArrayLike, *, digits: int = 2) -> str:

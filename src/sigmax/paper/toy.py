@@ -1,4 +1,4 @@
-"""The toy experiment: known mean, known spread, and models judged on and off the data."""
+"""The toy experiment: known mean, known spread, and models scored on and off the data."""
 
 from collections.abc import Sequence
 
@@ -8,27 +8,23 @@ from matplotlib.figure import Figure
 
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
-from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, in_order, repeated
-from sigmax.paper.tables import Table, mean_and_error
 from sigmax.metrics import coverage, log_likelihood
+from sigmax.paper.fitting import create_model, fit_models
+from sigmax.paper.methods import METHODS, SIX_METHODS
+from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
+from sigmax.paper.registry import Experiment, register
+from sigmax.paper.tables import Table, mean_and_error
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
 
-__all__ = ["N_ROWS", "run_toy", "score_toy", "toy_figures", "toy_tables", "toy_tasks"]
+__all__ = ["run_toy", "score_toy", "toy_figures", "toy_tables"]
 
 PROBLEM = ToyProblem()
 GRID = np.linspace(-4, 14, 361)
 N_ROWS = 500
 
 
-def toy_tasks(methods: Sequence[str], n_seeds: int, seed: int, settings: dict) -> list[Task]:
-    """One task per method and seed, which is that of the data, too."""
-    return repeated("toy", ["toy"], methods, n_seeds, seed, settings)
-
-
 def run_toy(job: Sequence[Task]) -> list[Record]:
-    """Fit a method to the data of each seed, and judge it."""
+    """Fit a method to the data of each seed, and score it against the truth."""
     machine, models = describe_machine(), [create_model(task) for task in job]
     data = [PROBLEM.sample(N_ROWS, random_state=task.seed) for task in job]
     seconds = fit_models(models, data)
@@ -85,23 +81,23 @@ def toy_tables(records: Sequence[Record]) -> list[Table]:
         "std(−4)": ("std_left", 2),
         "std(14)": ("std_right", 2),
     }
-    rows, n_seeds = [], 0
-    records = in_order(records, METHODS)
-    for method in dict.fromkeys(record.task.method for record in records):
-        found = [r for r in records if r.task.method == method and r.status == "done"]
-        n_seeds = max(n_seeds, len(found))
-        if found:
-            cells = [
-                mean_and_error([record.scores[name] for record in found], digits=digits)
-                for name, digits in columns.values()
-            ]
-            rows.append([METHODS[method].title, *cells])
+    methods = group_done(in_order(records, METHODS), lambda task: task.method)
+    n_seeds = max(map(len, methods.values()), default=0)
     seeds = f", {n_seeds} seeds" if n_seeds > 1 else ""
     return [
         Table(
             title=f"toy problem: 500 points, y = x sin x + 0.3 ε₁ + 0.3 x ε₂ on [0, 10]{seeds}",
             header=["model", *columns],
-            rows=rows,
+            rows=[
+                [
+                    METHODS[method].title,
+                    *(
+                        mean_and_error([record.scores[name] for record in found], digits=digits)
+                        for name, digits in columns.values()
+                    ),
+                ]
+                for method, found in methods.items()
+            ],
             notes=[
                 "Log-likelihood and coverage on 10,000 fresh points; mean relative error of std on"
                 " [0.5, 9.5]; std at x = −4 and 14 in units of std(y)."
@@ -117,7 +113,7 @@ def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
     if not shown:
         return {}
     X, y = PROBLEM.sample(N_ROWS, random_state=shown[0].task.seed)
-    curves = {METHODS[r.task.method].title: curve_of(r) for r in shown}
+    curves = {METHODS[r.task.method].title: Curve.read(r.curves) for r in shown}
     on_data = (GRID >= PROBLEM.lower) & (GRID <= PROBLEM.upper)
     true_std = np.where(on_data, PROBLEM.std(GRID), np.nan)
 
@@ -136,6 +132,16 @@ def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
     }
 
 
-def curve_of(record: Record) -> Curve:
-    """Mean and standard deviation of a record."""
-    return Curve(np.asarray(record.curves["mean"]), np.asarray(record.curves["std"]))
+register(
+    Experiment(
+        name="toy",
+        about="known mean and spread, on the data and off them",
+        datasets=("toy",),
+        methods=(*SIX_METHODS, "local"),
+        n_splits=1,
+        n_rows=lambda dataset: N_ROWS,
+        run=run_toy,
+        tables=toy_tables,
+        figures=toy_figures,
+    )
+)

@@ -10,36 +10,22 @@ from sigmax.data import UCI_SETS, RegressionData, load_uci
 from sigmax.paper.fitting import (
     create_model,
     fit_models,
-    judge,
-    judge_apart,
     own_settings,
+    score_parts,
+    score_prediction,
     stopwatch,
 )
 from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, infeasible, repeated
+from sigmax.paper.records import Record, Task, describe_machine, done, infeasible
+from sigmax.paper.registry import Experiment, register
+from sigmax.paper.uci_pictures import uci_figures
+from sigmax.paper.uci_report import uci_tables
 
-__all__ = ["describe_split", "is_known", "run_splits", "split_tasks"]
-
-
-def split_tasks(
-    experiment: str,
-    datasets: Sequence[str],
-    methods: Sequence[str],
-    n_splits: int,
-    *,
-    seed: int = 0,
-    settings: dict[str, Any] | None = None,
-) -> list[Task]:
-    """One task per data set, method and split, as many splits as there are, up to ``n_splits``."""
-    tasks = []
-    for dataset in datasets:
-        n = min(n_splits, UCI_SETS[dataset].n_splits)
-        tasks += repeated(experiment, [dataset], methods, n, seed, settings or {})
-    return tasks
+__all__ = ["describe_split", "is_known", "run_splits"]
 
 
 def run_splits(job: Sequence[Task]) -> list[Record]:
-    """Fit a job's splits together and judge each on its test rows."""
+    """Fit a job's splits together and score each on its test rows."""
     data, machine = load_uci(job[0].dataset), describe_machine()
     splits = [data.splits[task.split] for task in job]
     largest = METHODS[job[0].method].largest
@@ -61,7 +47,7 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
         records.append(
             done(
                 task,
-                scores=judge(y, dist) | judge_apart(y, dist, known),
+                scores=score_prediction(y, dist) | score_parts(y, dist, known),
                 seconds={**seconds, "predict": watch.run},
                 data={**describe_split(data, task.split), "own_settings": own_settings(task)},
                 machine=machine,
@@ -97,3 +83,19 @@ def is_known(rows: NDArray, train: NDArray, test: NDArray) -> NDArray[np.bool_]:
     rows = rows + 0.0  # or -0.0 would differ from 0.0 in its bytes
     known = {row.tobytes() for row in rows[train]}
     return np.array([row.tobytes() in known for row in rows[test]], dtype=bool)
+
+
+register(
+    Experiment(
+        name="uci",
+        about="the UCI benchmark on standard splits",
+        datasets=tuple(UCI_SETS),
+        methods=tuple(METHODS),
+        n_splits=20,
+        most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+        n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
+        run=run_splits,
+        tables=uci_tables,
+        figures=uci_figures,
+    )
+)

@@ -29,12 +29,11 @@ from sigmax.paper.score_rows import (
     split_counts,
     titles,
 )
-from sigmax.paper.score_warnings import guard_rails, paper_gaps
+from sigmax.paper.score_warnings import paper_gaps, warning_notes
 from sigmax.paper.tables import Table
 from sigmax.paper.uci_copies import copies_tables
-from sigmax.paper.uci_pictures import uci_figures
 
-__all__ = ["uci_figures", "uci_tables"]
+__all__ = ["score_table", "time_notes", "uci_tables"]
 
 SCORES = (LOG_LIKELIHOOD, RMSE, CRPS, COVERAGE_50, COVERAGE_80, COVERAGE_90, WIDTH, CALIBRATION)
 PAIRS = (
@@ -85,7 +84,7 @@ def score_notes(benchmark: Benchmark, score: Score) -> list[str]:
     if score == LOG_LIKELIHOOD or benchmark.experiment == "timings":
         notes += split_notes(benchmark, score) + infeasible_notes(benchmark)
     if score == LOG_LIKELIHOOD:
-        notes += guard_rails(benchmark)
+        notes += warning_notes(benchmark)
     return notes
 
 

@@ -1,6 +1,6 @@
-"""Calibration of variances: one year of weather to learn from, a century to be judged by."""
+"""Calibration of variances: one year of weather to learn from, a century to be scored against."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,34 +9,19 @@ from matplotlib.figure import Figure
 
 from sigmax.data import STATIONS, Station, load_station
 from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, in_order, repeated
+from sigmax.paper.methods import METHODS, SIX_METHODS
+from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
+from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error
-from sigmax.paper.toy import curve_of
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
 
-__all__ = [
-    "run_weather",
-    "score_weather",
-    "weather_figures",
-    "weather_tables",
-    "weather_tasks",
-]
+__all__ = ["run_weather", "score_weather", "weather_figures", "weather_tables"]
 
 DAYS = np.arange(1, 366)
 
 
-def weather_tasks(
-    stations: Sequence[str], methods: Sequence[str], n_draws: int, seed: int, settings: dict
-) -> list[Task]:
-    """One task per station, method and draw of a year."""
-    for name in stations:
-        load_station(name)  # an error now rather than a failed record each
-    return repeated("weather", stations, methods, n_draws, seed, settings)
-
-
 def run_weather(job: Sequence[Task]) -> list[Record]:
-    """Fit a method to each draw of a year, and judge it by all years."""
+    """Fit a method to each draw of a year, and score it against all years."""
     station, machine = load_station(job[0].dataset), describe_machine()
     models = [create_model(task) for task in job]
     draws = [station.draw_year(task.seed) for task in job]
@@ -77,10 +62,9 @@ def score_weather(station: Station, curve: Curve) -> dict[str, float]:
 def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     """Done records: station -> title of the method -> draws."""
     found: dict[str, dict[str, list[Record]]] = {}
-    for record in in_order(records, METHODS):
-        if record.status == "done":
-            of_station = found.setdefault(record.task.dataset, {})
-            of_station.setdefault(METHODS[record.task.method].title, []).append(record)
+    draws = group_done(in_order(records, METHODS), lambda task: (task.dataset, task.method))
+    for (station, method), records in draws.items():
+        found.setdefault(station, {})[METHODS[method].title] = records
     return found
 
 
@@ -132,9 +116,18 @@ def title_of(name: str) -> str:
 def titled_curves(shown: dict[str, Record]) -> dict[str, Curve]:
     """The curves, each title with its error."""
     return {
-        f"{title}: Err {record.scores['variance_error']:.2f}": curve_of(record)
+        f"{title}: Err {record.scores['variance_error']:.2f}": Curve.read(record.curves)
         for title, record in shown.items()
     }
+
+
+def station_figure(
+    name: str, shown: dict[str, Record], draw: Callable[[Axes, Curve], None], ylabel: str
+) -> Figure:
+    """A panel per model, along the days of the year."""
+    return model_panels(
+        titled_curves(shown), draw, title=title_of(name), xlabel="day of the year", ylabel=ylabel
+    )
 
 
 def prediction_figure(name: str, shown: dict[str, Record]) -> Figure:
@@ -146,13 +139,7 @@ def prediction_figure(name: str, shown: dict[str, Record]) -> Figure:
     def draw(axes: Axes, curve: Curve) -> None:
         draw_prediction(axes, DAYS, curve, data=data, true_mean=true_mean, true_std=true_std)
 
-    return model_panels(
-        titled_curves(shown),
-        draw,
-        title=title_of(name),
-        xlabel="day of the year",
-        ylabel="maximum temperature (°C)",
-    )
+    return station_figure(name, shown, draw, "maximum temperature (°C)")
 
 
 def spread_figure(name: str, shown: dict[str, Record]) -> Figure:
@@ -162,10 +149,20 @@ def spread_figure(name: str, shown: dict[str, Record]) -> Figure:
     def draw(axes: Axes, curve: Curve) -> None:
         draw_spread(axes, DAYS, curve, true_std=true_std)
 
-    return model_panels(
-        titled_curves(shown),
-        draw,
-        title=title_of(name),
-        xlabel="day of the year",
-        ylabel="standard deviation (°C)",
+    return station_figure(name, shown, draw, "standard deviation (°C)")
+
+
+register(
+    Experiment(
+        name="weather",
+        about="one year of temperatures to learn from, a century to be judged by",
+        datasets=tuple(STATIONS),
+        methods=SIX_METHODS,
+        n_splits=5,
+        check_dataset=load_station,  # an error now rather than a failed record each
+        n_rows=lambda station: len(DAYS),
+        run=run_weather,
+        tables=weather_tables,
+        figures=weather_figures,
     )
+)

@@ -3,32 +3,28 @@
 import numpy as np
 import pytest
 
-from sigmax.paper.ablation import (
-    COMBINATIONS,
-    ablation_figures,
-    ablation_tables,
-    ablation_tasks,
-    combination,
-)
-from sigmax.paper.active import (
-    active_figures,
-    active_tables,
-    active_tasks,
-    run_active,
-)
+from sigmax.data import load_uci
+from sigmax.paper.ablation import COMBINATIONS, ablation_figures, ablation_tables, combination
+from sigmax.paper.active import active_figures, active_tables, run_active
 from sigmax.paper.fitting import create_model, fit_models
 from sigmax.paper.records import Record, done
-from sigmax.paper.registry import EXPERIMENTS
-from sigmax.paper.uci import describe_split, run_splits, split_tasks
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.uci import describe_split, run_splits
 
+UCI = find_experiment("uci")
 SMALL = {"n_steps": 60, "hidden_sizes": [8]}
 
 
+def choose(dataset, method, n_splits, experiment=UCI, **settings):
+    chosen = Choice(datasets=[dataset], methods=[method], n_splits=n_splits, settings=settings)
+    return experiment.choose(chosen)
+
+
 def test_every_split_is_a_task_and_alike_ones_a_job():
-    tasks = split_tasks("uci", ["yacht", "protein"], ["gp", "nn"], 20, seed=100)
+    tasks = UCI.choose(Choice(datasets=["yacht", "protein"], methods=["gp", "nn"], seed=100))
     assert len(tasks) == 2 * (20 + 5)
     assert {task.seed - task.split for task in tasks} == {100}
-    jobs = EXPERIMENTS["uci"].jobs(tasks, "cpu")
+    jobs = UCI.jobs(tasks, "cpu")
     sizes = {(job[0].dataset, job[0].method, len(job)) for job in jobs}
     assert sizes == {
         ("yacht", "gp", 1),
@@ -37,13 +33,13 @@ def test_every_split_is_a_task_and_alike_ones_a_job():
         ("protein", "nn", 1),
     }
     assert sorted(task.key for job in jobs for task in job) == sorted(t.key for t in tasks)
-    on_gpu = EXPERIMENTS["uci"].jobs(tasks, "gpu")
+    on_gpu = UCI.jobs(tasks, "gpu")
     assert ("protein", "nn", 5) in {(j[0].dataset, j[0].method, len(j)) for j in on_gpu}
 
 
 def test_records_hold_scores_seconds_and_facts(data_folder):
-    tasks = split_tasks("uci", ["yacht"], ["nn"], 2, settings=SMALL)
-    (job,) = EXPERIMENTS["uci"].jobs(tasks, "cpu")
+    tasks = choose("yacht", "nn", 2, **SMALL)
+    (job,) = UCI.jobs(tasks, "cpu")
     records = run_splits(job)
     assert [record.status for record in records] == ["done", "done"]
     for record in records:
@@ -54,9 +50,7 @@ def test_records_hold_scores_seconds_and_facts(data_folder):
 
 
 def test_scores_are_those_of_the_estimator_by_itself(data_folder):
-    from sigmax.data import load_uci
-
-    (task,) = split_tasks("uci", ["yacht"], ["nn"], 1, settings=SMALL)
+    (task,) = choose("yacht", "nn", 1, **SMALL)
     (record,) = run_splits((task,))
     data = load_uci("yacht")
     train, test = data.splits[0]
@@ -66,14 +60,12 @@ def test_scores_are_those_of_the_estimator_by_itself(data_folder):
 
 
 def test_what_cannot_be_done_is_said(data_folder):
-    (task,) = split_tasks("uci", ["kin8nm"], ["gp"], 1)
+    (task,) = choose("kin8nm", "gp", 1)
     (record,) = run_splits((task,))
     assert record.status == "infeasible" and "7,373 training rows" in record.reason
 
 
 def test_copies_across_the_split_are_counted(data_folder):
-    from sigmax.data import load_uci
-
     facts = [describe_split(load_uci("wine_red"), split) for split in range(20)]
     assert np.mean([fact["copies"] for fact in facts]) == pytest.approx(0.266, abs=0.001)
     assert facts[0]["n_distinct_targets"] == 6
@@ -83,8 +75,7 @@ def test_models_of_any_kind_are_fitted_and_timed():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     data = [(X, X[:, 0]), (X, X[:, 1])]
-    settings = {"max_iter": 2, "n_restarts": 1}
-    tasks = split_tasks("uci", ["yacht"], ["gp"], 2, settings=settings)
+    tasks = choose("yacht", "gp", 2, max_iter=2, n_restarts=1)
     models = [create_model(task) for task in tasks]
     seconds = fit_models(models, data)
     assert seconds["together"] == 1 and seconds["fit"] > 0
@@ -92,7 +83,7 @@ def test_models_of_any_kind_are_fitted_and_timed():
 
 
 def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
-    tasks = ablation_tasks(["yacht"], ["combined"], 2, 0, SMALL)
+    tasks = choose("yacht", "combined", 2, find_experiment("ablation"), **SMALL)
     assert len(tasks) == 32
     assert {combination(task) for task in tasks} == set(COMBINATIONS)
     assert COMBINATIONS[0] == "none" and COMBINATIONS[-1] == "LS+MV+IG+EX"
@@ -117,9 +108,8 @@ def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
 
 
 def test_active_learning_goes_ten_rounds_and_is_shown(data_folder):
-    arguments = (["yacht"], ["nn"], ["variance", "random"], 2, 0, SMALL)
-    tasks = active_tasks(*arguments)
-    jobs = EXPERIMENTS["active"].jobs(tasks, "cpu")
+    active = find_experiment("active")
+    jobs = active.jobs(choose("yacht", "nn", 2, active, **SMALL), "cpu")
     assert [len(job) for job in jobs] == [2, 2]
     records = [Record.from_line(r.to_line()) for job in jobs for r in run_active(job)]
     assert all(len(record.curves["rmse"]) == 11 for record in records)

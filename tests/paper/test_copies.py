@@ -8,9 +8,10 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Normal, Predictive
 from sigmax.paper import uci
-from sigmax.paper.fitting import create_model, judge, judge_apart
+from sigmax.paper.fitting import create_model, score_parts, score_prediction
 from sigmax.paper.records import Record, Task, done
-from sigmax.paper.uci import describe_split, is_known, run_splits, split_tasks
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.uci import describe_split, is_known, run_splits
 from sigmax.paper.uci_report import uci_tables
 
 
@@ -42,10 +43,10 @@ def test_shares_of_copies_with_and_without_y_are_in_the_facts(data):
     assert facts["copies_of_X"] == 0.5 and facts["copies"] == pytest.approx(0.3)
 
 
-def test_parts_are_judged_as_if_alone():
+def test_parts_are_scored_as_if_alone():
     rng = np.random.default_rng(1)
     mean, y, known = rng.normal(size=30), rng.normal(size=30), rng.random(30) < 0.4
-    scores = judge_apart(y, Predictive(Normal(mean, np.full(30, 0.7))), known)
+    scores = score_parts(y, Predictive(Normal(mean, np.full(30, 0.7))), known)
     for part, rows in (("copies", known), ("new", ~known)):
         expected = stats.norm.logpdf(y[rows], mean[rows], 0.7).mean()
         assert scores[f"{part}_log_likelihood"] == pytest.approx(expected)
@@ -58,15 +59,16 @@ def test_parts_are_judged_as_if_alone():
 
 def test_without_copies_or_without_new_rows_there_is_nothing_to_tell_apart():
     dist, y = Predictive(Normal(np.zeros(3), np.ones(3))), np.zeros(3)
-    assert judge_apart(y, dist, np.zeros(3, bool)) == {}
-    only = judge_apart(y, dist, np.ones(3, bool))
+    assert score_parts(y, dist, np.zeros(3, bool)) == {}
+    only = score_parts(y, dist, np.ones(3, bool))
     assert only and all(name.startswith("copies_") for name in only)
-    assert only["copies_crps"] == judge(y, dist)["crps"]
+    assert only["copies_crps"] == score_prediction(y, dist)["crps"]
 
 
 def test_records_hold_the_scores_of_both_parts(data):
     settings = {"max_iter": 5, "n_restarts": 1}
-    tasks = split_tasks("uci", ["wine_red"], ["gp"], 2, settings=settings)
+    chosen = Choice(datasets=["wine_red"], methods=["gp"], n_splits=2, settings=settings)
+    tasks = find_experiment("uci").choose(chosen)
     apart, whole = (Record.from_line(r.to_line()) for r in run_splits(tasks))
     halves = [apart.scores[f"{part}_log_likelihood"] for part in ("copies", "new")]
     assert np.mean(halves) == pytest.approx(apart.scores["log_likelihood"])

@@ -10,17 +10,18 @@ from sigmax.cli import app
 from sigmax.data import IMAGE_SETS, ImageData, TwoMoons
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import InvalidArgumentError
+from sigmax.generative.base import AbstractVAE
 from sigmax.paper import images
 from sigmax.paper.generative import RunSettings, create_generative, score_generative
 from sigmax.paper.image_sheets import pack, tiled, unpack
 from sigmax.paper.images_report import PAPER_IMAGES, image_figures, image_tables
-from sigmax.paper.latent_pictures import moons_figures, shown_seeds
-from sigmax.paper.moons import moons_tables, moons_tasks, run_moons, score_samples
+from sigmax.paper.latent_pictures import shown_seeds
+from sigmax.paper.moons import moons_figures, moons_tables, run_moons, score_samples
 from sigmax.paper.records import Record, Task
-from sigmax.paper.registry import EXPERIMENTS, Choice
+from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.report import write_report
-from sigmax.generative.base import AbstractVAE
 
+MOONS, IMAGES = find_experiment("moons"), find_experiment("images")
 SMALL = {"hidden_sizes": [8], "n_steps": 20, "n_test": 50, "n_importance": 5}
 
 
@@ -33,8 +34,8 @@ def taken_for(record, method, **scores):
 @pytest.fixture(scope="module")
 def moons():
     """A model with two seeds, from its lines, and the same taken for another."""
-    tasks = moons_tasks(["vae"], 2, 3, {**SMALL, "n_train": 60})
-    (job,) = EXPERIMENTS["moons"].jobs(tasks, "cpu")
+    chosen = Choice(methods=["vae"], n_splits=2, seed=3, settings={**SMALL, "n_train": 60})
+    (job,) = MOONS.jobs(MOONS.choose(chosen), "cpu")
     found = [Record.from_line(record.to_line()) for record in run_moons(job)]
     better = {"energy": 0.1, "variance_far": 1.0}
     return [*found, *(taken_for(record, "comb-vae", **better) for record in found)]
@@ -145,8 +146,8 @@ def image_records():
     X = rng.uniform(size=(80, 16)).astype(np.float32)
     y, described = rng.integers(10, size=80), replace(IMAGE_SETS["mnist"], shape=(4, 4))
     data = ImageData("mnist", X[:60], y[:60], X[60:], y[60:], described)
-    tasks = images.image_tasks(["mnist"], ["vae-shared"], 2, 0, SMALL)
-    (job,) = EXPERIMENTS["images"].jobs(tasks, "gpu")
+    chosen = Choice(datasets=["mnist"], methods=["vae-shared"], n_splits=2, settings=SMALL)
+    (job,) = IMAGES.jobs(IMAGES.choose(chosen), "gpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(images, "loaded", lambda name: data)
         grey = [Record.from_line(record.to_line()) for record in images.run_images(job)]
@@ -203,14 +204,14 @@ def test_sheets_survive_being_packed():
 
 
 def test_quick_is_a_setting_of_these_two_only():
-    (task,) = EXPERIMENTS["images"].choose(
+    (task,) = IMAGES.choose(
         Choice(datasets=["mnist"], methods=["vae"], n_splits=1, quick=True, settings={"n_test": 5})
     )
     assert task.settings["n_steps"] == 300 and task.settings["n_test"] == 5
-    assert len(EXPERIMENTS["images"].choose(Choice())) == 4 * 4 * 3
-    assert len(EXPERIMENTS["moons"].choose(Choice())) == 4 * 5
+    assert len(IMAGES.choose(Choice())) == 4 * 4 * 3
+    assert len(MOONS.choose(Choice())) == 4 * 5
     with pytest.raises(InvalidArgumentError, match="`quick` is for moons, images only"):
-        EXPERIMENTS["toy"].choose(Choice(quick=True))
+        find_experiment("toy").choose(Choice(quick=True))
 
 
 def test_mistakes_are_told_in_a_line(tmp_path):

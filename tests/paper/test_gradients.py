@@ -21,11 +21,11 @@ from sigmax.paper.gradients import (
     full_gradient,
     gradient_figures,
     gradient_tables,
-    gradient_tasks,
     run_gradients,
     take_batches,
 )
 from sigmax.paper.records import Record
+from sigmax.paper.registry import Choice, find_experiment
 
 N_ROWS = 60
 SMALL = {
@@ -141,6 +141,11 @@ def test_the_last_checkpoint_is_the_fitted_network():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def choose(n_repeats, seed, settings):
+    chosen = Choice(datasets=["toy"], n_splits=n_repeats, seed=seed, settings=settings)
+    return find_experiment("gradients").choose(chosen)
+
+
 @pytest.fixture(scope="module")
 def records():
     settings = {
@@ -150,7 +155,7 @@ def records():
         "n_checkpoints": 4,
         "n_batches": 8,
     }
-    done = run_gradients(gradient_tasks(["toy"], 2, 7, settings))
+    done = run_gradients(choose(2, 7, settings))
     return [Record.from_line(record.to_line()) for record in done]
 
 
@@ -187,4 +192,4 @@ def test_nothing_done_gives_neither_table_nor_figure():
 
 def test_one_checkpoint_is_refused():
     with pytest.raises(InvalidArgumentError, match="`n_checkpoints` must be"):
-        run_gradients(gradient_tasks(["toy"], 1, 0, {"n_checkpoints": 1}))
+        run_gradients(choose(1, 0, {"n_checkpoints": 1}))

@@ -1,4 +1,4 @@
-"""The report: tables by hand-made records, guard rails, the paper's values, and the page."""
+"""The report: tables by hand-made records, warnings, the paper's values, and the page."""
 
 import gzip
 from html.parser import HTMLParser
@@ -13,7 +13,8 @@ from sigmax.paper.records import Record, Task, done, failed, infeasible
 from sigmax.paper.report import missing_table, write_report
 from sigmax.paper.score_warnings import gap_to_normal
 from sigmax.paper.tables import Table
-from sigmax.paper.uci_report import uci_figures, uci_tables
+from sigmax.paper.uci_pictures import uci_figures
+from sigmax.paper.uci_report import uci_tables
 
 MACHINE = {"device": "cpu", "cores": 2, "jax": "0.10.2"}
 FACTS = {"copies": 0.0, "n_distinct_targets": 229}
@@ -87,7 +88,7 @@ def test_infeasible_failed_and_absent_cells_can_be_told_apart(records):
     assert any("An empty cell has no record." in note for note in table.notes)
 
 
-def test_guard_rails_name_copies_discrete_targets_and_scores_that_are_too_high(records):
+def test_warnings_name_copies_discrete_targets_and_scores_that_are_too_high(records):
     notes = "\n".join(find(uci_tables(records), "test log-likelihood").notes)
     assert "X is that of a training row: wine_red 27.0 % with the same y." in notes
     assert "Few distinct targets: wine_red 6." in notes
@@ -230,10 +231,10 @@ def test_the_page_is_whole_and_loads_nothing(page):
 
 def test_the_page_shows_all_tables_and_escapes_what_records_say(page, records):
     for table in uci_tables(records):
-        assert f"<h3>{table.title.replace(chr(39), '&#x27;')}</h3>" in page
+        assert f"<h3>{table.title.replace(chr(39), '&#39;')}</h3>" in page
     assert "<strong>-2.30 ± 0.06</strong>" in page
     assert "<script" not in page
-    assert "&lt;script&gt;alert(&#x27;no&#x27;)&lt;/script&gt; | no" in page
+    assert "&lt;script&gt;alert(&#39;no&#39;)&lt;/script&gt; | no" in page
     for heading in ("What was run", "What failed", "What is missing", "Versions and machine"):
         assert f"<h2>{heading}</h2>" in page
     assert "0.10.2" in page

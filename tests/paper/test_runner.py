@@ -13,10 +13,9 @@ import pytest
 
 from sigmax.paper.engines import LocalEngine, run_job
 from sigmax.paper.fitting import stopwatch
-from sigmax.paper.jobs import singly
 from sigmax.paper.records import Task, read_records
-from sigmax.paper.runner import run_tasks
-from sigmax.paper.toy import toy_tasks
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.runner import run_experiment, run_tasks
 
 HEED_CTRL_C = """
 import os, signal, sys
@@ -28,8 +27,8 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 QUICK = {"n_restarts": 1, "max_iter": 1}
 
 
-def quick_tasks(n=4):
-    return toy_tasks(["gp"], n, 0, QUICK)
+def quick_choice(n):
+    return Choice(methods=["gp"], n_splits=n, settings=QUICK)
 
 
 def start_command(out, n_tasks, *more, **options):
@@ -100,14 +99,13 @@ def test_a_worker_that_dies_costs_its_job_only(tmp_path):
             killed.append(worker.pid)
             threading.Timer(0.05, worker.kill).start()
 
-    tasks, engine = quick_tasks(5), LocalEngine(n_workers=1, device="cpu")
-    records = run_tasks(tasks, singly, tmp_path, engine, report=kill_a_worker)
-    statuses = Counter(record.status for record in records)
-    assert statuses == {"done": 4, "failed": 1}
-    (lost,) = (record for record in records if record.status == "failed")
+    choice, engine = quick_choice(5), LocalEngine(n_workers=1, device="cpu")
+    result = run_experiment("toy", choice, tmp_path, engine, observe=kill_a_worker)
+    assert Counter(record.status for record in result.records) == {"done": 4, "failed": 1}
+    (lost,) = result.failures
     assert "worker process died" in lost.reason
-    records = run_tasks(tasks, singly, tmp_path, engine, retry_failed=True)
-    assert all(record.status == "done" for record in records)
+    result = run_experiment("toy", choice, tmp_path, engine, retry_failed=True)
+    assert all(record.status == "done" for record in result.records) and not result.failures
 
 
 def test_an_error_is_a_failed_record_with_its_message():
@@ -119,9 +117,10 @@ def test_an_error_is_a_failed_record_with_its_message():
 
 
 def test_workers_and_this_process_find_the_same_scores(tmp_path):
-    (task,) = quick_tasks(1)
+    toy = find_experiment("toy")
+    (task,) = toy.choose(quick_choice(1))
     (here,) = run_job((task,))
-    (there,) = run_tasks([task], singly, tmp_path, LocalEngine(device="cpu"))
+    (there,) = run_tasks(toy, [task], tmp_path, LocalEngine(device="cpu")).values()
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
 
@@ -132,7 +131,7 @@ def test_a_ray_cluster_does_the_same(tmp_path):
     assert process.returncode == 0, output
     records = read_records(tmp_path / "records.jsonl")
     assert [record.status for record in records] == ["done"] * 3
-    (here,) = run_job((quick_tasks(1)[0],))
+    (here,) = run_job(tuple(find_experiment("toy").choose(quick_choice(1))))
     (there,) = (record for record in records if record.task.split == 0)
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 

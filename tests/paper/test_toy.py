@@ -5,14 +5,16 @@ import pytest
 
 from sigmax.data import ToyProblem
 from sigmax.paper.records import Record
-from sigmax.paper.registry import EXPERIMENTS
-from sigmax.paper.toy import run_toy, toy_figures, toy_tables, toy_tasks
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.toy import run_toy, toy_figures, toy_tables
+
+TOY = find_experiment("toy")
 
 
 @pytest.fixture(scope="module")
 def scores(optimized):
     """Mean scores of the default estimator on the five seeds of the aim."""
-    records = run_toy(toy_tasks(["combined"], 5, 0, {}))
+    records = run_toy(TOY.choose(Choice(methods=["combined"], n_splits=5)))
     return {name: np.mean([r.scores[name] for r in records]) for name in records[0].scores}
 
 
@@ -28,19 +30,20 @@ def test_default_estimator_is_wide_off_the_data(scores):
 
 
 def test_without_the_gate_the_spread_does_not_grow_to_the_left():
-    (record,) = run_toy(toy_tasks(["combined"], 1, 0, {"n_members": 1, "extrapolate": False}))
+    settings = {"n_members": 1, "extrapolate": False}
+    (record,) = run_toy(TOY.choose(Choice(methods=["combined"], settings=settings)))
     assert record.scores["std_left"] < 0.7
 
 
 def test_seeds_are_trained_together_and_shown_from_their_lines():
-    tasks = toy_tasks(["nn", "combined", "gp"], 2, 7, {})
-    jobs = EXPERIMENTS["toy"].jobs(tasks, "cpu")
+    tasks = TOY.choose(Choice(methods=["nn", "combined", "gp"], n_splits=2, seed=7))
+    jobs = TOY.jobs(tasks, "cpu")
     assert [len(job) for job in jobs] == [2, 2, 1, 1]
     small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
-    tasks = toy_tasks(["nn", "combined"], 2, 7, small)
+    chosen = Choice(methods=["nn", "combined"], n_splits=2, seed=7, settings=small)
     records = [
         Record.from_line(record.to_line())
-        for job in EXPERIMENTS["toy"].jobs(tasks, "cpu")
+        for job in TOY.jobs(TOY.choose(chosen), "cpu")
         for record in run_toy(job)
     ]
     assert all(record.seconds["together"] == 2 for record in records)

@@ -6,14 +6,8 @@ import pytest
 from sigmax import CombinedRegressor
 from sigmax.data import Station
 from sigmax.paper.records import Record
-from sigmax.paper.registry import EXPERIMENTS
-from sigmax.paper.weather import (
-    run_weather,
-    score_weather,
-    weather_figures,
-    weather_tables,
-    weather_tasks,
-)
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.weather import run_weather, score_weather, weather_figures, weather_tables
 from sigmax.plots import Curve
 
 
@@ -52,11 +46,14 @@ def test_errors_are_the_papers(station):
 
 def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_file):
     small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
-    tasks = weather_tasks([station_file], ["nn", "combined"], 2, 3, small)
+    weather, methods = find_experiment("weather"), ["nn", "combined"]
+    tasks = weather.choose(
+        Choice(datasets=[station_file], methods=methods, n_splits=2, seed=3, settings=small)
+    )
     assert [task.seed for task in tasks] == [3, 4, 3, 4]
     records = [
         Record.from_line(record.to_line())
-        for job in EXPERIMENTS["weather"].jobs(tasks, "cpu")
+        for job in weather.jobs(tasks, "cpu")
         for record in run_weather(job)
     ]
     (table,) = weather_tables(records)

@@ -50,9 +50,9 @@ def stopwatch() -> Iterator[Stopwatch]:
     """Time a block. JAX reports compilations as they happen, to a listener of this block only."""
     watch, begin = Stopwatch(), time.perf_counter()
 
-    def add_compilation(event: str, duration: float, **_: Any) -> None:
+    def add_compilation(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event.startswith("/jax/core/compile/"):
-            watch.compile += duration
+            watch.compile += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(add_compilation)
     try:

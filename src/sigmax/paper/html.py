@@ -26,7 +26,7 @@ class Section:
 
 def bold(text: str) -> Markup:
     """Text in which nothing is a tag but what ``**`` makes bold."""
-    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(text)))
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(text))))
 
 
 @cache

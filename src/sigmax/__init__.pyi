@@ -24,3 +24,5 @@ from .generative import VAE as VAE
 from .generative import CombVAE as CombVAE
 from .sampling import LocalitySampler as LocalitySampler
 from .version import __version__ as __version__
+
+__all__: list[str]

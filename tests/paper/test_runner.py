@@ -53,7 +53,7 @@ def wait_for_lines(out, process, n, seconds=120):
 
 
 def test_killed_in_the_middle_a_run_goes_on_without_loss_or_repetition(tmp_path):
-    n_tasks = 16
+    n_tasks = 8
     process = start_command(tmp_path, n_tasks)
     children = []
     try:
@@ -145,3 +145,6 @@ def test_the_stopwatch_keeps_compilation_apart():
         time.sleep(0.2)
     assert watch.compile > 0
     assert 0.15 < watch.run < 1
+    before = watch.compile
+    jax.jit(lambda x: jnp.sin(x) * 18.25)(jnp.ones(7)).block_until_ready()
+    assert watch.compile == before  # the listener is gone

@@ -18,17 +18,20 @@ def scores(optimized):
     return {name: np.mean([r.scores[name] for r in records]) for name in records[0].scores}
 
 
+@pytest.mark.long
 def test_default_estimator_finds_the_spread_on_the_data(scores):
     assert scores["std_error"] <= 0.12
     assert scores["excess"] <= 0.06
     assert 0.88 <= scores["coverage"] <= 0.92
 
 
+@pytest.mark.long
 def test_default_estimator_is_wide_off_the_data(scores):
     assert 0.9 <= scores["std_left"] <= 1.6
     assert 0.9 <= scores["std_right"] <= 1.6
 
 
+@pytest.mark.long
 def test_without_the_gate_the_spread_does_not_grow_to_the_left():
     settings = {"n_members": 1, "extrapolate": False}
     (record,) = run_toy(TOY.choose(Choice(methods=["combined"], settings=settings)))

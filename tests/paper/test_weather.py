@@ -65,6 +65,7 @@ def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_f
         assert "NN: Err" in figure.axes[0].get_title()
 
 
+@pytest.mark.long
 def test_heavy_tails_do_not_blow_up_the_variance(optimized):
     """Student-t data with 3 degrees of freedom: a plain α > 1 gave ten times the variance."""
     rng = np.random.default_rng(0)

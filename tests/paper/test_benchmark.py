@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
+from paper_cases import SMALL, run_lines
 
 from sigmax.data import load_uci
 from sigmax.paper.ablation import COMBINATIONS, ablation_figures, ablation_tables, combination
-from sigmax.paper.active import active_figures, active_tables, run_active
+from sigmax.paper.active import active_figures, active_tables
 from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.records import Record, done
+from sigmax.paper.records import done
 from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.uci import describe_split, run_splits
 
 UCI = find_experiment("uci")
-SMALL = {"n_steps": 60, "hidden_sizes": [8]}
 
 
 def choose(dataset, method, n_splits, experiment=UCI, **settings):
@@ -38,15 +38,12 @@ def test_every_split_is_a_task_and_alike_ones_a_job():
 
 
 def test_records_hold_scores_seconds_and_facts(data_folder):
-    tasks = choose("yacht", "nn", 2, **SMALL)
-    (job,) = UCI.jobs(tasks, "cpu")
-    records = run_splits(job)
+    records = run_lines("uci", datasets=["yacht"], methods=["nn"], n_splits=2, settings=SMALL)
     assert [record.status for record in records] == ["done", "done"]
     for record in records:
         assert record.seconds["together"] == 2
         assert 0 < record.scores["coverage_50"] < record.scores["coverage"] <= 1
         assert record.data["n_train"] == 277 and record.data["n_features"] == 6
-        assert Record.from_line(record.to_line()) == record
 
 
 def test_scores_are_those_of_the_estimator_by_itself(data_folder):
@@ -108,10 +105,8 @@ def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
 
 
 def test_active_learning_goes_ten_rounds_and_is_shown(data_folder):
-    active = find_experiment("active")
-    jobs = active.jobs(choose("yacht", "nn", 2, active, **SMALL), "cpu")
-    assert [len(job) for job in jobs] == [2, 2]
-    records = [Record.from_line(r.to_line()) for job in jobs for r in run_active(job)]
+    records = run_lines("active", datasets=["yacht"], methods=["nn"], n_splits=2, settings=SMALL)
+    assert [record.seconds["together"] for record in records] == [2] * 4
     assert all(len(record.curves["rmse"]) == 11 for record in records)
     first, other = records[0], records[2]
     assert first.curves["rmse"][0] == pytest.approx(other.curves["rmse"][0], rel=1e-4)

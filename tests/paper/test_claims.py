@@ -4,15 +4,14 @@ import gzip
 import json
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paper_cases import ROOT, make_record
 
 from sigmax.paper.claims import claims
-from sigmax.paper.records import Task, done, infeasible
+from sigmax.paper.records import Task, infeasible
 
-ROOT = Path(__file__).parent.parent.parent
 RIVALS = ("gp", "sgp", "ens-nn", "combined")
 
 
@@ -79,9 +78,9 @@ def test_shares_of_copies_are_those_of_the_records(lines, readme):
 
 
 def make(method, split, score, *, dataset="wine_red", experiment="uci", **more):
-    task = Task(experiment=experiment, dataset=dataset, method=method, split=split, seed=split)
     facts = {"copies": 0.25, "copies_of_X": 0.5} if dataset == "wine_red" else {"copies": 0.0}
-    return done(task, scores={"log_likelihood": score, "crps": -score, **more}, data=facts)
+    scores = {"log_likelihood": score, "crps": -score, **more}
+    return make_record(dataset, method, split, scores, experiment=experiment, data=facts)
 
 
 def test_the_gain_on_new_rows_is_told_apart_from_that_on_all_rows():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from paper_cases import make_record
 from scipy import stats
 
 from sigmax.data import UCI_SETS, RegressionData
@@ -79,8 +80,7 @@ def test_records_hold_the_scores_of_both_parts(data):
 
 def make(method, split, *, data, **scores) -> Record:
     usual = {"log_likelihood": 0.5, "rmse": 0.6, "crps": 0.3, "coverage": 0.9}
-    task = Task(experiment="uci", dataset="wine_red", method=method, split=split, seed=split)
-    return done(task, scores=usual | scores, data=data)
+    return make_record("wine_red", method, split, usual | scores, data=data)
 
 
 def test_tables_tell_new_rows_and_copies_apart_where_records_do():

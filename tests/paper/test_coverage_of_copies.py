@@ -1,17 +1,15 @@
 """The benchmark of copies: what it writes, what it leaves alone, and its table."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paper_cases import load_script
 from scipy import stats
 
 from sigmax.data import UCI_SETS, RegressionData
 from sigmax.distributions import Normal, Predictive
 
-PATH = Path(__file__).parent.parent.parent / "benchmarks" / "coverage_of_copies.py"
 FITS: list[list] = []
 
 
@@ -27,10 +25,7 @@ class Exact:
 
 @pytest.fixture
 def script(monkeypatch):
-    spec = importlib.util.spec_from_file_location("coverage_of_copies", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("coverage_of_copies")
     X, y = np.repeat(np.arange(20.0), 2)[:, None], np.linspace(-2, 2, 40)
     train, test = np.arange(0, 21), np.arange(21, 40)  # row 21 has the X of row 20
     found = RegressionData("wine_red", X, y, [(train, test)] * 3, UCI_SETS["wine_red"])

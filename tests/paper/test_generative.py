@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from paper_cases import run_lines
 
-from sigmax.cli import app
 from sigmax.data import IMAGE_SETS, ImageData, TwoMoons
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import InvalidArgumentError
@@ -16,8 +15,8 @@ from sigmax.paper.generative import RunSettings, create_generative, score_genera
 from sigmax.paper.image_sheets import pack, tiled, unpack
 from sigmax.paper.images_report import PAPER_IMAGES, image_figures, image_tables
 from sigmax.paper.latent_pictures import shown_seeds
-from sigmax.paper.moons import moons_figures, moons_tables, run_moons, score_samples
-from sigmax.paper.records import Record, Task
+from sigmax.paper.moons import moons_figures, moons_tables, score_samples
+from sigmax.paper.records import Task
 from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.report import write_report
 
@@ -34,9 +33,8 @@ def taken_for(record, method, **scores):
 @pytest.fixture(scope="module")
 def moons():
     """A model with two seeds, from its lines, and the same taken for another."""
-    chosen = Choice(methods=["vae"], n_splits=2, seed=3, settings={**SMALL, "n_train": 60})
-    (job,) = MOONS.jobs(MOONS.choose(chosen), "cpu")
-    found = [Record.from_line(record.to_line()) for record in run_moons(job)]
+    settings = {**SMALL, "n_train": 60}
+    found = run_lines("moons", methods=["vae"], n_splits=2, seed=3, settings=settings)
     better = {"energy": 0.1, "variance_far": 1.0}
     return [*found, *(taken_for(record, "comb-vae", **better) for record in found)]
 
@@ -146,11 +144,10 @@ def image_records():
     X = rng.uniform(size=(80, 16)).astype(np.float32)
     y, described = rng.integers(10, size=80), replace(IMAGE_SETS["mnist"], shape=(4, 4))
     data = ImageData("mnist", X[:60], y[:60], X[60:], y[60:], described)
-    chosen = Choice(datasets=["mnist"], methods=["vae-shared"], n_splits=2, settings=SMALL)
-    (job,) = IMAGES.jobs(IMAGES.choose(chosen), "gpu")
+    chosen = {"datasets": ["mnist"], "methods": ["vae-shared"], "settings": SMALL}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(images, "loaded", lambda name: data)
-        grey = [Record.from_line(record.to_line()) for record in images.run_images(job)]
+        grey = run_lines("images", device="gpu", n_splits=2, **chosen)
     sheet = pack(images.sample_sheet(KnownModel(n_latent=10), (1, 1, 3), 0))
     facts = {**grey[0].data, "note": "a subset: tiny", "sheet": sheet}
     colour = [replace(r, task=replace(r.task, dataset="svhn"), data=facts, curves={}) for r in grey]
@@ -212,15 +209,3 @@ def test_quick_is_a_setting_of_these_two_only():
     assert len(MOONS.choose(Choice())) == 4 * 5
     with pytest.raises(InvalidArgumentError, match="`quick` is for moons, images only"):
         find_experiment("toy").choose(Choice(quick=True))
-
-
-def test_mistakes_are_told_in_a_line(tmp_path):
-    for arguments, message in {
-        ("moons", "--methods", "nn"): "No method 'nn': choose from vae",
-        ("images", "--datasets", "boston"): "No data set 'boston': choose from mnist",
-        ("uci", "--methods", "vae"): "No method 'vae'",
-        ("uci", "--quick"): "`quick`",
-    }.items():
-        result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)])
-        assert result.exit_code == 1 and message in result.output
-    assert "moons or images" in CliRunner().invoke(app, ["reproduce", "--help"]).output

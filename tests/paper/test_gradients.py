@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from paper_cases import run_lines
 
 from sigmax import CombinedRegressor
 from sigmax.data import ToyProblem
@@ -21,11 +22,8 @@ from sigmax.paper.gradients import (
     full_gradient,
     gradient_figures,
     gradient_tables,
-    run_gradients,
     take_batches,
 )
-from sigmax.paper.records import Record
-from sigmax.paper.registry import Choice, find_experiment
 
 N_ROWS = 60
 SMALL = {
@@ -141,11 +139,6 @@ def test_the_last_checkpoint_is_the_fitted_network():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def choose(n_repeats, seed, settings):
-    chosen = Choice(datasets=["toy"], n_splits=n_repeats, seed=seed, settings=settings)
-    return find_experiment("gradients").choose(chosen)
-
-
 @pytest.fixture(scope="module")
 def records():
     settings = {
@@ -155,8 +148,7 @@ def records():
         "n_checkpoints": 4,
         "n_batches": 8,
     }
-    done = run_gradients(choose(2, 7, settings))
-    return [Record.from_line(record.to_line()) for record in done]
+    return run_lines("gradients", datasets=["toy"], n_splits=2, seed=7, settings=settings)
 
 
 def test_a_run_gives_every_curve_along_training(records):
@@ -192,4 +184,4 @@ def test_nothing_done_gives_neither_table_nor_figure():
 
 def test_one_checkpoint_is_refused():
     with pytest.raises(InvalidArgumentError, match="`n_checkpoints` must be"):
-        run_gradients(choose(1, 0, {"n_checkpoints": 1}))
+        run_lines("gradients", datasets=["toy"], n_splits=1, settings={"n_checkpoints": 1})

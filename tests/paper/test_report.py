@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from paper_cases import make_record
 
 from sigmax.errors import RecordFileError
 from sigmax.paper.benchmark import CRPS, RMSE, arrange
@@ -24,13 +25,9 @@ def make(dataset, method, split, log_likelihood=-2.5, *, experiment="uci", data=
     """A record of a fit that went well."""
     usual = {"rmse": 3.0, "crps": 1.5, "coverage": 0.88, "coverage_50": 0.52}
     usual |= {"interval_width": 9.0, "calibration_error": 0.03, "log_likelihood": log_likelihood}
-    return done(
-        Task(experiment=experiment, dataset=dataset, method=method, split=split, seed=split),
-        scores=usual | scores,
-        seconds={"fit": 1.5, "compile": 4.0, "together": 3.0},
-        data=data,
-        machine=MACHINE,
-    )
+    seconds = {"fit": 1.5, "compile": 4.0, "together": 3.0}
+    parts = {"seconds": seconds, "data": data, "machine": MACHINE}
+    return make_record(dataset, method, split, usual | scores, experiment=experiment, **parts)
 
 
 @pytest.fixture(scope="module")

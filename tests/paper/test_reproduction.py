@@ -1,23 +1,14 @@
 """The pages of results say what their records say."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from paper_cases import load_script, make_record
 
-from sigmax.paper.records import Task, done, read_records
-
-ROOT = Path(__file__).parent.parent.parent
+from sigmax.paper.records import read_records
 
 
 @pytest.fixture(scope="module")
 def script():
-    path = ROOT / "benchmarks" / "reproduction.py"
-    spec = importlib.util.spec_from_file_location("reproduction", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("reproduction")
 
 
 def test_tables_of_the_pages_are_those_of_the_records(script):
@@ -38,8 +29,7 @@ def test_records_are_replaced_or_merged_on_the_page_that_holds_them(script, tmp_
     reproduction, _, local = script.PAGES
 
     def make(method, split, score):
-        task = Task(experiment="uci", dataset="yacht", method=method, split=split)
-        return done(task, scores={"log_likelihood": score})
+        return make_record("yacht", method, split, {"log_likelihood": score})
 
     def committed(page):
         found = read_records(page.records)

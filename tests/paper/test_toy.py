@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from paper_cases import SMALL, run_lines
 
 from sigmax.data import ToyProblem
-from sigmax.paper.records import Record
 from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.toy import run_toy, toy_figures, toy_tables
 
@@ -42,13 +42,7 @@ def test_seeds_are_trained_together_and_shown_from_their_lines():
     tasks = TOY.choose(Choice(methods=["nn", "combined", "gp"], n_splits=2, seed=7))
     jobs = TOY.jobs(tasks, "cpu")
     assert [len(job) for job in jobs] == [2, 2, 1, 1]
-    small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
-    chosen = Choice(methods=["nn", "combined"], n_splits=2, seed=7, settings=small)
-    records = [
-        Record.from_line(record.to_line())
-        for job in TOY.jobs(TOY.choose(chosen), "cpu")
-        for record in run_toy(job)
-    ]
+    records = run_lines("toy", methods=["nn", "combined"], n_splits=2, seed=7, settings=SMALL)
     assert all(record.seconds["together"] == 2 for record in records)
     (table,) = toy_tables(records)
     assert [row[0] for row in table.rows] == ["NN", "Combined"]

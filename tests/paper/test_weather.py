@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from paper_cases import SMALL, run_lines
 
 from sigmax import CombinedRegressor
 from sigmax.data import Station
-from sigmax.paper.records import Record
-from sigmax.paper.registry import Choice, find_experiment
-from sigmax.paper.weather import run_weather, score_weather, weather_figures, weather_tables
+from sigmax.paper.weather import score_weather, weather_figures, weather_tables
 from sigmax.plots import Curve
 
 
@@ -45,17 +44,9 @@ def test_errors_are_the_papers(station):
 
 
 def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_file):
-    small = {"hidden_sizes": [8], "n_steps": 100, "n_members": 1}
-    weather, methods = find_experiment("weather"), ["nn", "combined"]
-    tasks = weather.choose(
-        Choice(datasets=[station_file], methods=methods, n_splits=2, seed=3, settings=small)
-    )
-    assert [task.seed for task in tasks] == [3, 4, 3, 4]
-    records = [
-        Record.from_line(record.to_line())
-        for job in weather.jobs(tasks, "cpu")
-        for record in run_weather(job)
-    ]
+    choice = {"datasets": [station_file], "methods": ["nn", "combined"], "settings": SMALL}
+    records = run_lines("weather", n_splits=2, seed=3, **choice)
+    assert [record.task.seed for record in records] == [3, 4, 3, 4]
     (table,) = weather_tables(records)
     assert [row[0] for row in table.rows] == ["NN", "Combined"]
     assert "2 draws" in table.title

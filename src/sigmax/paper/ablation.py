@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sigmax.data import UCI_SETS
-from sigmax.paper.records import Record, Task
+from sigmax.paper.records import Record, Task, group_done
 from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error
 from sigmax.paper.uci import run_splits
@@ -45,14 +45,14 @@ Cells = dict[str, dict[int, float]]
 
 def by_combination(records: Sequence[Record], score: str) -> dict[tuple[str, str], Cells]:
     """Scores of done records, by method and data set."""
-    found: dict[tuple[str, str], Cells] = {}
-    for record in records:
-        if record.status == "done":
-            task = record.task
-            of_set = found.setdefault((task.method, task.dataset), {})
-            of_set.setdefault(combination(task), {})[task.split] = record.scores[score]
-    order = list(UCI_SETS)
-    return {kind: found[kind] for kind in sorted(found, key=lambda k: (k[0], order.index(k[1])))}
+    found, order = group_done(records, lambda task: (task.method, task.dataset)), list(UCI_SETS)
+    return {
+        kind: {
+            name: {record.task.split: record.scores[score] for record in splits}
+            for name, splits in group_done(found[kind], combination).items()
+        }
+        for kind in sorted(found, key=lambda kind: (kind[0], order.index(kind[1])))
+    }
 
 
 def ablation_tables(records: Sequence[Record]) -> list[Table]:

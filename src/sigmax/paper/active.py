@@ -10,7 +10,7 @@ from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learni
 from sigmax.data import UCI_SETS, load_uci
 from sigmax.paper.fitting import create_model, fit_models, score_prediction
 from sigmax.paper.methods import METHODS, SIX_METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, infeasible
+from sigmax.paper.records import Record, Task, describe_machine, done, group_done, infeasible
 from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import Table, mean_and_error, three_decimals
 from sigmax.plots import tidy
@@ -71,15 +71,21 @@ Kind = tuple[str, str]
 """Method and acquisition."""
 
 
+def kind_of(task: Task) -> Kind:
+    return task.method, task.settings["acquisition"]
+
+
 def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, Record]]], list]:
     """Done records by data set, kind and repeat; and all kinds, in the order of the methods."""
-    found: dict[str, dict[Kind, dict[int, Record]]] = {}
-    for record in records:
-        if record.status == "done":
-            task = record.task
-            kind = (task.method, task.settings["acquisition"])
-            found.setdefault(task.dataset, {}).setdefault(kind, {})[task.split] = record
-    found = {name: found[name] for name in UCI_SETS if name in found}
+    sets = group_done(records, lambda task: task.dataset)
+    found = {
+        name: {
+            kind: {record.task.split: record for record in repeats}
+            for kind, repeats in group_done(sets[name], kind_of).items()
+        }
+        for name in UCI_SETS
+        if name in sets
+    }
     methods: list[str] = list(METHODS)
     acquisitions: list[str] = list(ACQUISITIONS)
     kinds = {kind for curves in found.values() for kind in curves}

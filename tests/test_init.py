@@ -13,18 +13,6 @@ PRIVATE = {"checks", "cli", "compilation", "files", "paper", "random", "scaling"
 
 FOUND = {path.stem for path in SOURCE.parent.iterdir() if path.is_dir() or path.suffix == ".py"}
 MODULES = sorted(name for name in FOUND - PRIVATE if not name.startswith("__"))
-CLASSES = {
-    "BayesianRegressor",
-    "CombVAE",
-    "CombinedRegressor",
-    "GPRegressor",
-    "LocalRegressor",
-    "LocalitySampler",
-    "MCDropoutRegressor",
-    "MeanVarianceRegressor",
-    "SparseGPRegressor",
-    "VAE",
-}
 
 
 def run(code: str) -> str:
@@ -50,9 +38,9 @@ for name in {MODULES!r}:
 
 
 def test_public_names_are_the_modules_and_the_classes():
-    assert set(sigmax.__all__) == {*MODULES, *CLASSES, "__version__"}
-    for name in CLASSES:
-        assert isinstance(getattr(sigmax, name), type)
+    classes = set(sigmax.__all__) - {*MODULES, "__version__"}
+    assert classes >= {"CombinedRegressor", "LocalRegressor", "LocalitySampler", "VAE"}
+    assert all(isinstance(getattr(sigmax, name), type) for name in classes)
 
 
 def test_type_checkers_see_every_public_name_as_exported():

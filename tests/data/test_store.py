@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sigmax.data import store
-from sigmax.data.store import cache_folder, download, find_file, read_arrays, write_arrays
+from sigmax.data.store import cache_folder, download, find_file, read_npz, write_npz
 from sigmax.errors import DataFileError
 
 CONTENT = bytes(range(256)) * 1000
@@ -96,7 +96,7 @@ def test_folder_that_cannot_be_written_is_reported(tmp_path, serve):
     with pytest.raises(DataFileError, match=r"failed: .*taken"):
         download(serve(CONTENT) + "/file", tmp_path / "taken" / "file")
     with pytest.raises(DataFileError, match="cannot be written"):
-        write_arrays(tmp_path / "taken" / "a.npz", X=np.zeros(2))
+        write_npz(tmp_path / "taken" / "a.npz", X=np.zeros(2))
 
 
 def test_failed_download_leaves_an_older_file_alone(cache, serve):
@@ -109,8 +109,8 @@ def test_failed_download_leaves_an_older_file_alone(cache, serve):
 
 def test_written_arrays_are_read_back(cache):
     X, y = np.eye(3), np.arange(3)
-    write_arrays(cache / "a.npz", X=X, y=y)
-    for read, written in zip(read_arrays(cache / "a.npz", "X", "y"), (X, y), strict=True):
+    write_npz(cache / "a.npz", X=X, y=y)
+    for read, written in zip(read_npz(cache / "a.npz", "X", "y"), (X, y), strict=True):
         np.testing.assert_array_equal(read, written)
 
 
@@ -125,14 +125,14 @@ def test_pickles_broken_files_and_missing_arrays_are_refused(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=np.array([Dangerous()], dtype=object), y=np.zeros(1))
     with pytest.raises(DataFileError, match=r"cannot be read.*allow_pickle"):
-        read_arrays(path, "X", "y")
+        read_npz(path, "X", "y")
     np.savez(path, X=np.zeros(1))
     with pytest.raises(DataFileError, match=r"cannot be read.*y"):
-        read_arrays(path, "X", "y")
+        read_npz(path, "X", "y")
     for content in (b"", b"no zip file", path.read_bytes()[:40]):
         path.write_bytes(content)
         with pytest.raises(DataFileError, match="cannot be read"):
-            read_arrays(path, "X")
+            read_npz(path, "X")
     np.save(tmp_path / "a.npy", np.zeros(1))
     with pytest.raises(DataFileError, match="cannot be read"):
-        read_arrays(tmp_path / "a.npy", "X")
+        read_npz(tmp_path / "a.npy", "X")

@@ -26,9 +26,9 @@ from sigmax.data.store import (
     cache_folder,
     content_hash,
     look_up,
-    read_arrays,
+    read_npz,
     where_to_put,
-    write_arrays,
+    write_npz,
 )
 from sigmax.errors import DataFileError, InvalidArgumentError
 
@@ -111,26 +111,26 @@ def load_images(name: str) -> ImageData:
     path = look_up(f"{name}.npz")
     if path is not None:
         arrays = read_file(path)
-        check(described, arrays, f"{path} (replace or remove it)")
+        check_images(described, arrays, f"{path} (replace or remove it)")
     elif subset is not None and (path := look_up(subset.file)) is not None:
         arrays, note = read_file(path), subset.note
-        check(described, arrays, f"{path} (replace or remove it)", subset=subset)
+        check_images(described, arrays, f"{path} (replace or remove it)", subset=subset)
     else:
-        arrays = fetch(described)
-    X_train, X_test = (as_rows(arrays[part]) for part in ("X_train", "X_test"))
+        arrays = fetch_images(described)
+    X_train, X_test = (as_pixel_rows(arrays[part]) for part in ("X_train", "X_test"))
     return ImageData(name, X_train, arrays["y_train"], X_test, arrays["y_test"], described, note)
 
 
 def read_file(path: Path) -> Arrays:
-    return dict(zip(NAMES, read_arrays(path, *NAMES), strict=True))
+    return dict(zip(NAMES, read_npz(path, *NAMES), strict=True))
 
 
-def as_rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def as_pixel_rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Flat rows in [0, 1]."""
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
-def fetch(described: ImageSet) -> Arrays:
+def fetch_images(described: ImageSet) -> Arrays:
     """A set from its source, checked and left in the cache."""
     npz = f"{described.name}.npz"
     try:
@@ -138,12 +138,12 @@ def fetch(described: ImageSet) -> Arrays:
     except DataFileError as error:
         ready = where_to_put(f"{npz}, with the uint8 arrays {', '.join(NAMES)},")
         raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check(described, arrays, "What was fetched")
-    write_arrays(cache_folder() / npz, **arrays)
+    check_images(described, arrays, "What was fetched")
+    write_npz(cache_folder() / npz, **arrays)
     return arrays
 
 
-def check(
+def check_images(
     described: ImageSet, arrays: Arrays, where: str, *, subset: ImageSubset | None = None
 ) -> None:
     """Refuse arrays that cannot be the described set, or the subset of it."""

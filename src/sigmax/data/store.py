@@ -31,9 +31,9 @@ __all__ = [
     "find_file",
     "look_up",
     "original_file",
-    "read_arrays",
+    "read_npz",
     "where_to_put",
-    "write_arrays",
+    "write_npz",
 ]
 
 DATA_FOLDER = "SIGMAX_DATA"
@@ -150,7 +150,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
 
 
-def read_arrays(path: Path, *names: str) -> list[NDArray]:
+def read_npz(path: Path, *names: str) -> list[NDArray]:
     """Arrays of numbers by their names, from an npz file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -159,7 +159,7 @@ def read_arrays(path: Path, *names: str) -> list[NDArray]:
         raise DataFileError(f"{path} cannot be read: {error}") from error
 
 
-def write_arrays(path: Path, **arrays: Any) -> None:
+def write_npz(path: Path, **arrays: Any) -> None:
     """Write arrays of numbers by their names to an npz file, whole or not at all."""
     try:
         with whole_file(path) as file:

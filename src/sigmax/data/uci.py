@@ -19,9 +19,9 @@ from sigmax.data.store import (
     cache_folder,
     content_hash,
     look_up,
-    read_arrays,
+    read_npz,
     where_to_put,
-    write_arrays,
+    write_npz,
 )
 from sigmax.data.uci_sets import UCI_SETS, UCISet
 from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
@@ -65,15 +65,15 @@ def load_uci(name: str) -> RegressionData:
     described = UCI_SETS[name]
     path = look_up(f"{name}.npz")
     if path is None:
-        X, y = fetch(described)
+        X, y = fetch_regression(described)
     else:
-        X, y = read_arrays(path, "X", "y")
-        check(described, X, y, f"{path} (replace or remove it)")
+        X, y = read_npz(path, "X", "y")
+        check_regression(described, X, y, f"{path} (replace or remove it)")
     X, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, y))
     return RegressionData(name, X, y, described.splits(), described)
 
 
-def fetch(described: UCISet) -> tuple[NDArray, NDArray]:
+def fetch_regression(described: UCISet) -> tuple[NDArray, NDArray]:
     """A set from its source, checked and left in the cache."""
     npz = f"{described.name}.npz"
     try:
@@ -86,18 +86,18 @@ def fetch(described: UCISet) -> tuple[NDArray, NDArray]:
     except DataFileError as error:
         ready = where_to_put(f"{npz}, with the arrays X and y,")
         raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check(described, X, y, "What was fetched")
+    check_regression(described, X, y, "What was fetched")
     found = content_hash((X, y), "<f8")
     if described.content_hash not in (None, found):
         raise DataFileError(
             f"What was fetched is not {described.title}: its content hash is {found}, not "
             f"{described.content_hash}."
         )
-    write_arrays(cache_folder() / npz, X=X, y=y)
+    write_npz(cache_folder() / npz, X=X, y=y)
     return X, y
 
 
-def check(described: UCISet, X: NDArray, y: NDArray, where: str) -> None:
+def check_regression(described: UCISet, X: NDArray, y: NDArray, where: str) -> None:
     """Refuse arrays that cannot be the described set."""
     shapes = (described.n_rows, described.n_features), (described.n_rows,)
     mean, std = described.target_mean, described.target_std

@@ -93,7 +93,7 @@ def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, R
     return found, order
 
 
-def title_of(kind: Kind) -> str:
+def kind_title(kind: Kind) -> str:
     return f"{METHODS[kind[0]].title}, {kind[1]}"
 
 
@@ -127,13 +127,13 @@ def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: i
             row.append(text)
         rows.append(row)
     counts = [
-        f"{title_of(kind)}: ahead of random on {sum(won)} of {len(won)} data sets."
+        f"{kind_title(kind)}: ahead of random on {sum(won)} of {len(won)} data sets."
         for kind, won in wins.items()
         if won
     ]
     return Table(
         title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
-        header=["data set", *map(title_of, kinds)],
+        header=["data set", *map(kind_title, kinds)],
         rows=rows,
         notes=[
             "20 % labelled, 60 % pool, 20 % test; each round 1 % of the pool; ± standard error"
@@ -170,7 +170,7 @@ def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figur
                 continue
             values = np.median([r.curves[score] for r in curves[kind].values()], axis=0)
             look = {"color": f"C{methods.index(kind[0])}", "ls": styles[kind[1]]}
-            (lines[title_of(kind)],) = axes.plot(values, lw=1.4, **look)
+            (lines[kind_title(kind)],) = axes.plot(values, lw=1.4, **look)
         axes.set_title(dataset, fontsize=10)
         tidy(axes)
     for axes in grid.flat[len(found) :]:

@@ -29,7 +29,7 @@ __all__ = [
     "with_settings",
 ]
 
-Model = TypeVar("Model", bound=BaseEstimator)
+AnyModel = TypeVar("AnyModel", bound=BaseEstimator)
 
 
 @dataclass
@@ -76,7 +76,7 @@ def own_settings(task: Task) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in task.settings}
 
 
-def with_settings(model: Model, name: str, settings: dict[str, Any]) -> Model:
+def with_settings(model: AnyModel, name: str, settings: dict[str, Any]) -> AnyModel:
     """The model with settings as JSON has them; what it does not have is refused by name."""
     unknown = sorted(set(settings) - set(model.get_params()))
     if unknown:

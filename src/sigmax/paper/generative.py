@@ -16,7 +16,7 @@ from sigmax.paper.tables import mean_and_error
 
 __all__ = [
     "GENERATIVE_METHODS",
-    "GRID",
+    "LATENT_GRID",
     "LEAST_PIXEL_STD",
     "RunSettings",
     "create_generative",
@@ -28,7 +28,7 @@ __all__ = [
     "title_with_settings",
 ]
 
-GRID = np.linspace(-4, 4, 41)
+LATENT_GRID = np.linspace(-4, 4, 41)
 """Both axes of latent maps."""
 LEAST_PIXEL_STD = 0.01
 """Without a least std, the density of pixels that hardly change has no bound."""
@@ -122,7 +122,7 @@ def latent_map(model: AbstractVAE, X_train: NDArray) -> NDArray:
 
     Flat, the first latent axis fastest, and cut off at a million.
     """
-    z1, z2 = np.meshgrid(GRID, GRID)
+    z1, z2 = np.meshgrid(LATENT_GRID, LATENT_GRID)
     variance = model.decode_dist(np.column_stack([z1.ravel(), z2.ravel()])).variance
     return np.minimum(variance.sum(axis=1) / X_train.var(axis=0, dtype=np.float64).sum(), 1e6)
 

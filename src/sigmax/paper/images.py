@@ -66,13 +66,13 @@ def run_images(job: Sequence[Task]) -> list[Record]:
         if task.split == 0:
             sheet = {"sheet": pack(sample_sheet(model, data.shape, task.seed))}
             if model.n_latent == 2:
-                curves = picture_curves(model, X_train, X_test, data.y_test)
+                curves = image_curves(model, X_train, X_test, data.y_test)
         parts = {"seconds": seconds, "data": {**facts, **sheet}, "machine": machine}
         records.append(done(task, scores=scores, curves=curves, **parts))
     return records
 
 
-def picture_curves(
+def image_curves(
     model: AbstractVAE, X_train: NDArray, X_test: NDArray, labels: NDArray
 ) -> dict[str, NDArray]:
     """What the maps show of a model with a latent plane, flat, to three decimals."""

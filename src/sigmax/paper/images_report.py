@@ -61,7 +61,7 @@ def image_tables(records: Sequence[Record]) -> list[Table]:
         tables.append(spread_table(title, settings, methods))
     for settings in dict.fromkeys(settings for _, settings in groups):
         sets = {name: methods for (name, s), methods in groups.items() if s == settings}
-        tables.append(paper_table(settings, sets))
+        tables.append(published_images_table(settings, sets))
     return tables
 
 
@@ -123,7 +123,7 @@ def device_note(methods: dict[str, list[Record]]) -> str:
     return f"Seconds without compilation, on: {devices}{shared}."
 
 
-def paper_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> Table:
+def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> Table:
     """The paper's table, and ours beside it."""
     names = {"elbo_train": "training ELBO", "log_prob": "test log p(x)"}
     compared = ("vae", "comb-vae")

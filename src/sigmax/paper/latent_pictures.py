@@ -9,7 +9,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.paper.generative import GENERATIVE_METHODS, GRID, groups_of
+from sigmax.paper.generative import GENERATIVE_METHODS, LATENT_GRID, groups_of
 from sigmax.paper.records import Record
 
 __all__ = ["shown_seeds", "variance_figure"]
@@ -47,7 +47,11 @@ def variance_figure(shown: dict[str, Record], *, title: str) -> Figure:
         labels = record.curves.get("labels")
         ink = {"color": CODES} if labels is None else {"c": labels, "cmap": "tab10"}
         axes.scatter(codes[:, 0], codes[:, 1], s=5, lw=0, **ink)
-        axes.set(xlim=(GRID[0], GRID[-1]), ylim=(GRID[0], GRID[-1]), aspect="equal")
+        axes.set(
+            xlim=(LATENT_GRID[0], LATENT_GRID[-1]),
+            ylim=(LATENT_GRID[0], LATENT_GRID[-1]),
+            aspect="equal",
+        )
         axes.set_title(GENERATIVE_METHODS[method].title, fontsize=11)
     label = "summed variance, over that of the data"
     figure.colorbar(colors[0], ax=list(panels), label=label, extend="max")
@@ -57,6 +61,8 @@ def variance_figure(shown: dict[str, Record], *, title: str) -> Figure:
 
 def draw_map(axes: Axes, values: NDArray) -> QuadMesh:
     """A square of values over the latent plane."""
-    square = values.reshape(len(GRID), len(GRID))
+    square = values.reshape(len(LATENT_GRID), len(LATENT_GRID))
     scale = PowerNorm(0.5, vmin=0, vmax=MOST)  # so that small variances differ in colour, too
-    return axes.pcolormesh(GRID, GRID, square, cmap="magma", norm=scale, shading="gouraud")
+    return axes.pcolormesh(
+        LATENT_GRID, LATENT_GRID, square, cmap="magma", norm=scale, shading="gouraud"
+    )

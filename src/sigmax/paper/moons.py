@@ -35,7 +35,7 @@ __all__ = [
     "score_samples",
 ]
 
-PROBLEM = TwoMoons()
+TWO_MOONS = TwoMoons()
 N_POINTS = 500
 N_SAMPLES = 5_000
 N_REFERENCE = 20_000
@@ -46,25 +46,25 @@ MOONS = {"n_latent": 2, "hidden_sizes": (50,), "n_steps": 5_000, "batch_size": 5
 
 def fresh(seed: int, purpose: int, n_rows: int) -> NDArray:
     """Rows that no model was trained on, for one purpose."""
-    return PROBLEM.sample(n_rows, random_state=[seed, purpose])[0]
+    return TWO_MOONS.sample(n_rows, random_state=[seed, purpose])[0]
 
 
 def run_moons(job: Sequence[Task]) -> list[Record]:
     """Fit a method to the data of each seed, and compare its samples with fresh data."""
     machine, run = describe_machine(), RunSettings.of(job[0])
     models = [create_generative(task, MOONS) for task in job]
-    sets = [PROBLEM.sample(run.n_train or N_POINTS, random_state=task.seed)[0] for task in job]
+    sets = [TWO_MOONS.sample(run.n_train or N_POINTS, random_state=task.seed)[0] for task in job]
     seconds = fit_generative(models, sets)
     records = []
     for task, model, X in zip(job, models, sets, strict=True):
         test = fresh(task.seed, 1, run.n_test)
         samples = model.sample(N_SAMPLES, random_state=task.seed)
         scores = score_generative(model, X, test, n_importance=run.n_importance)
-        scores["excess"] = float(PROBLEM.log_prob(test).mean()) - scores["log_prob"]
+        scores["excess"] = float(TWO_MOONS.log_prob(test).mean()) - scores["log_prob"]
         scores |= score_samples(samples, task.seed)
         others = score_samples(fresh(task.seed, 5, N_SAMPLES), task.seed)
         scores |= {f"{name}_of_data": value for name, value in others.items()}
-        curves = picture_curves(model, X, samples) if task.split == 0 else {}
+        curves = moons_curves(model, X, samples) if task.split == 0 else {}
         facts: dict[str, Any] = {"n_train": len(X), "n_test": len(test), "n_features": 4}
         parts = {"seconds": seconds, "data": facts, "machine": machine}
         records.append(done(task, scores=scores, curves=curves, **parts))
@@ -89,7 +89,7 @@ def score_samples(samples: NDArray, seed: int) -> dict[str, float]:
     }
 
 
-def picture_curves(model: AbstractVAE, X: NDArray, samples: NDArray) -> dict[str, NDArray]:
+def moons_curves(model: AbstractVAE, X: NDArray, samples: NDArray) -> dict[str, NDArray]:
     """What the pictures show of a model, flat, to three decimals."""
     rows = {
         "codes": model.encode(X),
@@ -198,8 +198,8 @@ def pairs_figure(shown: dict[str, Record]) -> Figure:
     some = next(iter(shown.values()))
     n_rows = min(some.data["n_train"], N_SAMPLES)  # whatever a stranger's record says
     rows = {
-        "data": PROBLEM.sample(n_rows, random_state=some.task.seed)[0],
-        "fresh data": PROBLEM.sample(N_SAMPLES, random_state=[some.task.seed, 2])[0],
+        "data": TWO_MOONS.sample(n_rows, random_state=some.task.seed)[0],
+        "fresh data": TWO_MOONS.sample(N_SAMPLES, random_state=[some.task.seed, 2])[0],
     }
     for method, record in shown.items():
         title = GENERATIVE_METHODS[method].title

@@ -8,9 +8,9 @@ paper's "Combined" is ``combined-paper``. What the paper marks as infeasible is 
 
 __all__ = ["PAPER"]
 
-METHODS = ("gp", "sgp", "nn", "bnn", "mc-dropout", "ens-nn", "combined-paper")
+PUBLISHED_METHODS = ("gp", "sgp", "nn", "bnn", "mc-dropout", "ens-nn", "combined-paper")
 
-LOG_LIKELIHOOD = """
+LOG_LIKELIHOOD_TEXT = """
 boston       -1.76±0.3  -1.85±0.25 -3.64±0.09 -2.59±0.11 -2.51±0.31 -2.45±0.25 -2.09±0.09
 carbon       -          3.74±0.53  -2.03±0.14 -1.1±1.76  -1.08±0.05 -0.44±7.28 4.35±0.16
 concrete     -2.13±0.14 -2.29±0.12 -4.23±0.07 -3.31±0.05 -3.11±0.12 -3.06±0.32 -1.78±0.04
@@ -26,7 +26,7 @@ yacht        0.16±1.22  -0.38±0.32 -4.12±0.17 -1.65±0.05 -1.55±0.12 -1.18±
 year         -          -          -5.21±0.87 -3.97±0.34 -3.78±0.01 -3.42±0.02 -3.01±0.14
 """
 
-RMSE = """
+RMSE_TEXT = """
 boston       2.79±0.52 2.98±0.55  4.45±1.41  3.45±0.87 3.01±0.99  3.33±1.33  3.11±0.35
 carbon       -         1.01±0.01  0.41±0.0   0.18±0.1  0.29±0.0   0.41±0.0   0.35±0.01
 concrete     6.03±0.59 6.45±0.64  7.71±1.32  5.78±0.21 5.33±0.65  5.65±0.55  5.75±0.41
@@ -42,7 +42,7 @@ yacht        0.42±0.21 0.72±0.21  1.63±0.61  1.05±0.11 1.11±0.48  1.58±0.5
 year         -         -          12.47±0.96 9.01±0.45 8.92±0.23  8.88±0.13  8.85±0.05
 """
 
-SECONDS = """
+SECONDS_TEXT = """
 boston       8.37±2.92   91.86±30.12   94.04±2.24  81.32±1.83  98.08±2.0   479.1±12.49  93.39±1.82
 carbon       -           192.57±72.28  90.05±3.4   80.95±2.04  98.62±1.85  439.45±23.01 123.61±2.84
 concrete     7.48±1.2    173.73±4.0    92.91±4.17  81.02±2.04  97.94±1.84  468.94±10.81 97.65±6.4
@@ -64,7 +64,7 @@ def parse(text: str) -> dict[str, dict[str, tuple[float, float]]]:
     table = {}
     for line in text.strip().splitlines():
         dataset, *cells = line.split()
-        pairs = zip(METHODS, (cell.partition("±") for cell in cells), strict=True)
+        pairs = zip(PUBLISHED_METHODS, (cell.partition("±") for cell in cells), strict=True)
         table[dataset] = {
             method: (float(mean), float(error)) for method, (mean, sign, error) in pairs if sign
         }
@@ -72,8 +72,8 @@ def parse(text: str) -> dict[str, dict[str, tuple[float, float]]]:
 
 
 PAPER: dict[str, dict[str, dict[str, tuple[float, float]]]] = {
-    "log_likelihood": parse(LOG_LIKELIHOOD),
-    "rmse": parse(RMSE),
-    "seconds": parse(SECONDS),
+    "log_likelihood": parse(LOG_LIKELIHOOD_TEXT),
+    "rmse": parse(RMSE_TEXT),
+    "seconds": parse(SECONDS_TEXT),
 }
 """Score -> data set -> method -> mean and ±."""

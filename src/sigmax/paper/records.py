@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -223,12 +223,8 @@ def describe_machine() -> dict[str, Any]:
     """Versions and hardware, for the record."""
     import jax
 
-    device = jax.devices()[0]
+    device, packages = jax.devices()[0], ("jax", "numpy", "scikit-learn")
     versions = {"python": platform.python_version(), "sigmax": __version__}
-    for package in ("jax", "numpy", "scikit-learn"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "unknown"
+    versions |= {package: version(package) for package in packages}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"device": device.device_kind, "cores": cores, **versions}

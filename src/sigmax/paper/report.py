@@ -7,7 +7,6 @@ import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -20,7 +19,7 @@ from sigmax.paper.registry import find_experiment, known_experiments
 from sigmax.paper.tables import Table
 
 __all__ = [
-    "Report",
+    "PAGE_NAME",
     "failure_table",
     "machine_table",
     "missing_table",
@@ -28,33 +27,22 @@ __all__ = [
     "write_report",
 ]
 
+PAGE_NAME = "report.html"
 MOST_ROWS = 300
 """Of a list of what failed or is missing."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """A page on disk, and the sections that it shows by the names of their experiments."""
-
-    path: Path
-    experiments: dict[str, Section]
-
-    def pictures(self, experiment: str) -> dict[str, bytes]:
-        """Name -> content of a PNG file, for one experiment."""
-        section = self.experiments.get(experiment)
-        return section.pictures if section else {}
 
 
 def write_report(folder: Path) -> Path:
     """Write ``report.html`` and ``tables.md`` from the records of a folder; the page's path."""
     path = folder / FILE_NAME
     records = read_records(path if path.exists() else folder / f"{FILE_NAME}.gz")
-    return save_report(folder, records).path
+    save_report(folder, records)
+    return folder / PAGE_NAME
 
 
-def save_report(folder: Path, records: Sequence[Record]) -> Report:
-    """Write ``report.html`` and ``tables.md`` of some records into a folder."""
-    known = list(filter(is_known, records))
+def save_report(folder: Path, records: Sequence[Record]) -> dict[str, Section]:
+    """Write the page and the tables of some records; the sections of experiments by name."""
+    known = list(filter(can_be_shown, records))
     try:
         experiments = experiment_sections(known)
         sections = [
@@ -74,9 +62,9 @@ def save_report(folder: Path, records: Sequence[Record]) -> Report:
     ]
     (folder / "tables.md").write_text("\n".join(markdown), encoding="utf-8")
     names = ", ".join(dict.fromkeys(record.task.experiment for record in records))
-    page = folder / "report.html"
-    page.write_text(render_page(f"sigmax: {names or 'no records'}", sections), encoding="utf-8")
-    return Report(page, experiments)
+    page = render_page(f"sigmax: {names or 'no records'}", sections)
+    (folder / PAGE_NAME).write_text(page, encoding="utf-8")
+    return experiments
 
 
 def experiment_sections(records: Sequence[Record]) -> dict[str, Section]:
@@ -103,7 +91,7 @@ def known_methods(experiment: str) -> Mapping[str, Method]:
     return find_experiment(experiment).known_methods if experiment in known_experiments() else {}
 
 
-def is_known(record: Record) -> bool:
+def can_be_shown(record: Record) -> bool:
     """Whether the tables of an experiment can show a record."""
     task = record.task
     return record.status in STATUSES and task.method in known_methods(task.experiment)

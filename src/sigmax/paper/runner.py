@@ -7,7 +7,7 @@ from pathlib import Path
 from sigmax.paper.engines import AbstractEngine
 from sigmax.paper.records import Record, RecordFile, Task
 from sigmax.paper.registry import Choice, Experiment, find_experiment
-from sigmax.paper.report import save_report
+from sigmax.paper.report import PAGE_NAME, save_report
 from sigmax.paper.tables import Table
 
 __all__ = ["ExperimentResult", "RunProgress", "run_experiment", "run_tasks"]
@@ -61,13 +61,16 @@ def run_experiment(
     tasks = experiment.choose(choice)
     found = run_tasks(experiment, tasks, folder, engine, retry_failed=retry_failed, observe=observe)
     records = [found[task.key] for task in tasks]
-    report = save_report(folder, list(found.values()))
-    figures = []
-    for stem, content in report.pictures(name).items():
-        figures.append(folder / f"{stem}.png")
-        figures[-1].write_bytes(content)
+    sections = save_report(folder, list(found.values()))
+    pictures = sections[name].pictures if name in sections else {}
+    figures = {folder / f"{stem}.png": content for stem, content in pictures.items()}
+    for path, content in figures.items():
+        path.write_bytes(content)
     return ExperimentResult(
-        records=records, tables=experiment.tables(records), figures=figures, report=report.path
+        records=records,
+        tables=experiment.tables(records),
+        figures=list(figures),
+        report=folder / PAGE_NAME,
     )
 
 

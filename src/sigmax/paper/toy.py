@@ -18,7 +18,7 @@ from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shad
 
 __all__ = ["run_toy", "score_toy", "toy_figures", "toy_tables"]
 
-PROBLEM = ToyProblem()
+TOY_PROBLEM = ToyProblem()
 GRID = np.linspace(-4, 14, 361)
 N_ROWS = 500
 
@@ -26,7 +26,7 @@ N_ROWS = 500
 def run_toy(job: Sequence[Task]) -> list[Record]:
     """Fit a method to the data of each seed, and score it against the truth."""
     machine, models = describe_machine(), [create_model(task) for task in job]
-    data = [PROBLEM.sample(N_ROWS, random_state=task.seed) for task in job]
+    data = [TOY_PROBLEM.sample(N_ROWS, random_state=task.seed) for task in job]
     seconds = fit_models(models, data)
     records = []
     for task, model, (_, y) in zip(job, models, data, strict=True):
@@ -55,7 +55,7 @@ def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict
         ``coverage``, the share of fresh points inside their 90 % intervals;
         ``std_left`` and ``std_right``, the standard deviation at x = -4 and 14 over that of y.
     """
-    X, y = PROBLEM.sample(10_000, random_state=random_state)
+    X, y = TOY_PROBLEM.sample(10_000, random_state=random_state)
     dist = model.predict_dist(X)
     inside = np.linspace(0.5, 9.5, 181)
     _, std = model.predict(inside[:, None], return_std=True)
@@ -63,8 +63,8 @@ def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict
     achieved = log_likelihood(y, dist)
     return {
         "log_likelihood": achieved,
-        "excess": float(PROBLEM.log_prob(X[:, 0], y).mean()) - achieved,
-        "std_error": float(np.mean(np.abs(std / PROBLEM.std(inside) - 1))),
+        "excess": float(TOY_PROBLEM.log_prob(X[:, 0], y).mean()) - achieved,
+        "std_error": float(np.mean(np.abs(std / TOY_PROBLEM.std(inside) - 1))),
         "coverage": coverage(y, dist, level=0.9),
         "std_left": float(outside[0] / y_std),
         "std_right": float(outside[1] / y_std),
@@ -112,18 +112,18 @@ def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
     shown = in_order(done_first, METHODS)
     if not shown:
         return {}
-    X, y = PROBLEM.sample(N_ROWS, random_state=shown[0].task.seed)
+    X, y = TOY_PROBLEM.sample(N_ROWS, random_state=shown[0].task.seed)
     curves = {METHODS[r.task.method].title: Curve.read(r.curves) for r in shown}
-    on_data = (GRID >= PROBLEM.lower) & (GRID <= PROBLEM.upper)
-    true_std = np.where(on_data, PROBLEM.std(GRID), np.nan)
+    on_data = (GRID >= TOY_PROBLEM.lower) & (GRID <= TOY_PROBLEM.upper)
+    true_std = np.where(on_data, TOY_PROBLEM.std(GRID), np.nan)
 
     def prediction(axes: Axes, curve: Curve) -> None:
-        draw_prediction(axes, GRID, curve, data=(X[:, 0], y), true_mean=PROBLEM.mean(GRID))
-        shade_range(axes, PROBLEM.lower, PROBLEM.upper)
+        draw_prediction(axes, GRID, curve, data=(X[:, 0], y), true_mean=TOY_PROBLEM.mean(GRID))
+        shade_range(axes, TOY_PROBLEM.lower, TOY_PROBLEM.upper)
 
     def spread(axes: Axes, curve: Curve) -> None:
         draw_spread(axes, GRID, curve, true_std=true_std, prior_std=float(y.std()))
-        shade_range(axes, PROBLEM.lower, PROBLEM.upper)
+        shade_range(axes, TOY_PROBLEM.lower, TOY_PROBLEM.upper)
 
     label = "standard deviation"
     return {

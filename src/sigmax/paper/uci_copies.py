@@ -12,7 +12,7 @@ from sigmax.paper.tables import Table
 
 __all__ = ["copies_tables", "sets_with_copies"]
 
-PARTS = {"new": "new rows", "copies": "copies"}
+ROW_KINDS = {"new": "new rows", "copies": "copies"}
 
 
 def copies_tables(
@@ -44,7 +44,7 @@ def copies_table(benchmark: Benchmark, score: Score) -> Table:
     rows = [
         score_row(benchmark, dataset, score.on(part), f"{dataset}, {words}")
         for dataset in datasets
-        for part, words in PARTS.items()
+        for part, words in ROW_KINDS.items()
     ]
     bold = " Bold: the best of a row, and all within one standard error." if score.better else ""
     notes = [

@@ -49,14 +49,14 @@ def uci_tables(records: Sequence[Record]) -> list[Table]:
     for benchmark in arrange(records):
         if benchmark.experiment == "timings":
             tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
-            tables.append(paper_table(benchmark, FIT))
+            tables.append(published_table(benchmark, FIT))
             continue
         known = [score for score in SCORES if any(split_counts(benchmark, score).values())]
         tables += [score_table(benchmark, score) for score in known or (LOG_LIKELIHOOD,)]
         tables += copies_tables(benchmark)
         tables.append(summary_table(benchmark))
         tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
-        tables += [paper_table(benchmark, score) for score in (LOG_LIKELIHOOD, RMSE)]
+        tables += [published_table(benchmark, score) for score in (LOG_LIKELIHOOD, RMSE)]
     return [table for table in tables if table.rows or table.notes]
 
 
@@ -192,7 +192,7 @@ def pair_note(benchmark: Benchmark, method: str, other: str) -> str:
     )
 
 
-def paper_table(benchmark: Benchmark, score: Score) -> Table:
+def published_table(benchmark: Benchmark, score: Score) -> Table:
     """The paper's values, and in brackets ours minus theirs; of seconds, ours."""
     seconds = score.part == "seconds"
     paper = PAPER["seconds" if seconds else score.name]

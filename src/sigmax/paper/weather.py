@@ -73,7 +73,7 @@ def weather_tables(records: Sequence[Record]) -> list[Table]:
     columns = ("variance_error", "std_error", "variance_bias", "mean_error")
     return [
         Table(
-            title=f"{title_of(name)}: one year to learn from,"
+            title=f"{station_title(name)}: one year to learn from,"
             f" {max(map(len, methods.values()))} draws",
             header=["model", "Err σ²", "Err σ", "bias σ²", "RMSE of mean"],
             rows=[
@@ -108,7 +108,7 @@ def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
     return figures
 
 
-def title_of(name: str) -> str:
+def station_title(name: str) -> str:
     """A known station's title, or the name of a file."""
     return STATIONS.get(name, Path(name).name.split(".")[0])
 
@@ -126,7 +126,11 @@ def station_figure(
 ) -> Figure:
     """A panel per model, along the days of the year."""
     return model_panels(
-        titled_curves(shown), draw, title=title_of(name), xlabel="day of the year", ylabel=ylabel
+        titled_curves(shown),
+        draw,
+        title=station_title(name),
+        xlabel="day of the year",
+        ylabel=ylabel,
     )
 
 

@@ -32,7 +32,7 @@ from sigmax.data import UCI_SETS
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import MissingExtraError, SigmaxError
 from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.benchmark import (
+from sigmax.paper.benchmark import (
     COMPILE,
     COVERAGE_90,
     CRPS,
@@ -45,18 +45,17 @@ from sigmax.experiments.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.experiments.engines import LocalEngine
-from sigmax.experiments.jobs import singly
-from sigmax.experiments.methods import METHODS, Method
-from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice, Experiment
-from sigmax.experiments.report import failure_table, machine_table
-from sigmax.experiments.runner import run_tasks
-from sigmax.experiments.score_rows import full_title, titles
-from sigmax.experiments.tables import Table
-from sigmax.experiments.uci import run_splits, split_tasks
-from sigmax.experiments.uci_copies import copies_tables
-from sigmax.experiments.uci_report import score_table, time_notes
+from sigmax.paper.engines import LocalEngine
+from sigmax.paper.methods import METHODS, Method
+from sigmax.paper.records import FILE_NAME, Record, Task, read_records
+from sigmax.paper.registry import Choice, Experiment, find_experiment, register
+from sigmax.paper.report import failure_table, machine_table
+from sigmax.paper.runner import run_tasks
+from sigmax.paper.score_rows import full_title, titles
+from sigmax.paper.tables import Table
+from sigmax.paper.uci import run_splits
+from sigmax.paper.uci_copies import copies_tables
+from sigmax.paper.uci_report import score_table, time_notes
 
 NAME = "peers"
 OURS = "local"
@@ -257,19 +256,21 @@ PEERS = {
 # The run.
 
 
-def register() -> None:
+def register_peers() -> None:
     """Make the peers known to the runner and the tables of this process."""
     METHODS.update(PEERS)
-    EXPERIMENTS[NAME] = Experiment(
-        about="our methods and other people's, each fitted alone",
-        datasets=tuple(name for name in UCI_SETS if name != "year"),
-        methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
-        n_splits=5,
-        tasks=lambda c: split_tasks(NAME, c.datasets, c.methods, c.n_splits or 1),
-        jobs=lambda tasks, device: singly(tasks),
-        run=run_peers,
-        tables=peer_tables,
-        figures=lambda records: {},
+    register(
+        Experiment(
+            name=NAME,
+            about="our methods and other people's, each fitted alone",
+            datasets=tuple(name for name in UCI_SETS if name != "year"),
+            methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
+            n_splits=5,
+            most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+            other_datasets=("year",),
+            run=run_peers,
+            tables=peer_tables,
+        )
     )
 
 
@@ -284,16 +285,17 @@ def run_peers(job: Sequence[Task]) -> list[Record]:
 
 def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: bool) -> None:
     """Run what has no record yet; a package that is missing is noticed before anything is run."""
-    tasks = EXPERIMENTS[NAME].choose(choice)
+    experiment = find_experiment(NAME)
+    tasks = experiment.choose(choice)
     for name in {task.method for task in tasks} & set(PACKAGES):
         load_package(name)
     if any(task.method == "tabpfn" for task in tasks) and why_no_tabpfn():
         raise MissingExtraError(f"TabPFN is not available: {why_no_tabpfn()}.")
     # Workers inherit it; or else XGBoost's threads spin for minutes where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with show_progress() as report:
+    with show_progress() as observe:
         engine = LocalEngine(n_workers=n_workers)
-        run_tasks(tasks, singly, folder, engine, retry_failed=retry_failed, report=report)
+        run_tasks(experiment, tasks, folder, engine, retry_failed=retry_failed, observe=observe)
 
 
 # The report.
@@ -428,7 +430,7 @@ def methods_table(records: Sequence[Record]) -> Table:
         f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
         f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
         " standardised; all else is left as it comes.",
-        "All others: the settings of `sigmax.experiments.methods`.",
+        "All others: the settings of `sigmax.paper.methods`.",
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")
@@ -488,6 +490,6 @@ def main() -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):  # also in the worker processes
-    register()
+    register_peers()
 if __name__ == "__main__":
     main()

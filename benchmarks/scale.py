@@ -24,8 +24,8 @@ from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
-from sigmax.experiments.fitting import stopwatch
 from sigmax.neighbors import neighbor_graph
+from sigmax.paper.fitting import stopwatch
 
 FILE_NAME = "records.jsonl"
 

@@ -1,10 +1,13 @@
 """The house: data flow down the list of rooms, imports only go up it."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import sigmax
 
@@ -28,25 +31,34 @@ ROOMS = [
     {"generative"},
     {"data"},
     {"plots"},
-    {"experiments"},
+    {"paper"},
     {"cli"},
     {"__main__"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms that a file imports from, also inside functions and for type checkers."""
-    rooms = set()
+def imported_modules(path: Path) -> set[str]:
+    """The modules of ours that a file imports from, also inside functions and for type checkers."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: imports are absolute"
-            names = [node.module or ""]
+            modules.add(node.module or "")
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("sigmax.")}
-    return rooms
+            modules |= {alias.name for alias in node.names}
+    return {name for name in modules if name.startswith("sigmax.")}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_modules(path)}
+
+
+@pytest.mark.parametrize("room", ["paper", "data"])
+def test_modules_of_a_room_do_not_import_each_other_in_a_circle(room):
+    paths = (SOURCE / room).glob("[!_]*.py")
+    graph = {f"sigmax.{room}.{path.stem}": imported_modules(path) for path in paths}
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_imports_only_go_up_the_list_of_rooms():

@@ -3,7 +3,7 @@
 import importlib.util
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,12 +16,12 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.experiments import uci
-from sigmax.experiments.engines import AbstractEngine, run_job
-from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Task, done, failed, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice
 from sigmax.metrics import coverage, crps, log_likelihood
+from sigmax.paper import registry, uci
+from sigmax.paper.engines import AbstractEngine, run_job
+from sigmax.paper.methods import METHODS
+from sigmax.paper.records import Task, done, failed, read_records
+from sigmax.paper.registry import Choice
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "benchmarks" / "peers.py"
@@ -34,8 +34,8 @@ def script():
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with patch.dict(METHODS), patch.dict(EXPERIMENTS):
-        module.register()
+    with patch.dict(METHODS), patch.dict(registry._REGISTERED):
+        module.register_peers()
         yield module
 
 
@@ -45,11 +45,11 @@ def draw(n, seed):
     return X, np.sin(X[:, 0]) + LEVEL_OF_SPREAD * rng.normal(size=n)
 
 
+@dataclass(frozen=True, kw_only=True)
 class HereEngine(AbstractEngine):
     """Jobs one by one in this process, counted."""
 
-    def __init__(self):
-        self.jobs = []
+    jobs: list = field(default_factory=list)
 
     def __call__(self, n_workers):
         return self

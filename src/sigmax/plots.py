@@ -1,9 +1,10 @@
 """Pictures, with matplotlib; functions draw on axes or return a figure, and save nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -19,6 +20,11 @@ class Curve:
 
     mean: NDArray
     std: NDArray
+
+    @classmethod
+    def read(cls, curves: Mapping[str, Sequence[float]]) -> "Curve":
+        """From the lists ``mean`` and ``std``."""
+        return cls(np.asarray(curves["mean"]), np.asarray(curves["std"]))
 
 
 def tidy(axes: Axes) -> None:

@@ -1,18 +1,22 @@
-# make demo   own virtual environment, install, the toy problem and its picture
-# make test   the same, with the development tools, and the tests
-# make check  formatting, lint and types
+# make demo       own virtual environment, install, the toy problem and its picture
+# make test       the same, with the development tools, and the tests
+# make test-long  the tests that train for longer
+# make check      formatting, lint and types
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-long check format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/sigmax demo
 
 test: $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q -m "not long"
+
+test-long: $(VENV)/.developed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q -m long
 
 check: $(VENV)/.developed
 	$(BIN)/ruff format --check .

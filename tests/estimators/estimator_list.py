@@ -1,7 +1,15 @@
-"""The list of estimators that every contract test runs over, small enough to be quick."""
+"""The estimators that every contract test runs over, and their models, each fitted once.
 
-from typing import TypeVar, cast
+Compilation is nearly all that these tests cost, and a program is compiled for every shape and every
+setting. So all settings stand here, all tests share them and the rows below, and a model that no
+test changes is fitted once for all tests of a worker.
+"""
 
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from sigmax import (
@@ -17,24 +25,79 @@ from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor
 
 E = TypeVar("E", bound=AbstractRegressor)
 
-SMALL = {"hidden_sizes": (16,), "n_steps": 400, "random_state": 0}
+SHORT: dict[str, Any] = {
+    "hidden_sizes": (8,),
+    "n_steps": 100,
+    "learning_rate": 2e-2,
+    "patience": 10,
+    "random_state": 0,
+}
+SPREAD: dict[str, Any] = {"variance_learning_rate": 1e-2}
+# With neighbourhoods of eight rows, as many inducing points as slots, and in LocalRegressor no
+# weight decay, which goes by the number of rows, most numbers of rows have the same program.
+COMBINED: dict[str, Any] = SPREAD | {
+    "n_neighbors": 8,
+    "n_secondary": 8,
+    "variance_n_neighbors": 8,
+    "variance_n_secondary": 8,
+    "n_inducing": 128,
+}
+LOCAL: dict[str, Any] = {
+    "n_neighbors": 8,
+    "n_queries": 8,
+    "n_waves": 4,
+    "n_inducing": 128,
+    "weight_decay": 0.0,
+}
+PROCESS: dict[str, Any] = {"n_restarts": 1, "max_iter": 20, "random_state": 0}
 
-ESTIMATORS: list[AbstractRegressor] = [
-    CombinedRegressor(n_members=2, **SMALL),
-    MeanVarianceRegressor(n_members=2, **SMALL),
-    # Recalibration, which has tests of its own, would be half a minute of compilation here.
-    LocalRegressor(
-        n_members=2, n_waves=4, n_primary=4, recalibrate=False, **SMALL | {"n_steps": 150}
-    ),
-    MCDropoutRegressor(n_draws=10, **SMALL),
-    BayesianRegressor(n_draws=10, **SMALL),
-    GPRegressor(n_restarts=1, max_iter=20, random_state=0),
-    SparseGPRegressor(n_inducing=40, n_restarts=1, max_iter=20, random_state=0),
-]
+
+def make_estimators(n_members: int, n_draws: int, **of_variance: Any) -> list[AbstractRegressor]:
+    """One of each kind, recalibrated where that is the default."""
+    ensemble = SHORT | {"n_members": n_members}
+    return [
+        CombinedRegressor(**ensemble | COMBINED | of_variance),
+        MeanVarianceRegressor(**ensemble | SPREAD | of_variance),
+        LocalRegressor(**ensemble | LOCAL),
+        MCDropoutRegressor(n_draws=n_draws, **SHORT),
+        BayesianRegressor(n_draws=n_draws, **SHORT),
+        GPRegressor(**PROCESS),
+        SparseGPRegressor(n_inducing=40, **PROCESS),
+    ]
+
+
+ESTIMATORS = make_estimators(n_members=2, n_draws=10)
+SMALLEST = make_estimators(n_members=1, n_draws=2, warmup_fraction=0.0)
+"""For scikit-learn's checks, which fit to data of some twenty shapes."""
 
 NETWORKS = [e for e in ESTIMATORS if isinstance(e, AbstractNetworkRegressor)]
+
+
+def make_rows(n: int = 120, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, X[:, 0] - X[:, -1] ** 2 + 0.3 * rng.normal(size=n)
+
+
+X, Y = make_rows()
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
 
 
 def fresh(estimator: E) -> E:
     """An unfitted copy."""
     return cast(E, clone(estimator))
+
+
+def name_of(estimator: AbstractRegressor) -> str:
+    return type(estimator).__name__
+
+
+@cache
+def fitted_by_name(name: str, frame: bool) -> AbstractRegressor:
+    (estimator,) = (e for e in ESTIMATORS if name_of(e) == name)
+    return fresh(estimator).fit(FRAME if frame else X, Y)
+
+
+def fitted(estimator: E, *, frame: bool = False) -> E:
+    """The model of the rows with the settings of the list, which no test may change."""
+    return cast(E, fitted_by_name(name_of(estimator), frame))

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from estimator_list import COMBINED, SHORT
 from scipy import stats
 
 from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
@@ -35,6 +36,7 @@ def make_problem(seed, n_rows, n_features):
     return X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_rows", [3, 12])
 @pytest.mark.parametrize("name", MODELS)
 def test_intervals_from_few_rows_cover_what_they_say(name, n_rows):
@@ -54,6 +56,7 @@ def test_intervals_from_few_rows_cover_what_they_say(name, n_rows):
         assert np.mean(widths) < 3.5
 
 
+@pytest.mark.long
 def test_intervals_of_a_design_with_replicates_are_not_narrowed_by_levels_that_were_held_out():
     """Twenty levels of fifteen rows each: new rows are of known levels, held-out ones are not.
 
@@ -76,7 +79,8 @@ def test_intervals_of_a_design_with_replicates_are_not_narrowed_by_levels_that_w
 
 def test_two_rows_have_a_wide_and_finite_spread():
     X, y = np.array([[0.0], [1.0]]), np.array([1.0, 1.4])
-    mean, std = MODELS["combined"](0).fit(X, y).predict([[0.5], [9.0]], return_std=True)
+    model = CombinedRegressor(**SHORT | COMBINED).fit(X, y)
+    mean, std = model.predict([[0.5], [9.0]], return_std=True)
     assert np.all(np.isfinite(std)) and np.all(std > y.std())
     assert np.all(np.abs(mean - y.mean()) < 10 * y.std())
 

@@ -1,8 +1,10 @@
 """A fit is all or nothing, and what went wrong in it is said."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
-from estimator_list import ESTIMATORS, NETWORKS, fresh
+from estimator_list import COMBINED, ESTIMATORS, NETWORKS, SHORT, X, Y, fitted, fresh, name_of
 from sklearn.exceptions import NotFittedError
 
 from sigmax import BayesianRegressor, CombinedRegressor, MCDropoutRegressor
@@ -18,14 +20,9 @@ def rows():
     return X, X[:, 0] + 0.3 * rng.normal(size=250)
 
 
-def small(network):
-    return fresh(network).set_params(n_steps=20)
-
-
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda e: type(e).__name__)
-def test_an_interrupted_fit_leaves_the_model_as_it_was(network, rows, monkeypatch):
-    X, y = rows
-    model = small(network).fit(X, y)
+@pytest.mark.parametrize("network", NETWORKS, ids=name_of)
+def test_an_interrupted_fit_leaves_the_model_as_it_was(network, monkeypatch):
+    model = deepcopy(fitted(network))
     before = model.predict(X[:9], return_std=True)
 
     def interrupt(*arguments, **settings):
@@ -33,21 +30,20 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(network, rows, monkeypatc
 
     monkeypatch.setattr(engine, "train_stage", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(100 * X[:, :1], 1000 + y)
+        model.fit(100 * X[:, :1], 1000 + Y)
     np.testing.assert_array_equal(model.predict(X[:9], return_std=True), before)
-    unfitted = small(network)
+    unfitted = fresh(network)
     with pytest.raises(KeyboardInterrupt):
-        unfitted.fit(X, y)
+        unfitted.fit(X, Y)
     with pytest.raises(NotFittedError):
         unfitted.predict(X)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
-def test_a_refused_fit_does_not_count_as_one(estimator, rows):
-    X, y = rows
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
+def test_a_refused_fit_does_not_count_as_one(estimator):
     model = fresh(estimator)
     with pytest.raises(ValueError, match="NaN"):
-        model.fit(np.where(X > 2, np.nan, X), y)
+        model.fit(np.where(X > 2, np.nan, X), Y)
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert not hasattr(model, "n_features_in_")
@@ -65,14 +61,13 @@ def broken(members, is_scored=True):
     return train
 
 
-def test_a_member_that_broke_down_is_named_and_left_out(rows, monkeypatch, tmp_path):
-    X, y = rows
-    settings = {"n_members": 3, "hidden_sizes": (8,), "n_steps": 60, "random_state": 0}
-    whole = CombinedRegressor(**settings, recalibrate=False).fit(X, y)
+def test_a_member_that_broke_down_is_named_and_left_out(monkeypatch, tmp_path):
+    settings = SHORT | COMBINED | {"n_members": 3, "warmup_fraction": 0.0, "recalibrate": False}
+    whole = CombinedRegressor(**settings).fit(X, Y)
     monkeypatch.setattr(engine, "train_stage", broken([1]))
-    model = CombinedRegressor(**settings, recalibrate=False)
+    model = CombinedRegressor(**settings)
     with pytest.warns(TrainingWarning, match=r"1 of 3 members broke down \(number 1\)"):
-        model.fit(X, y)
+        model.fit(X, Y)
     assert model.predict_dist(X[:5]).dist.n_members == 2
     members = whole.predict_dist(X[:5]).dist.components.mean
     np.testing.assert_allclose(
@@ -83,22 +78,21 @@ def test_a_member_that_broke_down_is_named_and_left_out(rows, monkeypatch, tmp_p
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
 
 
-def test_a_training_without_any_sound_member_is_an_error(rows, monkeypatch):
-    X, y = rows
+@pytest.mark.parametrize("network", NETWORKS[:1], ids=name_of)
+def test_a_training_without_any_sound_member_is_an_error(network, monkeypatch):
     monkeypatch.setattr(engine, "train_stage", broken([0, 1]))
-    model = small(NETWORKS[0])
+    model = fresh(network)
     with pytest.raises(TrainingError, match=r"none of 2 members.*learning_rate"):
-        model.fit(X, y)
+        model.fit(X, Y)
     assert not hasattr(model, "networks_")
 
 
-def test_parameters_that_are_no_numbers_break_a_member_also_without_held_out_rows(rows):
-    X, y = rows
+def test_parameters_that_are_no_numbers_break_a_member_also_without_held_out_rows():
     model = CombinedRegressor(
         "paper", learning_rate=1e30, n_steps=20, hidden_sizes=(8,), random_state=0
     )
     with pytest.raises(TrainingError, match="broke down"):
-        model.fit(X, y)
+        model.fit(X, Y)
 
 
 @pytest.mark.parametrize("settings", [{"preset": "paper"}, {"validation_fraction": 0.0}])

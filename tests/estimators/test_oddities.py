@@ -4,44 +4,39 @@ import json
 
 import numpy as np
 import pytest
-from estimator_list import ESTIMATORS, NETWORKS, fresh
+from estimator_list import ESTIMATORS, NETWORKS, X, Y, fitted, fresh, make_rows, name_of
 
 import sigmax.files
 from sigmax import CombinedRegressor, LocalRegressor
 from sigmax.errors import InvalidArgumentError, ModelFileError
 
 
-@pytest.fixture(params=ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.fixture(params=ESTIMATORS, ids=name_of)
 def estimator(request):
     return fresh(request.param)
 
 
-def rows(n=60, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    return X, X.sum(axis=1) + 0.1 * rng.normal(size=n)
-
-
-X, Y = rows()
+LARGE, LARGE_Y = make_rows(240)
+# Of one shape where the oddity allows it, so that one program serves most of them.
 LEGAL = {
     "one feature": (X[:, :1], Y),
-    "a constant feature": (np.c_[X, np.full(60, 7.0)], Y),
-    "only constant features": (np.ones((60, 2)), Y),
-    "a constant target": (X, np.full(60, 3.5)),
-    "a target of zeros": (X, np.zeros(60)),
-    "duplicated rows": (np.repeat(X[:6], 10, axis=0), np.repeat(Y[:6], 10)),
+    "a constant feature": (np.c_[X[:, :2], np.full(120, 7.0)], Y),
+    "only constant features": (np.ones((120, 3)), Y),
+    "a constant target": (X, np.full(120, 3.5)),
+    "a target of zeros": (X, np.zeros(120)),
+    "duplicated rows": (np.repeat(X[:12], 10, axis=0), np.repeat(Y[:12], 10)),
     "fewer rows than neighbours": (X[:7], Y[:7]),
     "two rows": (X[:2], Y[:2]),
-    "more features than rows": rows(20, 50),
+    "more features than rows": make_rows(20, 50),
     "integers": ((X * 10).astype(int), (Y * 10).astype(int)),
     "single precision": (X.astype(np.float32), Y.astype(np.float32)),
-    "a view that is not contiguous": (np.asfortranarray(X)[::2], Y[::2]),
+    "a view that is not contiguous": (np.asfortranarray(LARGE)[::2], LARGE_Y[::2]),
     "lists": (X.tolist(), Y.tolist()),
     "tiny targets": (X, 1e-8 * Y),
     "huge targets": (X, 1e8 * Y),
     "a small spread on a large level": (X, 1e8 + Y),
     "huge and tiny features": (X * np.array([1e150, 1e-150, 1.0]), Y),
-    "a wild outlier": (np.r_[X, [[1e9, 0, 0]]], np.r_[Y, 0.0]),
+    "a wild outlier": (np.r_[X[1:], [[1e9, 0, 0]]], np.r_[Y[1:], 0.0]),
 }
 
 
@@ -57,20 +52,20 @@ def test_legal_oddities_get_finite_answers(estimator, name):
 
 
 def test_far_away_inputs_get_finite_answers(estimator):
-    model = estimator.fit(X, Y)
+    model = fitted(estimator)
     mean, std = model.predict([[1e30, -1e30, 0.0], [1e6, 0, 0]], return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all()
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_scores_survive_the_size_of_the_target(estimator, scale):
-    reference = fresh(estimator).fit(X, Y).predict(X)
+    reference = fitted(estimator).predict(X)
     found = fresh(estimator).fit(X, scale * Y).predict(X) / scale
     np.testing.assert_allclose(found, reference, rtol=1e-2, atol=1e-2)
 
 
 def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
-    reference = fresh(estimator).fit(X, Y).predict_dist(X).log_prob(Y).mean()
+    reference = fitted(estimator).predict_dist(X).log_prob(Y).mean()
     found = fresh(estimator).fit(X, Y + 1e8).predict_dist(X).log_prob(Y + 1e8).mean()
     assert found == pytest.approx(reference, abs=0.05)
 
@@ -78,15 +73,15 @@ def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
 @pytest.mark.parametrize(
     ("X_bad", "y_bad", "message"),
     [
-        (np.where(np.eye(60, 3), np.nan, X), Y, "X contains NaN"),
-        (np.where(np.eye(60, 3), np.inf, X), Y, "X contains infinity"),
+        (np.where(np.eye(120, 3), np.nan, X), Y, "X contains NaN"),
+        (np.where(np.eye(120, 3), np.inf, X), Y, "X contains infinity"),
         (X, np.r_[np.nan, Y[1:]], "y contains NaN"),
         (X, np.r_[np.inf, Y[1:]], "y contains infinity"),
         (X, Y[:-1], "inconsistent numbers of samples"),
         (X[:0], Y[:0], "0 sample"),
         (X[:1], Y[:1], "1 sample"),
         (X + 1j, Y, "[Cc]omplex data"),
-        (np.full((60, 3), "red"), Y, "could not convert string"),
+        (np.full((120, 3), "red"), Y, "could not convert string"),
         (X[:, 0], Y, "1D array"),
     ],
 )
@@ -96,18 +91,17 @@ def test_bad_training_data_are_named(estimator, X_bad, y_bad, message):
 
 
 def test_wrong_width_at_predict_is_named(estimator):
-    model = estimator.fit(X, Y)
     with pytest.raises(ValueError, match="3 features"):
-        model.predict(X[:, :2])
+        fitted(estimator).predict(X[:, :2])
 
 
 def test_bad_weights_are_named(estimator):
     with pytest.raises(ValueError, match=r"[Nn]egative values in data.*sample_weight"):
-        estimator.fit(X, Y, sample_weight=np.r_[-1.0, np.ones(59)])
+        estimator.fit(X, Y, sample_weight=np.r_[-1.0, np.ones(119)])
     with pytest.raises(ValueError, match=r"(?i)sample.weight"):
-        estimator.fit(X, Y, sample_weight=np.zeros(60))
+        estimator.fit(X, Y, sample_weight=np.zeros(120))
     with pytest.raises(ValueError, match="sample_weight"):
-        estimator.fit(X, Y, sample_weight=np.ones(59))
+        estimator.fit(X, Y, sample_weight=np.ones(119))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +123,7 @@ def test_bad_weights_are_named(estimator):
         ("verbose", "yes"),
     ],
 )
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("network", NETWORKS, ids=name_of)
 def test_a_bad_setting_of_a_network_is_named(network, name, value):
     if name not in network.get_params():
         pytest.skip(f"{type(network).__name__} has no {name}")
@@ -185,7 +179,7 @@ def test_a_bad_setting_of_local_is_named(name, value):
 
 @pytest.fixture
 def folder(estimator, tmp_path):
-    estimator.fit(X, Y).save(tmp_path / "model")
+    fitted(estimator).save(tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -235,4 +229,4 @@ def test_another_estimators_model_is_refused(estimator, folder):
 def test_an_unwritable_folder_is_named(estimator, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFileError, match="Cannot write"):
-        estimator.fit(X, Y).save(tmp_path / "file" / "model")
+        fitted(estimator).save(tmp_path / "file" / "model")

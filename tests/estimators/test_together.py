@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from estimator_list import NETWORKS, fresh
+from estimator_list import NETWORKS, fresh, name_of
 
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import fit_together
@@ -16,14 +16,20 @@ def make_splits(n_splits=3, n_rows=120):
     return X, [(X[some], y[some]) for some in rows]
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda e: type(e).__name__)
-def test_together_is_alone(network):
+def train_three(network, weight=None):
+    """A model per split, all trained in one call; the first of them may have weights."""
     X, splits = make_splits()
-    settings = {"patience": 3, "n_steps": 200}
-    models = [fresh(network).set_params(random_state=seed, **settings) for seed in range(3)]
-    fit_together(models, splits)
+    models = [fresh(network).set_params(random_state=seed) for seed in range(3)]
+    first = splits[0] if weight is None else (*splits[0], weight)
+    fit_together(models, [first, *splits[1:]])
+    return X, splits, models
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=name_of)
+def test_together_is_alone(network):
+    X, splits, models = train_three(network)
     for seed, (model, split) in enumerate(zip(models, splits, strict=True)):
-        alone = fresh(network).set_params(random_state=seed, **settings).fit(*split)
+        alone = fresh(network).set_params(random_state=seed).fit(*split)
         for name, history in alone.history_.items():
             assert model.history_[name].shape == history.shape
             np.testing.assert_allclose(model.history_[name], history, rtol=1e-3, atol=1e-4)
@@ -32,25 +38,17 @@ def test_together_is_alone(network):
         np.testing.assert_allclose(dist.std, expected.std, rtol=2e-3)
 
 
-def test_each_stops_at_its_own_time():
-    _, splits = make_splits()
-    settings = {
-        "patience": 2,
-        "n_steps": 400,
-        "learning_rate": 0.05,
-        "variance_learning_rate": 0.05,
-    }
-    models = [fresh(NETWORKS[0]).set_params(random_state=seed, **settings) for seed in range(3)]
-    fit_together(models, splits)
+@pytest.mark.parametrize("network", NETWORKS[1:2], ids=name_of)
+def test_each_stops_at_its_own_time(network):
+    hasty = {"patience": 2, "learning_rate": 0.05, "variance_learning_rate": 0.05}
+    _, _, models = train_three(fresh(network).set_params(**hasty))
     assert len({len(model.history_["distribution"]) for model in models}) > 1
 
 
-def test_weights_go_with_their_split():
-    X, splits = make_splits(2)
+@pytest.mark.parametrize("network", NETWORKS[:1], ids=name_of)
+def test_weights_go_with_their_split(network):
     weight = np.where(np.arange(120) < 100, 1.0, 2.0)
-    network = NETWORKS[0]
-    models = [fresh(network), fresh(network)]
-    fit_together(models, [(*splits[0], weight), splits[1]])
+    X, splits, models = train_three(network, weight)
     alone = fresh(network).fit(*splits[0], sample_weight=weight)
     np.testing.assert_allclose(models[0].predict(X), alone.predict(X), rtol=1e-3, atol=1e-3)
 

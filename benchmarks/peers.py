@@ -52,7 +52,7 @@ from sigmax.paper.registry import Choice, Experiment, find_experiment, register
 from sigmax.paper.report import failure_table, machine_table
 from sigmax.paper.runner import run_tasks
 from sigmax.paper.score_rows import full_title, titles
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci import run_splits
 from sigmax.paper.uci_copies import copies_tables
 from sigmax.paper.uci_report import score_table, time_notes
@@ -301,7 +301,7 @@ def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: b
 # The report.
 
 
-def peer_tables(records: Sequence[Record]) -> list[Table]:
+def peer_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Scores, seconds, paired wins and checks of our method, and what was run where."""
     tables = []
     for benchmark in arrange(records):
@@ -316,7 +316,7 @@ def peer_tables(records: Sequence[Record]) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def seconds_table(benchmark: Benchmark, score: Score) -> Table:
+def seconds_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """One row per data set; the marginal, which takes no time, is left out."""
     cells = {
         dataset: {method: cell for method, cell in row.items() if method != "marginal"}
@@ -327,7 +327,7 @@ def seconds_table(benchmark: Benchmark, score: Score) -> Table:
     return replace(score_table(timed, score), notes=notes)
 
 
-def wins_table(benchmark: Benchmark) -> Table:
+def wins_table(benchmark: Benchmark) -> ReportTable:
     """Our method against each other one, on the splits that both have."""
     others = [method for method in benchmark.methods if method != OURS]
     scores = {"log-likelihood": LOG_LIKELIHOOD, "CRPS": CRPS}
@@ -338,7 +338,7 @@ def wins_table(benchmark: Benchmark) -> Table:
         if any(counts):
             rows.append([title, *(text for found in counts for text in found or ["", "", ""])])
     columns = ("data sets won", "clearly won, lost", "splits won")
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"paired wins of {ours}"),
         header=["against", *(f"{name}: {column}" for name in scores for column in columns)],
         rows=rows,
@@ -366,7 +366,7 @@ def count_wins(benchmark: Benchmark, other: str, score: Score) -> list[str]:
     ]
 
 
-def checks_table(benchmark: Benchmark) -> Table:
+def checks_table(benchmark: Benchmark) -> ReportTable:
     """Our method's worst splits, by log-likelihood, and the range of its coverage."""
     (ours,) = titles([OURS])
     rows, falls, margins, covered = [], {}, [], {}
@@ -399,7 +399,7 @@ def checks_table(benchmark: Benchmark) -> Table:
             f"Mean coverage of a set's 90 % intervals: from {min(covered.values()):.1f} to"
             f" {max(covered.values()):.1f} %.",
         ]
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"checks of {ours}"),
         header=[
             "data set",
@@ -415,7 +415,7 @@ def checks_table(benchmark: Benchmark) -> Table:
     )
 
 
-def methods_table(records: Sequence[Record]) -> Table:
+def methods_table(records: Sequence[Record]) -> ReportTable:
     """How the peers were set; the house methods have their own defaults."""
     about = {
         "ngboost": "Normal; predicts with its best round",
@@ -434,7 +434,7 @@ def methods_table(records: Sequence[Record]) -> Table:
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")
-    return Table(
+    return ReportTable(
         title=f"{NAME}: what was compared",
         header=["method", "how"],
         rows=[[METHODS[name].title, text] for name, text in about.items() if name in found],
@@ -443,12 +443,12 @@ def methods_table(records: Sequence[Record]) -> Table:
     )
 
 
-def read_tables(folder: Path) -> list[Table]:
+def read_tables(folder: Path) -> list[ReportTable]:
     records = read_records(folder / FILE_NAME)
     return peer_tables([record for record in records if record.task.experiment == NAME])
 
 
-def refreshed(text: str, tables: Sequence[Table]) -> str:
+def refreshed(text: str, tables: Sequence[ReportTable]) -> str:
     """The text of a page with the tables that it shows made anew, and with those of copies."""
     short = [replace(table, title=short_title(table)) for table in tables]
     shown = set(re.findall(r"^### (.+)$", "".join(MARKED.findall(text)), re.MULTILINE))
@@ -457,7 +457,7 @@ def refreshed(text: str, tables: Sequence[Table]) -> str:
     return MARKED.sub(lambda match: f"<!-- peers -->\n\n{body}\n<!-- end -->", text)
 
 
-def short_title(table: Table) -> str:
+def short_title(table: ReportTable) -> str:
     title = table.title.removeprefix(f"{NAME}: ")
     return title[0].upper() + title[1:]
 

@@ -9,7 +9,7 @@ import gc
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ JITTED: list[Any] = []
 Result = TypeVar("Result")
 
 
+@final
 class Static(eqx.Module):
     """A value that is part of a tree's structure."""
 

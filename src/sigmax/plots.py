@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,7 @@ __all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_ran
 INK, MODEL, BAND, TRUTH, QUIET = "#222222", "#1f5fa8", "#9ec3ea", "#d1495b", "#888888"
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Mean and standard deviation of one model along a range."""

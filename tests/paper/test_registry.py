@@ -18,13 +18,13 @@ MODULE = """
 from matplotlib.figure import Figure
 from sigmax.paper.records import done
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 from test_registry import CALLS
 
 def tables(records):
     CALLS["tables"] += 1
     rows = [[record.task.dataset, str(record.scores["answer"])] for record in records]
-    return [Table(title="answers", header=["data set", "answer"], rows=rows)]
+    return [ReportTable(title="answers", header=["data set", "answer"], rows=rows)]
 
 def figures(records):
     CALLS["figures"] += 1

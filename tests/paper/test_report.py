@@ -13,7 +13,7 @@ from sigmax.paper.published import PAPER
 from sigmax.paper.records import Record, Task, done, failed, infeasible
 from sigmax.paper.report import missing_table, write_report
 from sigmax.paper.score_warnings import gap_to_normal
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci_pictures import uci_figures
 from sigmax.paper.uci_report import uci_tables
 
@@ -51,11 +51,11 @@ def records() -> list[Record]:
     return found
 
 
-def find(tables: list[Table], words: str) -> Table:
+def find(tables: list[ReportTable], words: str) -> ReportTable:
     return next(table for table in tables if words in table.title)
 
 
-def column(table: Table, title: str) -> dict[str, str]:
+def column(table: ReportTable, title: str) -> dict[str, str]:
     place = table.header.index(title)
     return {row[0]: row[place] for row in table.rows}
 
@@ -258,7 +258,9 @@ def test_an_empty_folder_and_records_without_scores_are_refused(tmp_path):
 
 
 def test_cells_cannot_break_a_table():
-    table = Table(title="t", header=["a", "b"], rows=[["x|y", "<b>\n2"]], notes=["one", "two"])
+    table = ReportTable(
+        title="t", header=["a", "b"], rows=[["x|y", "<b>\n2"]], notes=["one", "two"]
+    )
     lines = table.to_markdown().splitlines()
     assert lines[4] == "| x\\|y | &lt;b&gt; 2 |"
     assert lines[-3:] == ["one", "", "two"]

@@ -1,6 +1,7 @@
 """The rows on the device, and which of them each model learns from."""
 
 from collections.abc import Sequence
+from typing import final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ FEATURES_FOR_NEIGHBORS = 32
 """Principal components by which neighbours are searched where there are more features."""
 
 
+@final
 class GenerativeData(eqx.Module):
     """The rows of every data set, and their neighbour lists (of one row where none are needed)."""
 
@@ -38,6 +40,7 @@ class GenerativeData(eqx.Module):
         return self.X.shape[1]
 
 
+@final
 class ModelRows(eqx.Module):
     """What one model learns from and what it is judged on."""
 

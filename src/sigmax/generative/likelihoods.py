@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
-from sigmax.generative.batch_norm import Frozen
+from sigmax.generative.batch_norm import AbstractFrozen
 from sigmax.generative.bernoulli import Bernoulli
 from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
 
@@ -39,7 +39,7 @@ INITIAL_DF = 8.0
 
 
 @final
-class FeatureUnits(Frozen):
+class FeatureUnits(AbstractFrozen):
     """What is known of every feature before training."""
 
     mean: Float[Array, " features"]

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from sigmax.generative.autoencoder import Autoencoder, Decoder, divergence, place_code
-from sigmax.generative.batch_norm import Frozen
+from sigmax.generative.batch_norm import AbstractFrozen
 from sigmax.generative.likelihoods import GatedStudentLikelihood
 from sigmax.networks import ExtrapolationGate
 
@@ -20,7 +20,7 @@ Vectors = tuple[Float[Array, " body"], Float[Array, " spread"]]
 
 
 def is_fixed(node: Any) -> bool:
-    return isinstance(node, Frozen | ExtrapolationGate)
+    return isinstance(node, AbstractFrozen | ExtrapolationGate)
 
 
 def take_apart(model: Autoencoder) -> tuple[Vectors, Any, Callable[[Vectors, Any], Autoencoder]]:

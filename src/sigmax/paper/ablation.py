@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from sigmax.data import UCI_SETS
 from sigmax.paper.records import Record, Task, group_done
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error
+from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.paper.uci import run_splits
 from sigmax.plots import MODEL, QUIET, tidy
 
@@ -55,7 +55,7 @@ def by_combination(records: Sequence[Record], score: str) -> dict[tuple[str, str
     }
 
 
-def ablation_tables(records: Sequence[Record]) -> list[Table]:
+def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Log-likelihood and RMSE by combination, and what each idea changes in the mean."""
     tables = []
     for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
@@ -72,7 +72,7 @@ def ablation_tables(records: Sequence[Record]) -> list[Table]:
                 for idea in SWITCHES.values()
             ]
             tables.append(
-                Table(
+                ReportTable(
                     title=f"ablation of {method}: test {title}",
                     header=["ideas", *columns],
                     rows=rows,

@@ -12,7 +12,7 @@ from sigmax.paper.fitting import create_model, fit_models, score_prediction
 from sigmax.paper.methods import METHODS, SIX_METHODS
 from sigmax.paper.records import Record, Task, describe_machine, done, group_done, infeasible
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error, three_decimals
+from sigmax.paper.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.plots import tidy
 
 __all__ = ["active_figures", "active_tables", "run_active"]
@@ -97,7 +97,7 @@ def kind_title(kind: Kind) -> str:
     return f"{METHODS[kind[0]].title}, {kind[1]}"
 
 
-def active_tables(records: Sequence[Record]) -> list[Table]:
+def active_tables(records: Sequence[Record]) -> list[ReportTable]:
     """The mean over the rounds of RMSE and log-likelihood, and where random is beaten."""
     found, kinds = by_kind(records)
     return [
@@ -106,7 +106,7 @@ def active_tables(records: Sequence[Record]) -> list[Table]:
     ]
 
 
-def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: int) -> Table:
+def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: int) -> ReportTable:
     """One row per data set, one column per kind; + marks what is ahead of random."""
     rows, wins = [], {kind: [] for kind in kinds if kind[1] != "random"}
     for dataset, curves in found.items():
@@ -131,7 +131,7 @@ def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: i
         for kind, won in wins.items()
         if won
     ]
-    return Table(
+    return ReportTable(
         title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
         header=["data set", *map(kind_title, kinds)],
         rows=rows,

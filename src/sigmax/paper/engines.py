@@ -80,6 +80,7 @@ class LocalEngine(AbstractEngine):
                 worker.stop()
 
 
+@final
 class Worker:
     """One process that is given a job at a time, and is replaced when it dies."""
 

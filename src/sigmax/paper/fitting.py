@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import jax.monitoring
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ __all__ = [
 AnyModel = TypeVar("AnyModel", bound=BaseEstimator)
 
 
+@final
 @dataclass
 class Stopwatch:
     """Seconds of a block of code, of which tracing and compiling are kept apart."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ GENERATIVE_METHODS = {
 }
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Settings of a run that are not the model's; in a task they stand among those."""

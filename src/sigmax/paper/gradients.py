@@ -30,7 +30,7 @@ from sigmax.paper.fitting import create_model, stopwatch
 from sigmax.paper.methods import METHODS
 from sigmax.paper.records import Record, Task, describe_machine, done, group_done
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error, three_decimals
+from sigmax.paper.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator
 from sigmax.sampling import LocalitySampler
@@ -246,7 +246,7 @@ def describe_gradients(
     return {name: float(value) for name, value in figures.items()}
 
 
-def gradient_tables(records: Sequence[Record]) -> list[Table]:
+def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Sparsity and variance of the gradients, uniform against locality, for both networks."""
     rows = []
     for dataset, repeats in group_done(records, lambda task: task.dataset).items():
@@ -263,7 +263,7 @@ def gradient_tables(records: Sequence[Record]) -> list[Table]:
         return []
     columns = [f"{name} {design}" for name in ("SI", "variance") for design in DESIGNS]
     return [
-        Table(
+        ReportTable(
             title="gradients of equally large batches at the same parameters",
             header=["data set, network", *columns, "ratio"],
             rows=rows,

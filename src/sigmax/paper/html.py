@@ -5,21 +5,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import final
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 
 __all__ = ["Section", "render_page"]
 
 
+@final
 @dataclass(frozen=True)
 class Section:
     """A part of a page: tables, and pictures below them."""
 
     heading: str
-    tables: list[Table]
+    tables: list[ReportTable]
     pictures: dict[str, bytes] = field(default_factory=dict)
     """Name -> content of a PNG file."""
 

@@ -16,7 +16,7 @@ from sigmax.paper.generative import (
 from sigmax.paper.image_sheets import unpack
 from sigmax.paper.latent_pictures import shown_seeds, variance_figure
 from sigmax.paper.records import Record
-from sigmax.paper.tables import Table, mean_and_error
+from sigmax.paper.tables import ReportTable, mean_and_error
 
 __all__ = ["PAPER_IMAGES", "image_figures", "image_tables"]
 
@@ -51,7 +51,7 @@ SPREAD = {
 }
 
 
-def image_tables(records: Sequence[Record]) -> list[Table]:
+def image_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Two tables per set and settings, and the paper's beside ours."""
     groups = groups_of(records)
     tables = []
@@ -65,11 +65,11 @@ def image_tables(records: Sequence[Record]) -> list[Table]:
     return tables
 
 
-def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -> Table:
+def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -> ReportTable:
     """A row per method: bounds, densities, reconstructions and time."""
     first = next(iter(methods.values()))[0]
     run, n_seeds = RunSettings.of(first.task), max(map(len, methods.values()))
-    return Table(
+    return ReportTable(
         title=title_with_settings(f"images: {title}", settings),
         header=["model", *DENSITY, "seconds to fit"],
         rows=[
@@ -93,9 +93,9 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
     )
 
 
-def spread_table(title: str, settings: str, methods: dict[str, list[Record]]) -> Table:
+def spread_table(title: str, settings: str, methods: dict[str, list[Record]]) -> ReportTable:
     """A row per method: how the predicted variance compares with errors and with the data's."""
-    return Table(
+    return ReportTable(
         title=title_with_settings(f"images: {title}, the decoder's variance", settings),
         header=["model", *SPREAD],
         rows=[
@@ -123,7 +123,7 @@ def device_note(methods: dict[str, list[Record]]) -> str:
     return f"Seconds without compilation, on: {devices}{shared}."
 
 
-def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> Table:
+def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> ReportTable:
     """The paper's table, and ours beside it."""
     names = {"elbo_train": "training ELBO", "log_prob": "test log p(x)"}
     compared = ("vae", "comb-vae")
@@ -146,7 +146,7 @@ def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]
     subsets = f" Subsets here: {', '.join(parts)}." if parts else ""
     titles = [GENERATIVE_METHODS[method].title for method in compared]
     header = [f"{title}, {who}" for title in titles for who in ("paper", "ours")]
-    return Table(
+    return ReportTable(
         title=title_with_settings("images: the paper's table and ours", settings),
         header=["", *header],
         rows=rows,

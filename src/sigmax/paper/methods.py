@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 from sigmax.estimators import (
     BayesianRegressor,
@@ -18,6 +18,7 @@ from sigmax.estimators.gaussian_process import LARGEST_EXACT
 __all__ = ["METHODS", "SIX_METHODS", "Method"]
 
 
+@final
 @dataclass(frozen=True)
 class Method:
     """A method to compare: its title in tables, and a model for a seed."""

@@ -24,7 +24,7 @@ from sigmax.paper.generative import (
 from sigmax.paper.latent_pictures import shown_seeds, variance_figure
 from sigmax.paper.records import Record, Task, describe_machine, done
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error
+from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import INK, MODEL, tidy
 from sigmax.sample_distances import energy_distance, share_off_data, sliced_wasserstein
 
@@ -113,12 +113,12 @@ COLUMNS = {
 ON_SAMPLES = ("energy", "sliced_wasserstein", "off_data")
 
 
-def moons_tables(records: Sequence[Record]) -> list[Table]:
+def moons_tables(records: Sequence[Record]) -> list[ReportTable]:
     """One table per settings: a row per method, and one for the data themselves."""
     return [moons_table(settings, methods) for (_, settings), methods in groups_of(records).items()]
 
 
-def moons_table(settings: str, methods: dict[str, list[Record]]) -> Table:
+def moons_table(settings: str, methods: dict[str, list[Record]]) -> ReportTable:
     rows = [
         [
             GENERATIVE_METHODS[method].title,
@@ -137,7 +137,7 @@ def moons_table(settings: str, methods: dict[str, list[Record]]) -> Table:
     ]
     rows.append(["data", *of_data])
     some, run = longest[0], RunSettings.of(longest[0].task)
-    return Table(
+    return ReportTable(
         title=title_with_settings(
             f"two moons in four dimensions: {some.data['n_train']} points", settings
         ),

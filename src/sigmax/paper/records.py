@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -42,6 +42,7 @@ STATUSES = ("done", "failed", "infeasible")
 Key = TypeVar("Key")
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One fit, or one run of a few that belong together."""
@@ -74,6 +75,7 @@ Job = tuple[Task, ...]
 """Tasks that one call runs together."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What became of a task."""
@@ -174,6 +176,7 @@ def read_records(path: Path) -> list[Record]:
     return list(records.values())
 
 
+@final
 class RecordFile:
     """A file of records that this process alone may write to."""
 

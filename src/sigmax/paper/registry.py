@@ -6,7 +6,7 @@ The module of an experiment registers it; the module is imported when the experi
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, final
 
 from matplotlib.figure import Figure
 
@@ -14,7 +14,7 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.paper import EXPERIMENTS
 from sigmax.paper.methods import METHODS, Method
 from sigmax.paper.records import Job, Record, Task
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 
 __all__ = ["Choice", "Experiment", "find_experiment", "known_experiments", "register"]
 
@@ -22,6 +22,7 @@ ROWS_TOGETHER = {"cpu": 20_000, "gpu": 400_000}
 """Training rows of all tasks of a job, at most: few enough to be held, and to be lost."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """What to run of an experiment; empty means all that is usual."""
@@ -38,6 +39,7 @@ class Choice:
     """Whether to take the experiment's settings for a few minutes on a CPU."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment: what its tasks are, how they are run, and what is made of the records."""
@@ -51,7 +53,7 @@ class Experiment:
     n_splits: int
     run: Callable[[Sequence[Task]], list[Record]]
     """Runs the tasks of one job."""
-    tables: Callable[[Sequence[Record]], list[Table]]
+    tables: Callable[[Sequence[Record]], list[ReportTable]]
     figures: Callable[[Sequence[Record]], dict[str, Figure]] = lambda records: {}
     n_rows: Callable[[str], int] | None = None
     """Training rows of a data set, by which tasks share a job; without, each task is alone."""

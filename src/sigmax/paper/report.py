@@ -16,7 +16,7 @@ from sigmax.paper.html import Section, render_page
 from sigmax.paper.methods import Method
 from sigmax.paper.records import FILE_NAME, STATUSES, Record, Task, read_records
 from sigmax.paper.registry import find_experiment, known_experiments
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 
 __all__ = [
     "PAGE_NAME",
@@ -102,7 +102,7 @@ def method_title(task: Task) -> str:
     return method.title if method else task.method
 
 
-def run_table(records: Sequence[Record], n_unknown: int) -> Table:
+def run_table(records: Sequence[Record], n_unknown: int) -> ReportTable:
     """What there is of each experiment."""
     rows = []
     for name in dict.fromkeys(record.task.experiment for record in records):
@@ -124,7 +124,7 @@ def run_table(records: Sequence[Record], n_unknown: int) -> Table:
     notes = [f"Finished between {finished[0]} and {finished[-1]}."] if finished else []
     if n_unknown:
         notes.append(f"In no table, being of an unknown experiment or method: {n_unknown}.")
-    return Table(
+    return ReportTable(
         title="experiments",
         header=["experiment", "data sets", "methods", "records", "of which"],
         rows=rows,
@@ -133,7 +133,7 @@ def run_table(records: Sequence[Record], n_unknown: int) -> Table:
     )
 
 
-def failure_table(records: Sequence[Record]) -> Table:
+def failure_table(records: Sequence[Record]) -> ReportTable:
     """What gave no scores, and why; alike ones counted together."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for record in sorted(records, key=lambda r: (r.status, r.task.experiment, r.task.dataset)):
@@ -149,7 +149,7 @@ def failure_table(records: Sequence[Record]) -> Table:
     return listing("tasks without scores", header, iter(rows), "Nothing failed.")
 
 
-def missing_table(records: Sequence[Record]) -> Table:
+def missing_table(records: Sequence[Record]) -> ReportTable:
     """Combinations that other records suggest, but that have no record.
 
     In every experiment, each method is expected on each data set, with each split that any method
@@ -178,13 +178,15 @@ def missing_rows(records: Sequence[Record]) -> Iterator[list[str]]:
                 yield [experiment, dataset, methods[method], setting, spans(left)]
 
 
-def listing(title: str, header: list[str], rows: Iterator[list[str]], nothing: str) -> Table:
+def listing(title: str, header: list[str], rows: Iterator[list[str]], nothing: str) -> ReportTable:
     """A table of words that is never endless."""
     shown = list(itertools.islice(rows, MOST_ROWS + 1))
     notes = [] if shown else [nothing]
     if len(shown) > MOST_ROWS:
         notes = [f"The first {MOST_ROWS}; there are more."]
-    return Table(title=title, header=header, rows=shown[:MOST_ROWS], notes=notes, in_words=True)
+    return ReportTable(
+        title=title, header=header, rows=shown[:MOST_ROWS], notes=notes, in_words=True
+    )
 
 
 def spans(splits: Sequence[int] | set[int]) -> str:
@@ -204,13 +206,13 @@ def spans(splits: Sequence[int] | set[int]) -> str:
     return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
 
 
-def machine_table(records: Sequence[Record]) -> Table:
+def machine_table(records: Sequence[Record]) -> ReportTable:
     """All that records say about versions and hardware, one row for each that differs."""
     names = dict.fromkeys(name for record in records for name in record.machine)
     counts = Counter(
         tuple(str(record.machine.get(name, "")) for name in names) for record in records
     )
-    return Table(
+    return ReportTable(
         title="where the records were made",
         header=["records", *names],
         rows=[[str(count), *values] for values, count in counts.most_common()],

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from sigmax.paper.engines import AbstractEngine
 from sigmax.paper.records import Record, RecordFile, Task
 from sigmax.paper.registry import Choice, Experiment, find_experiment
 from sigmax.paper.report import PAGE_NAME, save_report
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 
 __all__ = ["ExperimentResult", "RunProgress", "run_experiment", "run_tasks"]
 
 
+@final
 @dataclass(frozen=True)
 class RunProgress:
     """How far a run is."""
@@ -23,13 +25,14 @@ class RunProgress:
     n_failed: int
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
     """What a run has given."""
 
     records: list[Record]
     """Of the chosen tasks."""
-    tables: list[Table]
+    tables: list[ReportTable]
     """Made from these records."""
     figures: list[Path]
     """Image files, drawn from all records of the experiment that the folder holds."""

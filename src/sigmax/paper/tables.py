@@ -2,15 +2,17 @@
 
 import html
 from dataclasses import dataclass, field
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Table", "mean_and_error", "three_decimals"]
+__all__ = ["ReportTable", "mean_and_error", "three_decimals"]
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """Rows of text under a header; the first column holds names, the others numbers.
 
     ``**text**`` is bold; what looks like a tag is text, wherever it is shown.

@@ -13,7 +13,7 @@ from sigmax.paper.fitting import create_model, fit_models
 from sigmax.paper.methods import METHODS, SIX_METHODS
 from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error
+from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
 
 __all__ = ["run_toy", "score_toy", "toy_figures", "toy_tables"]
@@ -71,7 +71,7 @@ def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict
     }
 
 
-def toy_tables(records: Sequence[Record]) -> list[Table]:
+def toy_tables(records: Sequence[Record]) -> list[ReportTable]:
     """One row per method."""
     columns = {
         "log p": ("log_likelihood", 3),
@@ -85,7 +85,7 @@ def toy_tables(records: Sequence[Record]) -> list[Table]:
     n_seeds = max(map(len, methods.values()), default=0)
     seeds = f", {n_seeds} seeds" if n_seeds > 1 else ""
     return [
-        Table(
+        ReportTable(
             title=f"toy problem: 500 points, y = x sin x + 0.3 ε₁ + 0.3 x ε₂ on [0, 10]{seeds}",
             header=["model", *columns],
             rows=[

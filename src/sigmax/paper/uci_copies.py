@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sigmax.paper.benchmark import COVERAGE_90, CRPS, LOG_LIKELIHOOD, Benchmark, Score
 from sigmax.paper.score_rows import fewer_notes, full_title, score_row, titles
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 
 __all__ = ["copies_tables", "sets_with_copies"]
 
@@ -17,7 +17,7 @@ ROW_KINDS = {"new": "new rows", "copies": "copies"}
 
 def copies_tables(
     benchmark: Benchmark, scores: Sequence[Score] = (LOG_LIKELIHOOD, CRPS, COVERAGE_90)
-) -> list[Table]:
+) -> list[ReportTable]:
     """A table per score with two rows per data set, new rows and copies; none without copies."""
     if not any(has_copies(benchmark, dataset) for dataset in benchmark.cells):
         return []
@@ -38,7 +38,7 @@ def sets_with_copies(benchmark: Benchmark, score: Score) -> list[str]:
     return [name for name in benchmark.cells if benchmark.means(name, score.on("copies"))]
 
 
-def copies_table(benchmark: Benchmark, score: Score) -> Table:
+def copies_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """New rows and copies of every data set that has them, one below the other."""
     datasets = sets_with_copies(benchmark, score)
     rows = [
@@ -54,7 +54,7 @@ def copies_table(benchmark: Benchmark, score: Score) -> Table:
     if any("" in row for row in rows):
         notes.append("An empty cell has no record that tells them apart.")
     notes += fewer_notes(benchmark, score.on("copies"))
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"{score.title}, new rows and copies"),
         header=["data set", *titles(benchmark.methods)],
         rows=rows,

@@ -30,7 +30,7 @@ from sigmax.paper.score_rows import (
     titles,
 )
 from sigmax.paper.score_warnings import paper_gaps, warning_notes
-from sigmax.paper.tables import Table
+from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci_copies import copies_tables
 
 __all__ = ["score_table", "time_notes", "uci_tables"]
@@ -43,7 +43,7 @@ PAIRS = (
 )
 
 
-def uci_tables(records: Sequence[Record]) -> list[Table]:
+def uci_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Scores, seconds and the paper's values; of timings, which are of one split, seconds only."""
     tables = []
     for benchmark in arrange(records):
@@ -60,9 +60,9 @@ def uci_tables(records: Sequence[Record]) -> list[Table]:
     return [table for table in tables if table.rows or table.notes]
 
 
-def score_table(benchmark: Benchmark, score: Score) -> Table:
+def score_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """One row per data set, one column per method; the best in bold."""
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, score.title),
         header=["data set", *titles(benchmark.methods)],
         rows=[score_row(benchmark, dataset, score) for dataset in benchmark.cells],
@@ -133,7 +133,7 @@ def time_notes(benchmark: Benchmark) -> list[str]:
     return notes + ([f"Measured on: {'; '.join(devices)}."] if devices else [])
 
 
-def summary_table(benchmark: Benchmark) -> Table:
+def summary_table(benchmark: Benchmark) -> ReportTable:
     """On how many data sets each method is best, by score, and how pairs compare split by split."""
     rows = []
     for score in (LOG_LIKELIHOOD, RMSE, CRPS, CALIBRATION):
@@ -155,7 +155,7 @@ def summary_table(benchmark: Benchmark) -> Table:
     ]
     notes += fewer_notes(benchmark, LOG_LIKELIHOOD) + refused_notes(benchmark)
     notes += [line for pair in PAIRS if (line := pair_note(benchmark, *pair))]
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, "data sets on which a method is best"),
         header=["score", *titles(benchmark.methods)],
         rows=rows,
@@ -192,7 +192,7 @@ def pair_note(benchmark: Benchmark, method: str, other: str) -> str:
     )
 
 
-def published_table(benchmark: Benchmark, score: Score) -> Table:
+def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """The paper's values, and in brackets ours minus theirs; of seconds, ours."""
     seconds = score.part == "seconds"
     paper = PAPER["seconds" if seconds else score.name]
@@ -223,7 +223,7 @@ def published_table(benchmark: Benchmark, score: Score) -> Table:
             f" RMSE: {gaps}."
         )
     ending = "ours" if seconds else "ours minus theirs"
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"the paper's {score.title}, and {ending}"),
         header=["data set", *titles(methods)],
         rows=rows if methods else [],

@@ -12,7 +12,7 @@ from sigmax.paper.fitting import create_model, fit_models
 from sigmax.paper.methods import METHODS, SIX_METHODS
 from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
 from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import Table, mean_and_error
+from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
 
 __all__ = ["run_weather", "score_weather", "weather_figures", "weather_tables"]
@@ -68,11 +68,11 @@ def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     return found
 
 
-def weather_tables(records: Sequence[Record]) -> list[Table]:
+def weather_tables(records: Sequence[Record]) -> list[ReportTable]:
     """One table per station, one row per method."""
     columns = ("variance_error", "std_error", "variance_bias", "mean_error")
     return [
-        Table(
+        ReportTable(
             title=f"{station_title(name)}: one year to learn from,"
             f" {max(map(len, methods.values()))} draws",
             header=["model", "Err σ²", "Err σ", "bias σ²", "RMSE of mean"],

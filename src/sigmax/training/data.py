@@ -6,6 +6,7 @@ lives, so data are held once per group and not once per member.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import final
 
 import equinox as eqx
 import jax
@@ -40,6 +41,7 @@ def stack_groups(groups: Sequence[np.ndarray]) -> Array:
     return jnp.asarray(groups[0][None] if len(groups) == 1 else np.stack(groups))
 
 
+@final
 class Graph(eqx.Module):
     """Neighbour lists, and in how many of them each row stands."""
 
@@ -61,6 +63,7 @@ class Graph(eqx.Module):
         )
 
 
+@final
 class TrainingData(eqx.Module):
     """The rows of every group, standardised and padded, and the graphs that batches walk on."""
 
@@ -112,6 +115,7 @@ class TrainingData(eqx.Module):
         return Batch(X, y, own_center, group, index, weight, key, n_learned)
 
 
+@final
 class Batch(eqx.Module):
     """Some rows: what an objective sees. It may look up others of its ``group`` by ``index``.
 
@@ -130,6 +134,7 @@ class Batch(eqx.Module):
     n_learned: Float[Array, ""] | None = None
 
 
+@final
 class Fold(eqx.Module):
     """What one member learns from and what it is judged on.
 

@@ -8,7 +8,7 @@ snapshots and stop early.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import equinox as eqx
 import jax
@@ -85,6 +85,7 @@ class AbstractStage(ABC):
         return "" if np.isnan(scores).all() else f"held-out score {np.nanmean(scores):.3f}"
 
 
+@final
 class MemberState(eqx.Module):
     """A member in training: where it is, and the best it has been."""
 
@@ -95,6 +96,7 @@ class MemberState(eqx.Module):
     best_score: Float[Array, "*members"]
 
 
+@final
 @dataclass(frozen=True)
 class Progress:
     """What a caller is told after every chunk."""

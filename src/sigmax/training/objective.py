@@ -4,6 +4,7 @@ All take the whole data as well, for objectives that look at other rows than the
 """
 
 from dataclasses import dataclass
+from typing import final
 
 import equinox as eqx
 import jax
@@ -106,6 +107,7 @@ def mean_weights_log_likelihood(
     return jnp.sum(network(batch.X, None).log_prob(batch.y), axis=1)
 
 
+@final
 @dataclass(frozen=True)
 class LeaveOneOut:
     """Leave-one-out negative log-likelihood of queries, given all other rows of the batch.

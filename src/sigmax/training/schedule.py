@@ -24,6 +24,7 @@ Parts = dict[str, Float[Array, " _"]]
 States = tuple[dict[str, optax.OptState], ...]
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A field of the network that a phase trains, with its own optimiser."""
@@ -44,6 +45,7 @@ class Part:
         )
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """One step: some parts of the network learn by one objective from one kind of batch."""

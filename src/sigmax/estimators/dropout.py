@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.few_rows import few_rows_factor
-from sigmax.estimators.members import FitInputs
+from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import DROPOUT, DROPOUT_PRESETS, SampledRecipe
 from sigmax.inputs import Inputs

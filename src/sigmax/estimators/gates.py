@@ -5,8 +5,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import compiled
+from sigmax.estimators.blocks import ROWS_PER_CALL
 from sigmax.estimators.inducing_points import k_means_centers
-from sigmax.estimators.members import ROWS_PER_CALL
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
 

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, StudentT
 from sigmax.estimators.base import uncertainty_parts
+from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
+from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.local_predictor import LocalPredictor
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
-from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     mixture_recalibration,
@@ -150,8 +152,8 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     networks_: LocalNetwork
     rows_: KeptRows
-    _predictors: list[LocalPredictor]
-    """At most one: made when it is first needed, by a prediction that must not change the model."""
+    predictor_: LocalPredictor
+    """The members with the training set in their metrics."""
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class LocalRegressor(AbstractNetworkRegressor):
             ``gate``, 0 on the data and 1 far from them.
         """
         X = self._inputs(X)
-        found = self._predictor().predict(X)
+        found = self.predictor_.predict(X)
         return uncertainty_parts(self._predictive(as_mixture(found))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
             "gate": mean_gates(self.networks_, X),
@@ -218,7 +220,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         X = self._inputs(X)
         k = min(check_count("k", k), len(self.rows_.X))
-        rows, shares = self._predictor().contributors(X, k)
+        rows, shares = self.predictor_.contributors(X, k)
         return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
@@ -253,21 +255,21 @@ class LocalRegressor(AbstractNetworkRegressor):
         self._set_rows(KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
 
     def _set_rows(self, rows: KeptRows) -> None:
-        self.rows_, self._predictors = rows, []
-
-    def _predictor(self) -> LocalPredictor:
-        """The members with the training set in their metrics."""
-        if not self._predictors:
-            self._predictors.append(LocalPredictor(self.networks_, *self.rows_[:3]))
-        return self._predictors[0]
+        self.rows_ = rows
+        self.predictor_ = LocalPredictor(self.networks_, *rows[:3])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle needs; the predictor is made again."""
+        """What a copy or a pickle needs: the predictor is made again."""
         state: Any = super().__getstate__()
-        return state | {"_predictors": []}
+        return {name: value for name, value in state.items() if name != "predictor_"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "rows_"):
+            self._set_rows(self.rows_)
 
     def _mixture(self, X: Inputs) -> Mixture:
-        return as_mixture(self._predictor().predict(X))
+        return as_mixture(self.predictor_.predict(X))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()

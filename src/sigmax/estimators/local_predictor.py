@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import compiled
 from sigmax.distributions import StudentT
-from sigmax.estimators.members import by_blocks, padded
+from sigmax.estimators.blocks import by_blocks, padded
 from sigmax.estimators.nearest_rows import NearestRows
 from sigmax.inputs import Inputs
 from sigmax.networks import (

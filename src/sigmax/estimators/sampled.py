@@ -10,7 +10,8 @@ from jaxtyping import Array, Key, PRNGKeyArray
 
 from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
-from sigmax.estimators.members import AbstractNetworkRegressor, by_blocks, stack_members
+from sigmax.estimators.blocks import by_blocks, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER

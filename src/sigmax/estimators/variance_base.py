@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from sigmax.compilation import compiled
 from sigmax.distributions import AbstractComponent, AbstractDistribution, Mixture
+from sigmax.estimators.blocks import by_blocks, stack_members
 from sigmax.estimators.few_rows import few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
-from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, by_blocks, stack_members
+from sigmax.estimators.joint_fit import FitInputs
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
-from sigmax.estimators.members import by_blocks
+from sigmax.estimators.blocks import by_blocks
 from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode

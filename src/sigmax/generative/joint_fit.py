@@ -11,8 +11,8 @@ from jaxtyping import Array, Key
 
 from sigmax.errors import InvalidArgumentError, TrainingError
 from sigmax.estimators.atomic_fit import atomic_fit
+from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.estimators.members import stack_members
 from sigmax.estimators.progress import progress_bar
 from sigmax.generative.autoencoder import Autoencoder
 from sigmax.generative.data import GenerativeData, ModelRows, split_rows

@@ -25,6 +25,7 @@ from sigmax.checks import check_count
 from sigmax.compilation import compiled
 from sigmax.data import UCI_SETS, ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
+from sigmax.estimators.joint_fit import prepare
 from sigmax.networks import VarianceNetwork
 from sigmax.paper.fitting import create_model, stopwatch
 from sigmax.paper.methods import METHODS
@@ -132,7 +133,7 @@ class Training:
     @classmethod
     def start(cls, model: AbstractNetworkRegressor, X: NDArray, y: NDArray) -> "Training":
         """What `fit` would begin with."""
-        start = model._prepare(X, y, None)
+        start = prepare(model, X, y)
         graphs = {name: [graph] for name, graph in start.graphs.items()}
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
         groups = [0] * start.recipe.n_members

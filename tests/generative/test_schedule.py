@@ -43,7 +43,8 @@ def test_held_out_scores_count_after_the_warm_up():
 
 def test_the_weight_of_the_divergence_grows_over_the_warm_up():
     warm_up, rest = make_stages()
-    weights = np.concatenate([stage.clock(i) for stage in (warm_up, rest) for i in range(5)])
+    clocks = [stage.clock(i) for stage in (warm_up, rest) for i in range(5)]
+    weights = np.concatenate([rest.divergence_weights(*clock) for clock in clocks])
     np.testing.assert_allclose(weights, np.minimum(np.arange(1, 1001) / 500, 1), rtol=1e-6)
 
 

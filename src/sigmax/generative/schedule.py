@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.generative.autoencoder import Autoencoder
 from sigmax.generative.data import GenerativeData, ModelRows
@@ -55,11 +55,17 @@ class VAEStage(AbstractStage):
     def key_name(self, chunk: int) -> str:
         return f"chunk {self.first_chunk + chunk}"
 
-    def clock(self, chunk: int) -> Float[Array, " steps"]:
-        """The weight of the divergence in every step."""
-        before = (self.first_chunk + chunk) * self.steps_per_chunk
-        done = before + 1 + np.arange(self.steps_per_chunk)
-        return jnp.asarray(np.minimum(done / max(self.n_warm_up, 1), 1.0), dtype=jnp.float32)
+    def clock(self, chunk: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """Steps before the chunk, and steps until the divergence has its full weight."""
+        n_before = (self.first_chunk + chunk) * self.steps_per_chunk
+        return jnp.asarray(n_before), jnp.asarray(self.n_warm_up)
+
+    def divergence_weights(
+        self, n_before: Int[Array, ""], n_warm_up: Int[Array, ""]
+    ) -> Float[Array, " steps"]:
+        """The weight of the divergence in every step of a chunk."""
+        done = n_before + 1 + jnp.arange(self.steps_per_chunk)
+        return jnp.minimum(done / jnp.maximum(n_warm_up, 1), 1.0)
 
     def n_batch(self, folds: ModelRows) -> int:
         """Rows of an ordinary batch, reduced where the data are smaller."""
@@ -99,8 +105,9 @@ class VAEStage(AbstractStage):
                 spread, spread_state = update(slope(spread), spread_state, spread)
             return ((body, spread), rest, (body_state, spread_state)), parts
 
-        draws = *self.draw_chunk(key, fold, data, network.encoder.n_latent), clock
-        carry, (log_likelihood, kl) = lax.scan(take_step, (vectors, rest, states), draws)
+        draws = self.draw_chunk(key, fold, data, network.encoder.n_latent)
+        steps = *draws, self.divergence_weights(*clock)
+        carry, (log_likelihood, kl) = lax.scan(take_step, (vectors, rest, states), steps)
         figures = {"log_likelihood": jnp.mean(log_likelihood), "kl": jnp.mean(kl)}
         return rebuild(*carry[:2]), carry[2], figures
 

@@ -2,11 +2,19 @@
 
 import matplotlib.image
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from sigmax.cli import app
+from sigmax.paper.engines import InProcessEngine
 
-SMALL = ("--set", "n_steps=100", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
+SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Worker processes import and compile everything anew; tests of the runner have them."""
+    monkeypatch.setattr("sigmax.paper.engines.LocalEngine", InProcessEngine)
 
 
 def run(*arguments):

@@ -6,7 +6,7 @@ import pytest
 
 import sigmax.paper
 from sigmax.paper import EXPERIMENTS, registry
-from sigmax.paper.engines import AbstractEngine, run_job
+from sigmax.paper.engines import InProcessEngine
 from sigmax.paper.records import read_records
 from sigmax.paper.registry import Choice, find_experiment, known_experiments
 from sigmax.paper.runner import run_experiment
@@ -20,6 +20,10 @@ from sigmax.paper.records import done
 from sigmax.paper.registry import Experiment, register
 from sigmax.paper.tables import ReportTable
 from test_registry import CALLS
+
+def run(job):
+    CALLS["jobs"] += 1
+    return [done(task, scores={"answer": 42.0}) for task in job]
 
 def tables(records):
     CALLS["tables"] += 1
@@ -37,19 +41,12 @@ register(
         datasets=("a", "b"),
         methods=("nn",),
         n_splits=1,
-        run=lambda job: [done(task, scores={"answer": 42.0}) for task in job],
+        run=run,
         tables=tables,
         figures=figures,
     )
 )
 """
-
-
-class InProcessEngine(AbstractEngine):
-    def run(self, jobs):
-        for job in jobs:
-            CALLS["jobs"] += 1
-            yield job, run_job(job)
 
 
 @pytest.fixture

@@ -23,7 +23,14 @@ from sigmax.errors import MissingExtraError
 from sigmax.paper.records import Job, Record, failed
 from sigmax.paper.registry import find_experiment
 
-__all__ = ["AbstractEngine", "LocalEngine", "RayEngine", "create_engine", "run_job"]
+__all__ = [
+    "AbstractEngine",
+    "InProcessEngine",
+    "LocalEngine",
+    "RayEngine",
+    "create_engine",
+    "run_job",
+]
 
 DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 
@@ -54,6 +61,16 @@ class AbstractEngine:
     @abstractmethod
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
         """Every job with its records, in the order in which they come back."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class InProcessEngine(AbstractEngine):
+    """One job after another in this process, for debuggers and tests."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+        for job in jobs:
+            yield job, run_job(job)
 
 
 @final

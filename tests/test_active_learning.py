@@ -200,7 +200,7 @@ def test_the_rows_a_random_control_takes_are_uniform():
 
 @pytest.mark.parametrize("acquisition", ["epistemic", "information"])
 def test_our_own_estimators_choose_where_their_members_disagree(acquisition):
-    settings = {"hidden_sizes": (8,), "n_steps": 100, "random_state": 0}
+    settings = {"hidden_sizes": (8,), "n_steps": 40, "warmup_fraction": 0.0, "random_state": 0}
     model = MeanVarianceRegressor(n_members=2, **settings)
     frame = pd.DataFrame({"x": X_LINE[:, 0]})
     start = {"labelled": range(40), "pool": range(40, 60), "n_rounds": 1, "n_per_round": 4}

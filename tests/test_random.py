@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone as sklearn_clone
 from sklearn.utils import check_random_state
 
-from sigmax import CombinedRegressor, CombVAE, LocalitySampler
+from sigmax import CombinedRegressor, CombVAE, LocalitySampler, MeanVarianceRegressor
 from sigmax.active_learning import active_learning_rounds, choose, split_for_active_learning
 from sigmax.data import Station, ToyProblem, TwoMoons
 from sigmax.distributions import Normal, Predictive
@@ -45,7 +45,8 @@ def random_round(random_state):
 
 
 def fitted_network(random_state):
-    model = CombinedRegressor(n_members=1, hidden_sizes=(4,), n_steps=10, random_state=random_state)
+    settings = {"hidden_sizes": (4,), "n_steps": 2, "warmup_fraction": 0.0, "recalibrate": False}
+    model = MeanVarianceRegressor(**settings, random_state=random_state)
     return clone(model).set_params(random_state=random_state).fit(X, Y).predict(X)
 
 

@@ -23,6 +23,8 @@ from sigmax.estimators.gp_inference import (
 )
 from sigmax.estimators.gp_search import pad, with_jitter
 
+pytestmark = pytest.mark.usefixtures("optimized")
+
 exact_evidence = jax.jit(gp_inference.exact_evidence)
 sparse_evidence = jax.jit(gp_inference.sparse_evidence)
 

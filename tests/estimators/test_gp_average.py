@@ -21,6 +21,8 @@ from sigmax.estimators.gp_average import (
 from sigmax.estimators.gp_inference import GPRows, predict_latent
 from sigmax.estimators.gp_search import pad, starts
 
+pytestmark = pytest.mark.usefixtures("optimized")
+
 
 def make_problem(n, d, seed=0):
     """Rows of a sine along a random direction, of variance near ½, with noise of variance 0.09."""

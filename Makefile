@@ -13,10 +13,10 @@ demo: $(VENV)/.installed
 	$(BIN)/sigmax demo
 
 test: $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q -m "not long"
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not long"
 
 test-long: $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q -m long
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m long
 
 check: $(VENV)/.developed
 	$(BIN)/ruff format --check .

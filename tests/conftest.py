@@ -1,6 +1,7 @@
 """Test-wide settings: strict shapes, and the data folder where there is one."""
 
 import os
+import re
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -25,27 +26,25 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-PROCESSES = ("GPRegressor", "SparseGPRegressor")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
     """One worker has all tests of an estimator, or of a file: what it compiled, it has.
 
     Tests that train for long share nothing, and go to whichever worker is free.
     """
-    for item in items:
-        if item.get_closest_marker("long") is None:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByEstimator(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if config.option.markexpr == "long" else group_of(nodeid)
+
+    return ByEstimator(config, log)
 
 
-def group_of(item) -> str:
-    """The estimator that a test has as a parameter, or else its file."""
-    from sigmax.estimators import AbstractRegressor
-
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    kinds = [type(p).__name__ for p in parameters if isinstance(p, AbstractRegressor)]
-    return kinds[0] if kinds else item.path.relative_to(ROOT).as_posix()
+def group_of(nodeid: str) -> str:
+    """The estimator among the parameters of a test, or else the test's file."""
+    found = re.search(r"\[.*?\b(\w+Regressor)\b", nodeid)
+    return found[1] if found else nodeid.split("::")[0]
 
 
 @contextmanager
@@ -61,7 +60,8 @@ def all_optimizations():
 def optimized_where_it_pays(request):
     """What trains for long, and Gaussian processes, run for longer than they compile."""
     is_long = request.node.get_closest_marker("long") is not None
-    with all_optimizations() if is_long or group_of(request.node) in PROCESSES else nullcontext():
+    is_process = group_of(request.node.nodeid) in ("GPRegressor", "SparseGPRegressor")
+    with all_optimizations() if is_long or is_process else nullcontext():
         yield
 
 

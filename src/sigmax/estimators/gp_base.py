@@ -70,7 +70,7 @@ class AbstractGPRegressor(AbstractRegressor):
         return bool(self.average) and len(X) <= LARGEST_AVERAGED
 
     def _check_settings(self) -> None:
-        self.default_recipe.override(self.get_params(deep=False))
+        self.default_recipe.override(self.get_params(deep=False), keep_none=False)
         check_count("verbose", self.verbose, minimum=0)
 
     def fit(self, X, y, sample_weight=None) -> "AbstractGPRegressor":

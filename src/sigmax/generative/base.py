@@ -1,7 +1,7 @@
 """What the generative models do alike: NumPy in and out, densities in the units of X."""
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
+from sigmax.checks import check_count, check_flag
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.blocks import by_blocks
@@ -19,6 +19,7 @@ from sigmax.generative.evaluation import bounds, decode, encode
 from sigmax.generative.joint_fit import fit_together
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
 from sigmax.generative.schedule import VAEStage, create_stages
+from sigmax.generative.settings import AbstractVAESettings
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
 
@@ -39,16 +40,14 @@ class AbstractVAE(AbstractSavable):
     A final class gives the likelihood of its decoder and the plan of its training.
     """
 
-    n_latent: Any
+    default_recipe: ClassVar[AbstractVAESettings]
+    """Its settings and their defaults."""
+
+    n_latent: int
     hidden_sizes: Any
-    n_steps: Any
-    batch_size: Any
-    learning_rate: Any
-    warm_up: Any
+    n_steps: int
     min_std: Any
-    scaling: Any
-    validation_fraction: Any
-    patience: Any
+    validation_fraction: float
     random_state: Any
     verbose: Any
 
@@ -70,7 +69,7 @@ class AbstractVAE(AbstractSavable):
 
     def _keeps_units(self) -> bool:
         """Whether the networks see X as it is."""
-        return check_choice("scaling", self.scaling, ("standard", "none")) == "none"
+        return self._settings().scaling == "none"
 
     def fit(self: V, X, y=None) -> V:
         """Learn from the rows of ``X`` (n, d); ``y`` is ignored.
@@ -186,38 +185,33 @@ class AbstractVAE(AbstractSavable):
     def _create_model(self, X: np.ndarray, rng: np.random.Generator) -> Autoencoder:
         """An untrained model for rows in the units of the networks."""
         floor = np.full(X.shape[1], RELATIVE_FLOOR)
-        if self.min_std is None:
+        settings = self._settings()
+        if settings.min_std is None:
             std = X.std(axis=0, dtype=np.float64)
             floor *= np.where(std > 0, std, 1.0)
         else:
-            floor[:] = check_number("min_std", self.min_std, above=0.0) / self.x_scaling_.scale
+            floor[:] = settings.min_std / self.x_scaling_.scale
         units = FeatureUnits.create(X, floor)
-        hidden_sizes, n_latent = (
-            check_sizes("hidden_sizes", self.hidden_sizes),
-            self._check_latent(),
-        )
+        hidden_sizes, n_latent = settings.hidden_sizes, settings.n_latent
         encoder = Encoder.create(rng, X.shape[1], hidden_sizes, n_latent)
         likelihood = self._likelihood(units)
         return Autoencoder(encoder, Decoder.create(rng, n_latent, hidden_sizes[::-1], likelihood))
 
-    def _check_latent(self) -> int:
-        return check_count("n_latent", self.n_latent)
+    def _settings(self) -> Any:
+        """All settings, checked."""
+        return self.default_recipe.override(self.get_params(deep=False), keep_none=False)
 
-    def _base_stages(self, **others: Any) -> tuple[VAEStage, ...]:
+    def _create_stages(self, **others: Any) -> tuple[VAEStage, ...]:
         """The stages by the settings that all models share, and some others."""
         check_count("verbose", self.verbose, minimum=0)
-        share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.5, "inclusive": True}
-        check_number("validation_fraction", share, **bounds)
-        patience = (
-            None if self.patience is None else check_count("patience", self.patience, minimum=0)
-        )
+        settings = self._settings()
         return create_stages(
-            n_steps=check_count("n_steps", self.n_steps),
-            warm_up=check_number("warm_up", self.warm_up, above=0.0, below=1.0, inclusive=True),
-            batch_size=check_count("batch_size", self.batch_size, minimum=2),
-            learning_rate=check_number("learning_rate", self.learning_rate, above=0.0),
-            patience=patience or 0,
-            keep_best=share > 0,
+            n_steps=settings.n_steps,
+            warm_up=settings.warm_up,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            patience=settings.patience or 0,
+            keep_best=settings.validation_fraction > 0,
             **others,
         )
 

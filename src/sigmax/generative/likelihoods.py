@@ -21,6 +21,7 @@ from sigmax.generative.bernoulli import Bernoulli
 from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
 
 __all__ = [
+    "LIKELIHOODS",
     "AbstractLikelihood",
     "BernoulliLikelihood",
     "FeatureUnits",
@@ -196,3 +197,12 @@ class GatedStudentLikelihood(AbstractLikelihood):
     def initial_outputs(self) -> tuple[np.ndarray, ...]:
         df = np.full(self.units.mean.shape, inverse_softplus((INITIAL_DF - LEAST_DF) / 2))
         return np.asarray(self.units.mean), self.units.initial_output(), df
+
+
+LIKELIHOODS = {
+    "bernoulli": BernoulliLikelihood,
+    "normal": NormalLikelihood,
+    "shared": SharedLikelihood.create,
+    "student": StudentLikelihood,
+}
+"""Those of a plain VAE, by name; each is made from the units of the features."""

@@ -182,7 +182,7 @@ def test_a_phase_leaves_the_other_parts_alone(run):
     trained = train_stage(networks, keys, folds, data, stage)[0].best
     assert eqx.tree_equal(trained.mean, networks.mean)
     assert not np.allclose(
-        trained.spread.concentration.biases[0], networks.spread.concentration.biases[0]
+        trained.spread.concentration.mlp.biases[0], networks.spread.concentration.mlp.biases[0]
     )
 
 

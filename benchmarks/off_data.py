@@ -39,7 +39,7 @@ def main() -> None:
         train, test = data.splits[0]
         model = LocalRegressor(given.preset, random_state=0)
         model.fit(data.X[train], data.y[train])
-        scale, rows = model.x_scaling_.scale, data.X[test][: given.rows]
+        scale, rows = model.features_.scaling.scale, data.X[test][: given.rows]
         steps = [sign * FAR * np.diag(scale) for sign in (-1, 1)]
         moved = np.concatenate([rows + step for step in np.concatenate(steps)])
         parts = model.predict_uncertainty(moved)

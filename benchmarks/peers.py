@@ -32,7 +32,7 @@ from sigmax.data import UCI_SETS
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import MissingExtraError, SigmaxError
 from sigmax.estimators import AbstractRegressor
-from sigmax.experiments.benchmark import (
+from sigmax.paper.benchmark import (
     COMPILE,
     COVERAGE_90,
     CRPS,
@@ -45,18 +45,17 @@ from sigmax.experiments.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.experiments.engines import LocalEngine
-from sigmax.experiments.jobs import singly
-from sigmax.experiments.methods import METHODS, Method
-from sigmax.experiments.records import FILE_NAME, Record, Task, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice, Experiment
-from sigmax.experiments.report import failure_table, machine_table
-from sigmax.experiments.runner import run_tasks
-from sigmax.experiments.score_rows import full_title, titles
-from sigmax.experiments.tables import Table
-from sigmax.experiments.uci import run_splits, split_tasks
-from sigmax.experiments.uci_copies import copies_tables
-from sigmax.experiments.uci_report import score_table, time_notes
+from sigmax.paper.engines import LocalEngine
+from sigmax.paper.methods import METHODS, Method
+from sigmax.paper.records import FILE_NAME, Record, Task, read_records
+from sigmax.paper.registry import Choice, Experiment, find_experiment, register
+from sigmax.paper.report import failure_table, machine_table
+from sigmax.paper.runner import run_tasks
+from sigmax.paper.score_rows import full_title, titles
+from sigmax.paper.tables import ReportTable
+from sigmax.paper.uci import run_splits
+from sigmax.paper.uci_copies import copies_tables
+from sigmax.paper.uci_report import score_table, time_notes
 
 NAME = "peers"
 OURS = "local"
@@ -257,19 +256,21 @@ PEERS = {
 # The run.
 
 
-def register() -> None:
+def register_peers() -> None:
     """Make the peers known to the runner and the tables of this process."""
     METHODS.update(PEERS)
-    EXPERIMENTS[NAME] = Experiment(
-        about="our methods and other people's, each fitted alone",
-        datasets=tuple(name for name in UCI_SETS if name != "year"),
-        methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
-        n_splits=5,
-        tasks=lambda c: split_tasks(NAME, c.datasets, c.methods, c.n_splits or 1),
-        jobs=lambda tasks, device: singly(tasks),
-        run=run_peers,
-        tables=peer_tables,
-        figures=lambda records: {},
+    register(
+        Experiment(
+            name=NAME,
+            about="our methods and other people's, each fitted alone",
+            datasets=tuple(name for name in UCI_SETS if name != "year"),
+            methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
+            n_splits=5,
+            most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+            other_datasets=("year",),
+            run=run_peers,
+            tables=peer_tables,
+        )
     )
 
 
@@ -284,22 +285,23 @@ def run_peers(job: Sequence[Task]) -> list[Record]:
 
 def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: bool) -> None:
     """Run what has no record yet; a package that is missing is noticed before anything is run."""
-    tasks = EXPERIMENTS[NAME].choose(choice)
+    experiment = find_experiment(NAME)
+    tasks = experiment.choose(choice)
     for name in {task.method for task in tasks} & set(PACKAGES):
         load_package(name)
     if any(task.method == "tabpfn" for task in tasks) and why_no_tabpfn():
         raise MissingExtraError(f"TabPFN is not available: {why_no_tabpfn()}.")
     # Workers inherit it; or else XGBoost's threads spin for minutes where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with show_progress() as report:
+    with show_progress() as observe:
         engine = LocalEngine(n_workers=n_workers)
-        run_tasks(tasks, singly, folder, engine, retry_failed=retry_failed, report=report)
+        run_tasks(experiment, tasks, folder, engine, retry_failed=retry_failed, observe=observe)
 
 
 # The report.
 
 
-def peer_tables(records: Sequence[Record]) -> list[Table]:
+def peer_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Scores, seconds, paired wins and checks of our method, and what was run where."""
     tables = []
     for benchmark in arrange(records):
@@ -314,7 +316,7 @@ def peer_tables(records: Sequence[Record]) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def seconds_table(benchmark: Benchmark, score: Score) -> Table:
+def seconds_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """One row per data set; the marginal, which takes no time, is left out."""
     cells = {
         dataset: {method: cell for method, cell in row.items() if method != "marginal"}
@@ -325,7 +327,7 @@ def seconds_table(benchmark: Benchmark, score: Score) -> Table:
     return replace(score_table(timed, score), notes=notes)
 
 
-def wins_table(benchmark: Benchmark) -> Table:
+def wins_table(benchmark: Benchmark) -> ReportTable:
     """Our method against each other one, on the splits that both have."""
     others = [method for method in benchmark.methods if method != OURS]
     scores = {"log-likelihood": LOG_LIKELIHOOD, "CRPS": CRPS}
@@ -336,7 +338,7 @@ def wins_table(benchmark: Benchmark) -> Table:
         if any(counts):
             rows.append([title, *(text for found in counts for text in found or ["", "", ""])])
     columns = ("data sets won", "clearly won, lost", "splits won")
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"paired wins of {ours}"),
         header=["against", *(f"{name}: {column}" for name in scores for column in columns)],
         rows=rows,
@@ -364,7 +366,7 @@ def count_wins(benchmark: Benchmark, other: str, score: Score) -> list[str]:
     ]
 
 
-def checks_table(benchmark: Benchmark) -> Table:
+def checks_table(benchmark: Benchmark) -> ReportTable:
     """Our method's worst splits, by log-likelihood, and the range of its coverage."""
     (ours,) = titles([OURS])
     rows, falls, margins, covered = [], {}, [], {}
@@ -397,7 +399,7 @@ def checks_table(benchmark: Benchmark) -> Table:
             f"Mean coverage of a set's 90 % intervals: from {min(covered.values()):.1f} to"
             f" {max(covered.values()):.1f} %.",
         ]
-    return Table(
+    return ReportTable(
         title=full_title(benchmark, f"checks of {ours}"),
         header=[
             "data set",
@@ -413,7 +415,7 @@ def checks_table(benchmark: Benchmark) -> Table:
     )
 
 
-def methods_table(records: Sequence[Record]) -> Table:
+def methods_table(records: Sequence[Record]) -> ReportTable:
     """How the peers were set; the house methods have their own defaults."""
     about = {
         "ngboost": "Normal; predicts with its best round",
@@ -428,11 +430,11 @@ def methods_table(records: Sequence[Record]) -> Table:
         f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
         f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
         " standardised; all else is left as it comes.",
-        "All others: the settings of `sigmax.experiments.methods`.",
+        "All others: the settings of `sigmax.paper.methods`.",
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")
-    return Table(
+    return ReportTable(
         title=f"{NAME}: what was compared",
         header=["method", "how"],
         rows=[[METHODS[name].title, text] for name, text in about.items() if name in found],
@@ -441,12 +443,12 @@ def methods_table(records: Sequence[Record]) -> Table:
     )
 
 
-def read_tables(folder: Path) -> list[Table]:
+def read_tables(folder: Path) -> list[ReportTable]:
     records = read_records(folder / FILE_NAME)
     return peer_tables([record for record in records if record.task.experiment == NAME])
 
 
-def refreshed(text: str, tables: Sequence[Table]) -> str:
+def refreshed(text: str, tables: Sequence[ReportTable]) -> str:
     """The text of a page with the tables that it shows made anew, and with those of copies."""
     short = [replace(table, title=short_title(table)) for table in tables]
     shown = set(re.findall(r"^### (.+)$", "".join(MARKED.findall(text)), re.MULTILINE))
@@ -455,7 +457,7 @@ def refreshed(text: str, tables: Sequence[Table]) -> str:
     return MARKED.sub(lambda match: f"<!-- peers -->\n\n{body}\n<!-- end -->", text)
 
 
-def short_title(table: Table) -> str:
+def short_title(table: ReportTable) -> str:
     title = table.title.removeprefix(f"{NAME}: ")
     return title[0].upper() + title[1:]
 
@@ -488,6 +490,6 @@ def main() -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):  # also in the worker processes
-    register()
+    register_peers()
 if __name__ == "__main__":
     main()

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sigmax.experiments.claims import RIVALS, claims
-from sigmax.experiments.records import Record, Task, read_records
-from sigmax.experiments.registry import EXPERIMENTS
+from sigmax.paper import EXPERIMENTS
+from sigmax.paper.claims import RIVALS, claims
+from sigmax.paper.records import Record, Task, read_records
+from sigmax.paper.registry import find_experiment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -74,7 +75,7 @@ class Page:
         for name in self.experiments:
             own = [record for record in records if record.task.experiment == name]
             if own:
-                tables |= {table.title: table for table in EXPERIMENTS[name].tables(own)}
+                tables |= {table.title: table for table in find_experiment(name).tables(own)}
 
         def fill(match: re.Match) -> str:
             title = match["title"]

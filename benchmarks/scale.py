@@ -24,8 +24,8 @@ from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
-from sigmax.experiments.fitting import stopwatch
 from sigmax.neighbors import neighbor_graph
+from sigmax.paper.fitting import stopwatch
 
 FILE_NAME = "records.jsonl"
 
@@ -68,7 +68,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     begin = time.perf_counter()
     dist = model.predict_dist(X)
     seconds = time.perf_counter() - begin
-    nearest = model._predictor().nearest
+    nearest = model.predictor_.nearest
     n_chunks = max(len(m.history_["distribution"]) for m in models)
     return {
         "device": jax.devices()[0].device_kind,

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sigmax import CombinedRegressor, MeanVarianceRegressor
 from sigmax.data import ToyProblem
-from sigmax.experiments.toy import score_toy
+from sigmax.paper.toy import score_toy
 
 VARIANTS = {
     "default": (CombinedRegressor, {}),

@@ -2,11 +2,19 @@
 
 import matplotlib.image
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from sigmax.cli import app
+from sigmax.paper.engines import InProcessEngine
 
-SMALL = ("--set", "n_steps=100", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
+SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Worker processes import and compile everything anew; tests of the runner have them."""
+    monkeypatch.setattr("sigmax.paper.engines.LocalEngine", InProcessEngine)
 
 
 def run(*arguments):
@@ -64,6 +72,10 @@ def test_mistakes_are_told_in_a_line(tmp_path):
         ("toy", "--set", "n_steps"): "name=value",
         ("toy", "--engine", "steam"): "`engine`",
         ("toy", "--device", "abacus"): "`device`",
+        ("moons", "--methods", "nn"): "No method 'nn': choose from vae",
+        ("images", "--datasets", "boston"): "No data set 'boston': choose from mnist",
+        ("uci", "--methods", "vae"): "No method 'vae'",
+        ("uci", "--quick"): "`quick`",
     }.items():
         result = run("reproduce", *arguments, "--out", tmp_path)
         assert result.exit_code == 1, arguments
@@ -81,4 +93,5 @@ def test_a_setting_that_no_method_has_is_a_failure_that_is_told(tmp_path):
 def test_help_names_the_commands():
     for word in ("demo", "reproduce", "report"):
         assert word in run("--help").output
-    assert "gradients" in run("reproduce", "--help").output
+    for word in ("gradients", "moons or images"):
+        assert word in run("reproduce", "--help").output

@@ -1,12 +1,14 @@
-"""Compiled programs are forgotten in time, and models go on working."""
+"""Compiled programs are forgotten in time, those of others never, and models go on working."""
 
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sigmax import MeanVarianceRegressor
-from sigmax.compilation import MAPS, clear_if_full
+from sigmax.compilation import MAPS, clear_if_full, compiled
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory maps are Linux's")
 
@@ -26,6 +28,52 @@ def test_programs_are_forgotten_when_there_are_many_and_not_before():
     assert clear_if_full(share=0.0)
     assert count_maps() < before
     np.testing.assert_array_equal(model.predict(X), mean)
+
+
+traces: list[str] = []
+
+
+@compiled
+def ours(x, exponent, names=()):
+    traces.append("ours")
+    return {"power": x**exponent, "names": names, "function": jnp.sin}
+
+
+@jax.jit
+def theirs(x):
+    traces.append("theirs")
+    return 2 * x
+
+
+@linux
+def test_only_our_own_programs_are_forgotten():
+    x = jnp.arange(3.0)
+    traces.clear()
+
+    def call_both():
+        ours(x, 2)
+        theirs(x)
+
+    call_both()
+    call_both()
+    assert traces == ["ours", "theirs"]
+    assert clear_if_full(share=0.0)
+    call_both()
+    assert traces == ["ours", "theirs", "ours"]
+
+
+def test_arrays_are_traced_and_all_else_is_static():
+    traces.clear()
+    found = ours(np.arange(3.0, dtype=np.float32), 2, names=("a", "b"))
+    np.testing.assert_array_equal(found["power"], [0.0, 1.0, 4.0])
+    assert found["names"] == ("a", "b") and found["function"] is jnp.sin
+    ours(jnp.ones(3), 2, names=("a", "b"))
+    assert len(traces) == 1  # other values, same shape
+    ours(jnp.ones(3), 3, names=("a", "b"))
+    ours(jnp.ones(4), 2, names=("a", "b"))
+    assert len(traces) == 3
+    slope = jax.grad(lambda x: ours(x, 3)["power"])(jnp.asarray(2.0))
+    assert slope == pytest.approx(12.0)
 
 
 def test_elsewhere_there_is_nothing_to_forget(monkeypatch, tmp_path):

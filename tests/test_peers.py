@@ -16,12 +16,12 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.experiments import uci
-from sigmax.experiments.engines import AbstractEngine, run_job
-from sigmax.experiments.methods import METHODS
-from sigmax.experiments.records import Task, done, failed, read_records
-from sigmax.experiments.registry import EXPERIMENTS, Choice
 from sigmax.metrics import coverage, crps, log_likelihood
+from sigmax.paper import engines, registry, uci
+from sigmax.paper.engines import InProcessEngine, run_job
+from sigmax.paper.methods import METHODS
+from sigmax.paper.records import Task, done, failed, read_records
+from sigmax.paper.registry import Choice
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "benchmarks" / "peers.py"
@@ -34,8 +34,8 @@ def script():
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with patch.dict(METHODS), patch.dict(EXPERIMENTS):
-        module.register()
+    with patch.dict(METHODS), patch.dict(registry._REGISTERED):
+        module.register_peers()
         yield module
 
 
@@ -45,34 +45,20 @@ def draw(n, seed):
     return X, np.sin(X[:, 0]) + LEVEL_OF_SPREAD * rng.normal(size=n)
 
 
-class HereEngine(AbstractEngine):
-    """Jobs one by one in this process, counted."""
-
-    def __init__(self):
-        self.jobs = []
-
-    def __call__(self, n_workers):
-        return self
-
-    def run(self, jobs):
-        for job in jobs:
-            self.jobs.append(job)
-            yield job, run_job(job)
-
-
 @pytest.fixture
-def engine(script, monkeypatch):
-    """The script's engine; every data set is a toy of three splits."""
+def jobs(script, monkeypatch) -> list:
+    """What the script has run, in this process; every data set is a toy of three splits."""
     rows = np.arange(80)
     splits: list[Split] = [(np.delete(rows, held), held) for held in np.split(rows, 4)[:3]]
 
     def load(name):
         return RegressionData(name, *draw(80, 0), splits, UCI_SETS[name])
 
-    engine = HereEngine()
-    monkeypatch.setattr(script, "LocalEngine", engine)
+    jobs = []
+    monkeypatch.setattr(engines, "run_job", lambda job: jobs.append(job) or run_job(job))
+    monkeypatch.setattr(script, "LocalEngine", InProcessEngine)
     monkeypatch.setattr(uci, "load_uci", load)
-    return engine
+    return jobs
 
 
 def test_the_marginal_is_the_normal_of_the_training_targets(script):
@@ -134,7 +120,7 @@ def test_tied_quantiles_give_a_density_nonetheless(script):
     assert dist.log_prob(5.0) > 10 and dist.cdf(5.0) == pytest.approx(0.5)
 
 
-def test_a_missing_package_is_noticed_before_anything_is_run(script, engine, tmp_path, monkeypatch):
+def test_a_missing_package_is_noticed_before_anything_is_run(script, jobs, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "is_installed", lambda name: False)
     for method, message in (("catboost", r"sigmax\[peers\]"), ("tabpfn", "not available")):
         with pytest.raises(MissingExtraError, match=message):
@@ -142,7 +128,7 @@ def test_a_missing_package_is_noticed_before_anything_is_run(script, engine, tmp
             script.run_missing(choice, tmp_path, 1, retry_failed=False)
     with pytest.raises(InvalidArgumentError, match="No method 'catbost'"):
         script.run_missing(Choice(methods=["catbost"]), tmp_path, 1, retry_failed=False)
-    assert not engine.jobs and not list(tmp_path.iterdir())
+    assert not jobs and not list(tmp_path.iterdir())
 
 
 def test_tabpfn_needs_its_weights_on_disk(script, tmp_path, monkeypatch):
@@ -155,11 +141,11 @@ def test_tabpfn_needs_its_weights_on_disk(script, tmp_path, monkeypatch):
     assert script.find_tabpfn_weights().name == "tabpfn-v2.5-regressor-v2.5_default.ckpt"
 
 
-def test_a_second_run_does_only_what_is_missing(script, engine, tmp_path):
+def test_a_second_run_does_only_what_is_missing(script, jobs, tmp_path):
     def run(n_splits, **more):
         choice = Choice(datasets=["yacht"], methods=["marginal"], n_splits=n_splits)
         script.run_missing(choice, tmp_path, 1, retry_failed=False, **more)
-        return [task.split for job in engine.jobs for task in job]
+        return [task.split for job in jobs for task in job]
 
     assert run(2) == [0, 1]
     before = (tmp_path / "records.jsonl").read_bytes()
@@ -173,7 +159,7 @@ def test_a_second_run_does_only_what_is_missing(script, engine, tmp_path):
     assert records[0].scores["log_likelihood"] == pytest.approx(expected)
 
 
-def test_house_methods_take_the_same_way(script, engine, tmp_path):
+def test_house_methods_take_the_same_way(script, jobs, tmp_path):
     choice = Choice(datasets=["yacht"], methods=["gp", "marginal"], n_splits=1)
     script.run_missing(choice, tmp_path, 1, retry_failed=False)
     house, marginal = read_records(tmp_path / "records.jsonl")

@@ -279,3 +279,13 @@ def test_data_and_order_of_calls_are_checked(rows):
         next(iter(LocalitySampler()))
     with pytest.raises(InvalidArgumentError, match="`n_batches` must be a whole number"):
         LocalitySampler().fit(rows).index_batches(0)
+
+
+def test_lists_that_are_drawn_whole_keep_their_order():
+    """The leave-one-out objective counts on it: its queries are the first rows of each list."""
+    neighbors = jnp.asarray(
+        np.random.default_rng(0).permuted(np.tile(np.arange(9), (9, 1)), axis=1)
+    )
+    batches = draw_batches(jax.random.key(0), 5, neighbors, jnp.array(9), 3, 9)
+    lists = {tuple(row) for row in np.asarray(neighbors).tolist()}
+    assert {tuple(row) for row in np.asarray(batches).reshape(-1, 9).tolist()} <= lists

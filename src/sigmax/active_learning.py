@@ -24,7 +24,7 @@ output's variance in the labelled rows. An acquisition of one's own is a functio
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -53,6 +53,7 @@ LABELLED_SHARE = 0.2
 TEST_SHARE = 0.2
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Round:
     """One round: a model, what it learned from and what it wants to know. Indices are rows of X."""

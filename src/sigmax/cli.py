@@ -1,7 +1,6 @@
 """The command line: each command fills settings, calls one function and shows what came."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sigmax.errors import InvalidArgumentError, SigmaxError
+from sigmax.paper import EXPERIMENTS
 
 app = typer.Typer(
     help="Predictive distributions you can trust.", no_args_is_help=True, add_completion=False
@@ -34,19 +34,17 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
     """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
-    with clear_errors():
-        from sigmax.experiments.registry import Choice
+    from sigmax.paper.engines import LocalEngine
+    from sigmax.paper.registry import Choice
 
-        run_experiment("toy", Choice(seed=seed), out)
+    run_and_show("toy", Choice(seed=seed), out, LocalEngine())
 
 
 @app.command()
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(
-            help="toy, weather, uci, timings, ablation, active, gradients, moons or images."
-        ),
+        typer.Argument(help=f"{', '.join(EXPERIMENTS[:-1])} or {EXPERIMENTS[-1]}."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for records and report; its name if left out.")
@@ -74,9 +72,10 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option(help="Run failed tasks again.")] = False,
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""
-    with clear_errors():
-        from sigmax.experiments.registry import Choice
+    from sigmax.paper.engines import create_engine
+    from sigmax.paper.registry import Choice
 
+    with clear_errors():
         choice = Choice(
             datasets=split_names(datasets),
             methods=split_names(methods),
@@ -86,14 +85,9 @@ def reproduce(
             acquisitions=split_names(acquisitions),
             quick=quick,
         )
-        run_experiment(
-            experiment,
-            choice,
-            out or Path(experiment),
-            make_engine=lambda: choose_engine(engine, address, workers, device),
-            retry_failed=retry_failed,
-            device=device,
-        )
+        chosen = create_engine(engine, address=address, n_workers=workers, device=device)
+    out = out or Path(experiment)
+    run_and_show(experiment, choice, out, chosen, retry_failed=retry_failed)
 
 
 @app.command()
@@ -101,68 +95,30 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A folder with records of experiments.")],
 ) -> None:
     """Make the page and the tables of a folder from its records alone."""
+    from sigmax.paper.report import write_report
+
+    with clear_errors("FOLDER"):
+        show_line(f"report: {write_report(folder)}")
+
+
+def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any) -> None:
+    """Run an experiment, and show its tables, the paths of its figures, and what failed."""
+    from sigmax.paper.runner import run_experiment
+
     with clear_errors():
-        from sigmax.experiments.report import write_report
-
-        console.print(f"report: {write_report(folder)}", soft_wrap=True)
-
-
-def run_experiment(
-    name: str,
-    choice: Any,
-    out: Path,
-    *,
-    make_engine: Callable[[], Any] | None = None,
-    retry_failed: bool = False,
-    device: str = "auto",
-) -> None:
-    """Run what has no record yet, then show tables and pictures and write the report."""
-    from sigmax.experiments.engines import LocalEngine
-    from sigmax.experiments.records import FILE_NAME, read_records
-    from sigmax.experiments.registry import EXPERIMENTS
-    from sigmax.experiments.report import write_report
-    from sigmax.experiments.runner import run_tasks
-
-    if name not in EXPERIMENTS:
-        raise InvalidArgumentError(f"No experiment {name!r}: choose from {', '.join(EXPERIMENTS)}.")
-    experiment = EXPERIMENTS[name]
-    tasks = experiment.choose(choice)
-    engine = make_engine() if make_engine else LocalEngine()
-    make_folder(out)
-    kind = "gpu" if device == "gpu" else "cpu"
-    try:
-        with show_progress() as report:
-            records = run_tasks(
-                tasks,
-                lambda left: experiment.jobs(left, kind),
-                out,
-                engine,
-                retry_failed=retry_failed,
-                report=report,
-            )
-    except KeyboardInterrupt:
-        console.print("stopped; the same command goes on from here", soft_wrap=True)
-        raise typer.Exit(130) from None
-    for table in experiment.tables(records):
-        console.print(shown(table))
-    everything = [r for r in read_records(out / FILE_NAME) if r.task.experiment == name]
-    for stem, figure in experiment.figures(everything).items():
-        figure.savefig(out / f"{stem}.png", dpi=130)
-        console.print(f"picture: {out / f'{stem}.png'}", soft_wrap=True)
-    for record in records:
-        if record.status == "failed":
-            console.print(f"[red]failed:[/] {record.task.label}: {record.reason}", soft_wrap=True)
-    console.print(f"report: {write_report(out)}", soft_wrap=True)
+        with show_progress() as observe:
+            result = run_experiment(name, choice, out, engine, observe=observe, **options)
+        for table in result.tables:
+            console.print(as_rich(table))
+        for path in result.figures:
+            show_line(f"picture: {path}")
+        for record in result.failures:
+            show_line(f"[red]failed:[/] {record.task.label}: {record.reason}")
+        show_line(f"report: {result.report}")
 
 
-def choose_engine(engine: str, address: str | None, workers: int, device: str) -> Any:
-    from sigmax.checks import check_choice
-    from sigmax.experiments.engines import DEVICES, LocalEngine, RayEngine
-
-    check_choice("device", device, DEVICES)
-    if check_choice("engine", engine, ("local", "ray")) == "ray":
-        return RayEngine(address=address, n_workers=workers, device=device)
-    return LocalEngine(n_workers=workers, device=device)
+def show_line(text: str) -> None:
+    console.print(text, soft_wrap=True)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -181,22 +137,21 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
-    """What sigmax raises on purpose is a message, not a trace."""
+def clear_errors(folder: str = "--out") -> Iterator[None]:
+    """What sigmax raises on purpose is a message, and so are an interruption and a full disk.
+
+    ``folder`` is the argument that names the folder to write to.
+    """
     try:
         yield
     except SigmaxError as error:
-        console.print(f"[red]error:[/] {error}", soft_wrap=True)
+        show_line(f"[red]error:[/] {error}")
         raise typer.Exit(1) from error
-
-
-def make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise typer.BadParameter(f"cannot make the folder: {error}", param_hint="--out") from error
-    if not os.access(out, os.W_OK):
-        raise typer.BadParameter(f"cannot write to {out}", param_hint="--out")
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint=folder) from error
+    except KeyboardInterrupt:
+        show_line("stopped; the same command goes on from here")
+        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -214,7 +169,7 @@ def show_progress() -> Iterator[Callable[[Any], None]]:
         yield show
 
 
-def shown(table: Any) -> rich.table.Table:
+def as_rich(table: Any) -> rich.table.Table:
     """A table for the terminal."""
     result = rich.table.Table(title=table.title, caption=" ".join(table.notes))
     for i, column in enumerate(table.header):

@@ -1,23 +1,80 @@
-"""Compiled programs are dropped before they use up the memory maps of the process.
+"""Functions compiled by JAX, whose programs are dropped before they use up the process's maps.
 
 On Linux the programs of one fit on the CPU take about a thousand memory maps, and a process has
 65,530: after some sixty fits of different shapes or settings, as in a grid search, the next one
-would crash.
+would crash. Only programs of functions that are marked here are dropped, never those of others.
 """
 
 import gc
+from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any, TypeVar, final
 
+import equinox as eqx
 import jax
 
-__all__ = ["clear_if_full"]
+__all__ = ["clear_if_full", "compiled"]
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
+JITTED: list[Any] = []
+"""What holds the programs of all functions that are `compiled`."""
+
+Result = TypeVar("Result")
+
+
+@final
+class Static(eqx.Module):
+    """A value that is part of a tree's structure."""
+
+    value: Any = eqx.field(static=True)
+
+
+def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+    """``function`` compiled by JAX: arrays are traced, all else is static and must be hashable.
+
+    It is for functions at the level of a module, which live as long as the process does. It does
+    what `equinox.filter_jit` does, and knows its own programs, so that these can be dropped.
+
+    Examples
+    --------
+    >>> @compiled
+    ... def power(x, exponent):
+    ...     return x**exponent
+    >>> power(jax.numpy.arange(3.0), 2)
+    Array([0., 1., 4.], dtype=float32)
+    """
+
+    @partial(jax.jit, static_argnums=1)
+    @wraps(function)
+    def call(arrays: list[Any], static: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Static]:
+        structure, others = static
+        leaves = [
+            other if array is None else array for array, other in zip(arrays, others, strict=True)
+        ]
+        arguments, settings = jax.tree.unflatten(structure, leaves)
+        traced, fixed = eqx.partition(function(*arguments, **settings), eqx.is_array)
+        leaves, structure = jax.tree.flatten(fixed)
+        return traced, Static((structure, tuple(leaves)))
+
+    @wraps(function)
+    def wrapper(*arguments: Any, **settings: Any) -> Result:
+        leaves, structure = jax.tree.flatten((arguments, settings))
+        is_array = [eqx.is_array(leaf) for leaf in leaves]
+        arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
+        others = [None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True)]
+        traced, fixed = call(arrays, (structure, tuple(others)))
+        structure, leaves = fixed.value
+        return eqx.combine(traced, jax.tree.unflatten(structure, leaves))
+
+    JITTED.append(call)
+    return wrapper
+
 
 def clear_if_full(share: float = 0.5) -> bool:
-    """Drop what JAX has compiled if the process uses more than ``share`` of its maps.
+    """Drop the programs of `compiled` functions if more than ``share`` of the maps are in use.
 
     What is needed again is compiled again. Returns whether it did.
     """
@@ -27,6 +84,7 @@ def clear_if_full(share: float = 0.5) -> bool:
         return False  # no Linux: no such limit
     if text.count(b"\n") <= share * limit:
         return False
-    jax.clear_caches()
+    for function in JITTED:
+        function.clear_cache()
     gc.collect()
     return True

@@ -26,6 +26,7 @@ __all__ = [
     "check_described",
     "describe",
     "read_model",
+    "take_array",
     "write_model",
 ]
 
@@ -152,6 +153,17 @@ def check_described(
         found, wanted = describe(arrays[name]), expected[name]
         if found != wanted:
             raise ValueError(f"the array {name!r} is {found}, not {wanted}")
+
+
+def take_array(
+    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], dtype: Any = np.float64
+) -> np.ndarray:
+    """The array ``name`` of a file, refused if it has another shape or type."""
+    found, stored = arrays[name], shape or (1,)  # a file has no arrays without an axis
+    if found.shape != stored or found.dtype != dtype:
+        shapes = f"{found.dtype}{found.shape}, not {np.dtype(dtype)}{stored}"
+        raise ValueError(f"{name} is {shapes}")
+    return found.reshape(shape)
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
 from sigmax.checks import check_choice, check_count
+from sigmax.compilation import compiled
 from sigmax.errors import InvalidDataError, MissingExtraError
 from sigmax.random import draw_seed
 
@@ -235,7 +235,7 @@ def _brute_force_on_device(
     return indices.astype(np.int32), distances.astype(np.float64)
 
 
-@partial(jax.jit, static_argnames="sizes")
+@compiled
 def _search_on_device(
     queries: Float[Array, "b d"],
     rows: Float[Array, "n d"],

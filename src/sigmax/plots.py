@@ -1,9 +1,10 @@
 """Pictures, with matplotlib; functions draw on axes or return a figure, and save nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -13,12 +14,18 @@ __all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_ran
 INK, MODEL, BAND, TRUTH, QUIET = "#222222", "#1f5fa8", "#9ec3ea", "#d1495b", "#888888"
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Mean and standard deviation of one model along a range."""
 
     mean: NDArray
     std: NDArray
+
+    @classmethod
+    def read(cls, curves: Mapping[str, Sequence[float]]) -> "Curve":
+        """From the lists ``mean`` and ``std``."""
+        return cls(np.asarray(curves["mean"]), np.asarray(curves["std"]))
 
 
 def tidy(axes: Axes) -> None:

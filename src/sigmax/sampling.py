@@ -114,7 +114,8 @@ def draw_batches(
     ``n_primary <= n_rows`` they are distinct within a batch, and every batch on its own is a
     uniform draw. Where all batches together would touch few of the rows, ordering the rest would
     be a waste, and primary rows are drawn with replacement. Either way the expected counts are
-    the same: weigh each row by ``horvitz_thompson(expected_counts(...))``.
+    the same: weigh each row by ``horvitz_thompson(expected_counts(...))``. Lists drawn as a whole
+    (``n_secondary == k``) keep their order.
 
     All random numbers come from one call: each further one would cost a tenth of a second to
     compile.

@@ -1,15 +1,21 @@
 """Units: rows are standardised on the training rows, in float64, before JAX sees them."""
 
 from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
+from sigmax.files import take_array
+
 __all__ = ["Standardizer"]
+
+PARTS = ("mean", "scale")
 
 FARTHEST = 1e5
 """Standardised values beyond this are cut: farther than far changes nothing but overflows."""
 
 
+@final
 @dataclass(frozen=True)
 class Standardizer:
     """``(values - mean) / scale`` by column, and back."""
@@ -45,8 +51,17 @@ class Standardizer:
             mean[j], scale[j] = center * unit, std * unit if varies else constant
         return cls(mean, scale)
 
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Standardised values, in single precision."""
+    def __call__(self, values: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+        """Standardised values, by default in single precision."""
         standard = values - self.mean
         standard /= self.scale
-        return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(np.float32)
+        return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(dtype)
+
+    def state(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays that a saved model keeps of it, under names that begin with ``name``."""
+        return {f"{name}.mean": self.mean, f"{name}.scale": self.scale}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], name: str, n_columns: int) -> "Standardizer":
+        """What `state` was taken from, refused if it has more or fewer columns."""
+        return cls(*(take_array(arrays, f"{name}.{part}", (n_columns,)) for part in PARTS))

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
 
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@final
 @dataclass(frozen=True)
 class Rule:
     """The values that a setting may have: their type in words, and a check."""
@@ -77,13 +78,17 @@ class AbstractSettings:
         """The fields that constructors may have as arguments, by name."""
         return {one.name: one for one in fields(cls) if "rule" in one.metadata}
 
-    def override(self, given: Mapping[str, Any]) -> Any:
-        """The settings with every given value that is not None checked and put in place."""
+    def override(self, given: Mapping[str, Any], *, keep_none: bool = True) -> Any:
+        """The settings with every given value checked and put in place.
+
+        A value of None leaves the setting as it is; without ``keep_none`` only where it is None.
+        """
         declared = self.declared()
         checked = {
             name: declared[name].metadata["rule"].check(name, value)
             for name, value in given.items()
-            if name in declared and value is not None
+            if name in declared
+            and not (value is None and (keep_none or getattr(self, name) is None))
         }
         return replace(self, **checked)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from sigmax.data import IMAGE_SETS, image_files, images, load_images
+from sigmax.data import IMAGE_SETS, image_files, load_images, store
 from sigmax.data.image_files import read_cifar, read_idx
-from sigmax.data.images import content_hash
+from sigmax.data.store import content_hash
 from sigmax.errors import DataFileError, InvalidArgumentError
 
 RNG = np.random.default_rng(0)
@@ -27,6 +27,10 @@ def tiny_arrays(shape, n_train=6, n_test=2):
         name: RNG.integers(largest[name[0]], size=size).astype(np.uint8)
         for name, size in sizes.items()
     }
+
+
+def hash_of(arrays):
+    return content_hash((arrays[name] for name in image_files.NAMES), "u1")
 
 
 def idx(array):
@@ -76,7 +80,7 @@ def original_files(name, arrays):
         return {f"{part}_32x32.mat": mat(*pair) for part, pair in parts.items()}
     return {
         file: idx(arrays[part])
-        for file, part in zip(images.IDX_NAMES, image_files.NAMES, strict=True)
+        for file, part in zip(IMAGE_SETS[name].source.md5, image_files.NAMES, strict=True)
     }
 
 
@@ -103,15 +107,15 @@ def shrink(monkeypatch, cache):
         monkeypatch.setitem(IMAGE_SETS, name, tiny)
         asked = []
 
-        def download(url, path, *, md5):
+        def download(url, path, *, known_hash):
             asked.append(url)
             content = files[url.rsplit("/", 1)[-1]]
-            if hashlib.md5(content).hexdigest() != md5:
+            if f"md5:{hashlib.md5(content).hexdigest()}" != known_hash:
                 raise DataFileError(f"Downloading {url} failed: its md5 is another.")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-        monkeypatch.setattr(image_files, "download", download)
+        monkeypatch.setattr(store, "download", download)
         return arrays, files, asked
 
     return make
@@ -132,7 +136,7 @@ def test_set_is_read_from_its_original_files_and_kept(name, shrink, cache):
     np.testing.assert_array_equal(np.rint(255 * data.X_test), arrays["X_test"].reshape(2, -1))
     np.testing.assert_array_equal(data.y_train, arrays["y_train"])
     np.testing.assert_array_equal(data.y_test, arrays["y_test"])
-    assert not data.is_subset and data.content_hash == content_hash(arrays)
+    assert not data.is_subset and data.content_hash == hash_of(arrays)
     again = load_images(name)  # from the cache, without the net
     assert len(asked) == len(files)
     np.testing.assert_array_equal(again.X_train, data.X_train)
@@ -174,7 +178,7 @@ def test_known_part_is_taken_where_the_whole_is_not_and_says_so(shrink, cache, m
     assert subset is not None
     whole, _, asked = shrink("svhn")
     part = tiny_arrays((32, 32, 3), 4, 1)
-    subset = replace(subset, n_train=4, n_test=1, content_hash=content_hash(part))
+    subset = replace(subset, n_train=4, n_test=1, content_hash=hash_of(part))
     monkeypatch.setitem(IMAGE_SETS, "svhn", replace(IMAGE_SETS["svhn"], subset=subset))
     cache.mkdir(parents=True)
     np.savez(cache / subset.file, **part)

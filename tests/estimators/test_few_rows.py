@@ -14,6 +14,7 @@ from sigmax.distributions import Normal, StudentT
 from sigmax.estimators import fit_together
 from sigmax.estimators.few_rows import few_rows_factor, few_rows_spread
 from sigmax.estimators.recalibration import cross_fitted_recalibration
+from sigmax.inputs import Inputs
 from sigmax.networks import toward_prior
 from sigmax.training import Fold, TrainingData
 
@@ -118,7 +119,7 @@ class Guess(eqx.Module):
 
 
 def guess(network, rows, data):
-    mean = rows.X @ network.error[:, None]
+    mean = rows.X.numbers @ network.error[:, None]
     return Normal(mean, jnp.full_like(mean, network.std))
 
 
@@ -128,7 +129,7 @@ def test_the_cross_fitted_choice_is_that_of_a_loop_over_rows():
     X = rng.normal(size=(n_rows, 2)).astype(np.float32)
     y = (0.7 * X[:, :1] + 0.5 * rng.normal(size=(n_rows, 1))).astype(np.float32)
     single = np.arange(n_rows)[:, None]
-    data = TrainingData.create([X], [y], [np.full(n_rows, -1)], [[single]])
+    data = TrainingData.create([Inputs(X)], [y], [np.full(n_rows, -1)], {"single": [single]})
     held_out = [rng.permutation(n_rows)[:9] for _ in range(n_members)]
     folds = Fold.create([np.ones(n_rows)], held_out, [0] * n_members, data.n_slots)
     errors = np.array([[1.0, 0.2], [0.6, -0.4], [0.9, 0.0], [0.3, 0.3]], np.float32)

@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 from sigmax import BayesianRegressor, CombinedRegressor, MCDropoutRegressor
 from sigmax.errors import TrainingError, TrainingWarning
-from sigmax.estimators import members as engine
+from sigmax.estimators import joint_fit as engine
+from sigmax.estimators.joint_fit import prepare
 from sigmax.training import Fold, train_stage
 
 
@@ -53,10 +54,10 @@ def broken(members, is_scored=True):
     """A training in which some members break down."""
 
     def train(networks, keys, folds, data, stage, report=None):
-        networks, histories = train_stage(networks, keys, folds, data, stage, report)
-        for scores in histories:
-            scores[:, members] = np.nan
-        return networks, histories
+        trained, histories = train_stage(networks, keys, folds, data, stage, report)
+        for history in histories:
+            history["score"][:, members] = np.nan
+        return trained, histories
 
     return train
 
@@ -117,6 +118,6 @@ def test_without_patience_all_steps_are_taken(rows):
 
 def test_the_divergence_is_shared_by_the_rows_that_are_learned_from(rows):
     X, y = rows
-    start = BayesianRegressor(validation_fraction=0.5, random_state=0)._prepare(X, y, None)
+    start = prepare(BayesianRegressor(validation_fraction=0.5, random_state=0), X, y)
     folds = Fold.create([start.weight], start.held_out, [0], 256)
     assert float(folds.n_learned[0]) == 125

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmax.estimators.folds import duplicate_groups, held_out_share, hold_out
+from sigmax.estimators.joint_fit import prepare
 from sigmax.random import named_generator
 
 KEY = jax.random.key(0)
@@ -74,7 +75,7 @@ def test_of_the_fewest_rows_some_are_held_out_and_some_learned(n):
 @pytest.mark.parametrize("network", NETWORKS, ids=name_of)
 def test_every_network_holds_out_twins_together_and_counts_them_once(network):
     X, y = random_rows(150), np.random.default_rng(1).normal(size=300)
-    start = fresh(network)._prepare(np.r_[X, X.astype(np.float32)], y, None)
+    start = prepare(fresh(network), np.r_[X, X.astype(np.float32)], y)
     for rows in start.held_out:
         assert len(rows) and set(rows % 150) == set(rows[rows < 150])
     assert start.n_distinct == 300  # equal X with other y are measurements of their own

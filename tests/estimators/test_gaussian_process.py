@@ -14,9 +14,9 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import gp_inference
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.gp_inference import (
+    GPRows,
     Hyper,
     Inducing,
-    Rows,
     exact_posterior,
     predict_latent,
     sparse_posterior,
@@ -40,7 +40,7 @@ def make_rows(n=90, seed=0, weight=None):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=n)
-    return Rows(X, y, np.ones(n) if weight is None else weight)
+    return GPRows(X, y, np.ones(n) if weight is None else weight)
 
 
 def predict(posterior, X) -> list[np.ndarray]:
@@ -186,7 +186,7 @@ def test_the_sparse_posterior_is_that_of_the_textbook():
 def test_a_row_of_weight_two_is_a_row_twice():
     rows, X = make_rows(60), make_rows(30, seed=1).X
     twice = np.arange(60) < 20
-    weighted = Rows(rows.X, rows.y, 1.0 + twice)
+    weighted = GPRows(rows.X, rows.y, 1.0 + twice)
     repeated = jax.tree.map(lambda leaf: np.r_[leaf, leaf[twice]], rows)
     points = make_rows(25, seed=2).X
     inducing = Inducing(HYPER, points, np.ones(25))

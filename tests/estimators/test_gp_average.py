@@ -18,7 +18,7 @@ from sigmax.estimators.gp_average import (
     posteriors,
     proposals_of,
 )
-from sigmax.estimators.gp_inference import Rows, predict_latent
+from sigmax.estimators.gp_inference import GPRows, predict_latent
 from sigmax.estimators.gp_search import pad, starts
 
 pytestmark = pytest.mark.usefixtures("optimized")
@@ -36,7 +36,7 @@ def make_problem(n, d, seed=0):
 def standard_rows(n=8, weight=None):
     X, y = make_problem(n, 1)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-    return Rows(X, y, np.ones(n) if weight is None else weight)
+    return GPRows(X, y, np.ones(n) if weight is None else weight)
 
 
 def grid_posterior(rows, X):

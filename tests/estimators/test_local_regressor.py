@@ -122,9 +122,9 @@ def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
     monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
     monkeypatch.setattr("sigmax.estimators.local_predictor.N_SAMPLED", 50)
     searching = pickle.loads(pickle.dumps(model))
-    fresh = searching.x_scaling_(X[:50] + 0.05)
-    few, exhaustive = (each._predictor().predict(fresh) for each in (searching, model))
-    assert searching._predictor().nearest.k < 300
+    fresh = searching._inputs(X[:50] + 0.05)
+    few, exhaustive = (each.predictor_.predict(fresh) for each in (searching, model))
+    assert searching.predictor_.nearest.k < 300
     assert np.all(few.count <= exhaustive.count * 1.001)
     shift = (few.dist.mean - exhaustive.dist.mean) / exhaustive.dist.scale
     assert np.sqrt(np.mean(shift**2)) < 0.05
@@ -135,7 +135,7 @@ def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
 def test_where_every_search_misses_too_much_sums_run_over_all_rows(monkeypatch, model):
     monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
     monkeypatch.setattr("sigmax.estimators.local_predictor.SEARCHES", ((2, 1), (3, 1)))
-    assert pickle.loads(pickle.dumps(model))._predictor().nearest is None
+    assert pickle.loads(pickle.dumps(model)).predictor_.nearest is None
 
 
 def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):

@@ -13,6 +13,7 @@ from sigmax.estimators.recalibration import (
     mixture_recalibration,
     recalibrated,
 )
+from sigmax.inputs import Inputs
 from sigmax.training import Fold, TrainingData
 
 N_ROWS = 4000
@@ -30,7 +31,7 @@ class Guess(eqx.Module):
 
 
 def guess(network, rows, data):
-    mean = rows.X @ network.error[:, None]
+    mean = rows.X.numbers @ network.error[:, None]
     return StudentT(mean, jnp.full_like(mean, 1e6), jnp.full_like(mean, network.std))
 
 
@@ -50,7 +51,8 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
     if df < np.inf:
         y = y / np.sqrt(rng.chisquare(df, y.shape) / df).astype(np.float32)
     single = np.arange(N_ROWS)[:, None]
-    data = TrainingData.create([X], [y], [np.zeros(N_ROWS, int)], [[single]], [np.ones(N_ROWS)])
+    graphs, weight = {"single": [single]}, np.ones(N_ROWS)
+    data = TrainingData.create([Inputs(X)], [y], [np.zeros(N_ROWS, int)], graphs, [weight])
     held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
     folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
     ones = jnp.ones(n_members)

@@ -56,7 +56,9 @@ def test_training_and_evaluation_agree(trained_comb):
     model, X = trained_comb
     rows, inner = jnp.asarray(model.x_scaling_(X)), model.model_
     noise = jax.random.normal(jax.random.key(0), (len(rows), 2))
-    loss, _ = bound_loss(inner, rows, noise, jnp.asarray(1.0), "split")  # by moments of the batch
+    loss, _ = bound_loss(
+        inner, rows, noise, jnp.asarray(1.0), is_warm_up=False
+    )  # by moments of the batch
     code = inner.encoder(rows)
     density = inner.decoder(place_code(code, noise))
     bound = density.log_prob(rows).sum(axis=1) - divergence(code)

@@ -12,9 +12,11 @@ from sklearn.exceptions import NotFittedError
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.generative import VAE, CombVAE, fit_together, together, training
-from sigmax.generative.together import check_finite, hold_out
+from sigmax.generative import VAE, CombVAE, fit_together, joint_fit
+from sigmax.generative.data import split_rows
+from sigmax.generative.joint_fit import check_finite
 from sigmax.random import named_generator
+from sigmax.training import loop
 
 X = two_arcs(200, seed=0)
 MODELS: dict[str, Any] = {
@@ -164,8 +166,7 @@ def test_patience_has_no_effect_without_held_out_rows(fitted):
 
 
 def held_out_of(rows, fraction, seed=0):
-    model = VAE(validation_fraction=fraction)
-    return hold_out(model, len(rows), duplicate_groups(rows), jax.random.key(seed))
+    return split_rows(len(rows), duplicate_groups(rows), fraction, jax.random.key(seed))
 
 
 def test_equal_rows_are_held_out_together():
@@ -198,7 +199,7 @@ def test_rows_that_do_not_repeat_are_held_out_as_they_always_were():
 def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitted, monkeypatch):
     model, fresh = copy.copy(fitted(name)), clone(MODELS[name])
     before, settings = dict(vars(model)), dict(vars(fresh))
-    chunk, calls = training.train_chunk, []
+    chunk, calls = loop.train_chunk, []
 
     def interrupt(*arguments):
         calls.append(arguments)
@@ -206,7 +207,7 @@ def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitte
             raise error
         return chunk(*arguments)
 
-    monkeypatch.setattr(training, "train_chunk", interrupt)
+    monkeypatch.setattr(loop, "train_chunk", interrupt)
     for one in (model, fresh):
         with pytest.raises(error):
             one.fit(5 + 10 * X)
@@ -220,14 +221,14 @@ def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitte
 def test_no_model_changes_when_one_of_several_breaks_down(fitted, monkeypatch):
     model, fresh = copy.copy(fitted("normal")), clone(MODELS["normal"]).set_params(random_state=1)
     before = dict(vars(model))
-    train = training.train
+    train = joint_fit.train
 
     def break_second(*arguments):
         trained, histories = train(*arguments)
         histories[1]["kl"][-1] = np.nan
         return trained, histories
 
-    monkeypatch.setattr(together, "train", break_second)
+    monkeypatch.setattr(joint_fit, "train", break_second)
     with pytest.raises(TrainingError, match="broke down"):
         fit_together([model, fresh], [X, X])
     assert all(vars(model)[k] is before[k] for k in before) and not hasattr(fresh, "model_")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from sigmax.networks import NO_CENTER, ExtrapolationGate
+from sigmax.distributions import StudentT
+from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor
 
 
 @pytest.fixture
@@ -95,3 +96,15 @@ def test_an_open_gate_is_one_and_never_more(centers):
     x = jnp.asarray(np.geomspace(0.1, 1e4, 5000)[:, None] * np.ones(4), dtype=jnp.float32)
     opening = np.asarray(gate(x, no_center(5000)))
     assert opening.min() >= 0 and opening.max() == 1
+
+
+def test_a_blended_density_has_the_variance_between_its_own_and_that_of_the_prior():
+    rng = np.random.default_rng(0)
+    gate, prior_variance = rng.uniform(size=(7, 1)), rng.uniform(0.5, 2, size=(1, 3))
+    single = [jnp.asarray(part, jnp.float32) for part in rng.uniform(0.5, 3, size=(3, 7, 3))]
+    dist = StudentT(single[0], 3 + single[1], single[2])
+    expected = (1 - gate) * np.asarray(dist.variance) + gate * prior_variance
+    factor = blend_factor(
+        jnp.asarray(gate, jnp.float32), jnp.asarray(prior_variance, jnp.float32), dist.variance
+    )
+    np.testing.assert_allclose(dist.widen(factor).variance, expected, rtol=1e-5)

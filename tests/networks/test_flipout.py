@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import FlipoutLayer, FlipoutNetwork
 
 
 def build(std=0.3):
-    network = FlipoutNetwork.create(np.random.default_rng(0), 3, (16,), 1, activation="tanh")
+    network = FlipoutNetwork.create(
+        np.random.default_rng(0), InputShape(3), (16,), 1, activation="tanh"
+    )
     raw = float(np.log(np.expm1(std)))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: jnp.full_like(leaf, raw) if "raw_std" in str(path[-1]) else leaf, network
@@ -20,7 +23,7 @@ def build(std=0.3):
 
 def test_without_posterior_variance_it_is_the_deterministic_network():
     network = build(std=1e-9)
-    x = jax.random.normal(jax.random.key(1), (5, 3))
+    x = Inputs(jax.random.normal(jax.random.key(1), (5, 3)))
     for shared in (True, False):
         drawn = network(x, jax.random.key(0), shared=shared)
         np.testing.assert_allclose(drawn.mean, network(x, None).mean, atol=1e-6)
@@ -53,8 +56,8 @@ def test_each_row_alone_has_the_distribution_of_a_weight_draw():
 
 def test_gradients_vary_less_than_with_one_shared_draw():
     network = build()
-    x = jax.random.normal(jax.random.key(1), (64, 3))
-    y = jnp.sin(x[:, :1])
+    x = Inputs(jax.random.normal(jax.random.key(1), (64, 3)))
+    y = jnp.sin(x.numbers[:, :1])
     keys = jax.random.split(jax.random.key(0), 300)
 
     def total_variance(*, shared):

@@ -1,4 +1,4 @@
-"""The local likelihood: the update against a textbook, the sums against loops."""
+"""Kernel regression in a learned metric: the update against a textbook, the sums against loops."""
 
 import equinox as eqx
 import jax
@@ -8,9 +8,11 @@ import pytest
 from scipy import stats
 
 from sigmax.distributions import StudentT
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
     ExtrapolationGate,
+    InputLayer,
     KernelParameters,
     LocalNetwork,
     PeriodicFeatures,
@@ -24,15 +26,14 @@ from sigmax.networks import (
 @pytest.fixture
 def network():
     rng = np.random.default_rng(0)
-
-    features = PeriodicFeatures.create(rng, 3, 4, 2, frequency=0.1)
+    inputs = InputLayer.create(rng, InputShape(3), n_waves=4, n_mixtures=2, frequency=0.1)
 
     def create(n_outputs):
-        shape = (features.n_outputs, (8,), n_outputs)
+        shape = (inputs.n_outputs, (8,), n_outputs)
         return MLP.create(rng, *shape, activation="silu", output_gain=1.0)
 
     return LocalNetwork(
-        features=features,
+        inputs=inputs,
         embedding=create(5),
         mean=create(2),
         spread=create(4),
@@ -51,7 +52,7 @@ def network():
 def rows():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(64, 3)), rng.normal(size=(64, 2))
-    return jnp.asarray(X, dtype=jnp.float32), jnp.asarray(y, dtype=jnp.float32)
+    return Inputs(jnp.asarray(X, dtype=jnp.float32)), jnp.asarray(y, dtype=jnp.float32)
 
 
 def test_periodic_features_are_the_formula():
@@ -112,7 +113,7 @@ def test_weights_are_the_formula(network, rows):
     X, _ = rows
     coordinates = network.embed(X).coordinates
     found = network.kernel_weights(coordinates[:4], coordinates)
-    z, x = np.asarray(network.embedding(network.features(X))), np.asarray(X)
+    z, x = np.asarray(network.embedding(network.inputs(X))), np.asarray(X.numbers)
     for i in range(4):
         squared = np.sum((z[i] - z) ** 2, axis=1) + np.sum((x[i] - x) ** 2, axis=1) / 1.5**2
         np.testing.assert_allclose(found[i], np.exp(0.3 - squared / 2), rtol=1e-3, atol=1e-6)
@@ -137,7 +138,7 @@ def test_far_away_nothing_contributes_and_the_prior_is_that_of_y(network, rows):
     training_set = network.embed_training_set(X, y, jnp.ones(64))
     for axis in range(3):
         for step in (-30.0, 30.0):
-            found = network(X.at[:, axis].add(step), training_set)
+            found = network(Inputs(X.numbers.at[:, axis].add(step)), training_set)
             assert np.all(found.count < 1e-6)
             np.testing.assert_allclose(found.dist.variance, 1.0, rtol=1e-3)
             np.testing.assert_allclose(found.dist.mean, 0.0, atol=1e-2)
@@ -148,18 +149,18 @@ def test_a_half_open_gate_halves_the_kernel_sums_and_widens_the_prior(network, r
     gate = ExtrapolationGate.create(np.zeros((1, 3)), 1, scale=0.22)
     network = eqx.tree_at(lambda n: n.gate, network, gate)
     training_set = network.embed_training_set(X, y, jnp.ones(64))
-    view, g = network.embed(X), np.asarray(network.gate_value(X))[:, None]
-    said = network.kernel_sums(view.coordinates, training_set)
-    own, count = np.exp(network.kernel.log_prior_rows), (1 - g) * np.asarray(said.count)[:, None]
-    spoken = view.mean + said.total / said.count[:, None]
-    expected = (own * (1 - g**2) * view.mean + count * spoken) / (own + count)
+    embedded, g = network.embed(X), np.asarray(network.gate_value(X))[:, None]
+    sums = network.kernel_sums(embedded.coordinates, training_set)
+    own, count = np.exp(network.kernel.log_prior_rows), (1 - g) * np.asarray(sums.count)[:, None]
+    average = embedded.mean + sums.total / sums.count[:, None]
+    expected = (own * (1 - g**2) * embedded.mean + count * average) / (own + count)
     found = network(X, training_set)
     assert 0.1 < np.median(g) < 0.9
     np.testing.assert_allclose(found.dist.mean, expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found.count, count[:, 0], rtol=1e-4)
 
 
-def test_silent_rows_say_nothing(network, rows):
+def test_rows_without_weight_do_not_contribute(network, rows):
     X, y = rows
     weight = jnp.ones(64).at[10:].set(0.0)
     given = network(X, network.embed_training_set(X, y, weight)).dist
@@ -172,7 +173,7 @@ def test_tails_are_bounded_on_the_data_only(network, rows):
     X, y = rows
     training_set = network.embed_training_set(X, y, jnp.ones(64))
     bounded = eqx.tree_at(lambda n: n.most_df, network, jnp.asarray(3.0))
-    here, far = network.gate.inducing_points, jnp.full((1, 3), 50.0)
+    here, far = Inputs(network.gate.inducing_points), Inputs(jnp.full((1, 3), 50.0))
     assert np.all(network(here, training_set).dist.df > 4)
     np.testing.assert_allclose(bounded(here, training_set).dist.df, 3.0, rtol=1e-2)
     for name in ("mean", "df", "scale"):

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from sigmax.distributions import Normal, StudentT
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
-    MLP,
     ExtrapolationGate,
     InverseGammaSpread,
     NormalSpread,
+    TabularMLP,
     VarianceNetwork,
 )
 
@@ -24,10 +25,10 @@ def build(
     prior_variance=1.0,
 ):
     rng = np.random.default_rng(0)
-    shape = (2, (16,), 3)
+    shape = (InputShape(2), (16,), 3)
     centers = np.random.default_rng(0).normal(size=(10, 2))
     return VarianceNetwork(
-        mean=MLP.create(rng, *shape, activation="tanh", output_bias=0.5),
+        mean=TabularMLP.create(rng, *shape, activation="tanh", output_bias=0.5),
         spread=spread.create(rng, *shape, activation="tanh"),
         gate=ExtrapolationGate.create(centers, 10, scale=0.1) if gate else None,
         factor=jnp.ones(()),
@@ -39,7 +40,7 @@ def build(
 
 @pytest.fixture
 def x():
-    return jax.random.normal(jax.random.key(3), (40, 2)) * 2
+    return Inputs(jax.random.normal(jax.random.key(3), (40, 2)) * 2)
 
 
 @pytest.mark.parametrize("spread", [InverseGammaSpread, NormalSpread])
@@ -54,7 +55,7 @@ def test_expected_variance_follows_the_papers_equation(spread, x):
 
 def test_gated_rate_is_that_of_the_design():
     network = build()
-    x = jax.random.normal(jax.random.key(5), (20, 2))
+    x = Inputs(jax.random.normal(jax.random.key(5), (20, 2)))
     before, after = network.spread(x, network.mean(x)), network(x)
     assert isinstance(before, StudentT) and isinstance(after, StudentT)
     gate, concentration = network.gate_value(x)[:, None], before.df / 2
@@ -63,7 +64,7 @@ def test_gated_rate_is_that_of_the_design():
 
 
 def test_far_away_the_variance_is_the_prior():
-    far = jnp.array([[60.0, -50.0]])
+    far = Inputs(jnp.array([[60.0, -50.0]]))
     np.testing.assert_allclose(build()(far).variance, 1.0, rtol=1e-4)
     np.testing.assert_allclose(build(shrink_mean=True)(far).mean, 0.0, atol=1e-6)
     assert jnp.abs(build()(far).mean).min() > 0  # the paper leaves the mean alone
@@ -82,14 +83,14 @@ def test_factor_widens_the_data_but_not_the_prior():
     network = build(gate=True)
     wide = eqx.tree_at(lambda n: n.factor, network, jnp.asarray(2.0))
     assert network.gate is not None
-    near = network.gate.inducing_points[:3]
+    near = Inputs(network.gate.inducing_points[:3])
     np.testing.assert_allclose(wide(near).variance, 4 * network(near).variance, rtol=1e-3)
-    far = jnp.array([[60.0, -50.0]])
+    far = Inputs(jnp.array([[60.0, -50.0]]))
     np.testing.assert_allclose(wide(far).variance, 1.0, rtol=1e-4)
 
 
 def test_concentration_always_leaves_a_variance(x):
     spread = build().spread
-    shut = eqx.tree_at(lambda s: s.concentration.biases[-1], spread, jnp.full(3, -100.0))
+    shut = eqx.tree_at(lambda s: s.concentration.mlp.biases[-1], spread, jnp.full(3, -100.0))
     variance = shut(x, jnp.zeros((40, 3))).variance
     assert jnp.isfinite(variance).all() and (variance > 0).all()

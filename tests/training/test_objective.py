@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sigmax import MeanVarianceRegressor
-from sigmax.networks import MLP, NormalSpread, VarianceNetwork
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks import NormalSpread, TabularMLP, VarianceNetwork
 from sigmax.training import (
     TrainingData,
     beta_negative_log_likelihood,
@@ -22,17 +23,17 @@ def setting():
     """A network, a batch of all rows, and the data."""
     rng = np.random.default_rng(0)
     network = VarianceNetwork(
-        mean=MLP.create(rng, 2, (8,), 1, activation="tanh"),
-        spread=NormalSpread.create(rng, 2, (8,), 1, activation="tanh"),
+        mean=TabularMLP.create(rng, InputShape(2), (8,), 1, activation="tanh"),
+        spread=NormalSpread.create(rng, InputShape(2), (8,), 1, activation="tanh"),
         gate=None,
         factor=jnp.ones(()),
         shrinkage=jnp.zeros(()),
         prior_variance=1.0,
         shrink_mean=False,
     )
-    X = rng.normal(size=(30, 2))
+    X = Inputs(rng.normal(size=(30, 2)).astype(np.float32))
     data = TrainingData.create(
-        [X], [rng.normal(size=(30, 1))], [np.full(30, -1)], [[np.arange(30)[:, None]]]
+        [X], [rng.normal(size=(30, 1))], [np.full(30, -1)], {"single": [np.arange(30)[:, None]]}
     )
     return network, data.rows(jnp.asarray(0), jnp.arange(30), jnp.ones(30)), data
 

@@ -9,6 +9,7 @@ import tarfile
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -16,7 +17,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.store import cache_folder, download, look_up
+from sigmax.data.store import original_file
 from sigmax.errors import DataFileError
 
 __all__ = [
@@ -47,19 +48,14 @@ class AbstractImageFiles:
 
     def fetch(self) -> Arrays:
         """The set from its files; those that had to be downloaded are not kept."""
-        fresh, paths = [], []
-        try:
-            for name, md5 in self.md5.items():
-                path = look_up(f"{self.folder}/{name}")
-                if path is None:
-                    path = cache_folder() / self.folder / name
-                    download(f"{self.url}/{name}", path, md5=md5)
-                    fresh.append(path)
-                paths.append(path)
-            return self.read(paths)
-        finally:
-            for path in fresh:
-                path.unlink()
+        with ExitStack() as stack:
+            files = (
+                original_file(
+                    f"{self.folder}/{name}", f"{self.url}/{name}", known_hash=f"md5:{md5}"
+                )
+                for name, md5 in self.md5.items()
+            )
+            return self.read([stack.enter_context(file) for file in files])
 
     @abstractmethod
     def read(self, paths: Sequence[Path]) -> Arrays:

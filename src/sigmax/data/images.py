@@ -6,7 +6,6 @@ of it, and says so in `ImageData.note`. Where there is neither, the original fil
 against their checksums, and an npz file is left in the cache.
 """
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,14 @@ from sigmax.data.image_files import (
     IDXFiles,
     SVHNFiles,
 )
-from sigmax.data.store import cache_folder, look_up, read_arrays, where_to_put, write_arrays
+from sigmax.data.store import (
+    cache_folder,
+    content_hash,
+    look_up,
+    read_npz,
+    where_to_put,
+    write_npz,
+)
 from sigmax.errors import DataFileError, InvalidArgumentError
 
 __all__ = ["IMAGE_SETS", "ImageData", "ImageSet", "load_images"]
@@ -87,15 +93,7 @@ class ImageData:
     def content_hash(self) -> str:
         """Sixteen digits that change with any pixel or label."""
         train, test = (np.rint(X * 255) for X in (self.X_train, self.X_test))
-        return content_hash(dict(zip(NAMES, (train, self.y_train, test, self.y_test), strict=True)))
-
-
-def content_hash(arrays: dict[str, NDArray]) -> str:
-    """The start of the sha256 of all values: training images, their labels, then the test's."""
-    digest = hashlib.sha256()
-    for name in NAMES:
-        digest.update(np.ascontiguousarray(arrays[name], dtype=np.uint8).tobytes())
-    return digest.hexdigest()[:16]
+        return content_hash((train, self.y_train, test, self.y_test), "u1")
 
 
 def load_images(name: str) -> ImageData:
@@ -113,26 +111,26 @@ def load_images(name: str) -> ImageData:
     path = look_up(f"{name}.npz")
     if path is not None:
         arrays = read_file(path)
-        check(described, arrays, f"{path} (replace or remove it)")
+        check_images(described, arrays, f"{path} (replace or remove it)")
     elif subset is not None and (path := look_up(subset.file)) is not None:
         arrays, note = read_file(path), subset.note
-        check(described, arrays, f"{path} (replace or remove it)", subset=subset)
+        check_images(described, arrays, f"{path} (replace or remove it)", subset=subset)
     else:
-        arrays = fetch(described)
-    X_train, X_test = (as_rows(arrays[part]) for part in ("X_train", "X_test"))
+        arrays = fetch_images(described)
+    X_train, X_test = (as_pixel_rows(arrays[part]) for part in ("X_train", "X_test"))
     return ImageData(name, X_train, arrays["y_train"], X_test, arrays["y_test"], described, note)
 
 
 def read_file(path: Path) -> Arrays:
-    return dict(zip(NAMES, read_arrays(path, *NAMES), strict=True))
+    return dict(zip(NAMES, read_npz(path, *NAMES), strict=True))
 
 
-def as_rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def as_pixel_rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Flat rows in [0, 1]."""
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
-def fetch(described: ImageSet) -> Arrays:
+def fetch_images(described: ImageSet) -> Arrays:
     """A set from its source, checked and left in the cache."""
     npz = f"{described.name}.npz"
     try:
@@ -140,12 +138,12 @@ def fetch(described: ImageSet) -> Arrays:
     except DataFileError as error:
         ready = where_to_put(f"{npz}, with the uint8 arrays {', '.join(NAMES)},")
         raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check(described, arrays, "What was fetched")
-    write_arrays(cache_folder() / npz, **arrays)
+    check_images(described, arrays, "What was fetched")
+    write_npz(cache_folder() / npz, **arrays)
     return arrays
 
 
-def check(
+def check_images(
     described: ImageSet, arrays: Arrays, where: str, *, subset: ImageSubset | None = None
 ) -> None:
     """Refuse arrays that cannot be the described set, or the subset of it."""
@@ -156,29 +154,21 @@ def check(
         "X_test": (part.n_test, *described.shape),
         "y_test": (part.n_test,),
     }
-    problem = ""
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             problem = f"{name} has the shape {arrays[name].shape}, not {shape}"
-        elif arrays[name].dtype != np.uint8:
+            break
+        if arrays[name].dtype != np.uint8:
             problem = f"{name} is not of bytes but of {arrays[name].dtype}"
-        if problem:
             break
     else:
-        found = content_hash(arrays)
-        if part.content_hash not in (None, found):
-            problem = f"its content hash is {found}, not {part.content_hash}"
-    if problem:
-        what = f"the known part of {described.title}" if subset else described.title
-        raise DataFileError(f"{where} is not {what}: {problem}.")
+        found = content_hash((arrays[name] for name in NAMES), "u1")
+        if part.content_hash in (None, found):
+            return
+        problem = f"its content hash is {found}, not {part.content_hash}"
+    what = f"the known part of {described.title}" if subset else described.title
+    raise DataFileError(f"{where} is not {what}: {problem}.")
 
-
-IDX_NAMES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
 
 _SETS = [
     ImageSet(
@@ -191,18 +181,12 @@ _SETS = [
         source=IDXFiles(
             url="https://ossci-datasets.s3.amazonaws.com/mnist",
             folder="mnist",
-            md5=dict(
-                zip(
-                    IDX_NAMES,
-                    (
-                        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                        "d53e105ee54ea40749a09fcbcd1e9432",
-                        "9fb629c4189551a2d022fa330f9573f3",
-                        "ec29112dd5afa0611ce80d1b7f02629c",
-                    ),
-                    strict=True,
-                )
-            ),
+            md5={
+                "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+                "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+                "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+            },
         ),
     ),
     ImageSet(
@@ -215,18 +199,12 @@ _SETS = [
         source=IDXFiles(
             url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
             folder="fashion_mnist",
-            md5=dict(
-                zip(
-                    IDX_NAMES,
-                    (
-                        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                        "25c81989df183df01b3e8a0aad5dffbe",
-                        "bef4ecab320f06d8554ea6380940ec79",
-                        "bb300cfdad3c16e7a12a480ee83cd310",
-                    ),
-                    strict=True,
-                )
-            ),
+            md5={
+                "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+                "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+                "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+            },
         ),
     ),
     ImageSet(

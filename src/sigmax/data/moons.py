@@ -1,6 +1,7 @@
 """The paper's artificial data for generative models: two moons in the plane, four numbers seen."""
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ BLOCK = 1 << 22
 """Densities at once in `TwoMoons.log_prob`: 32 MiB of float64."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class TwoMoons:
     r"""Points of two half circles, seen through four functions with noise.

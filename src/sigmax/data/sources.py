@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.store import TIMEOUT, cache_folder, download, look_up
+from sigmax.data.store import TIMEOUT, cache_folder, original_file
 from sigmax.errors import DataFileError
 
 __all__ = ["ARCHIVE_URL", "Archive", "OpenML"]
@@ -40,21 +40,16 @@ class Archive:
 
     def fetch(self) -> tuple[NDArray, NDArray]:
         """Inputs and target; a zip file that had to be downloaded is not kept."""
-        found = look_up(f"{self.slug}.zip")
-        path = found or cache_folder() / f"{self.slug}.zip"
-        if found is None:
-            download(f"{ARCHIVE_URL}/{self.number}/{self.slug}.zip", path)
-        try:
-            with ZipFile(path) as archive:
-                names = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}
-                return self.read(archive.read(names[self.member]))
-        except ImportError:
-            raise
-        except Exception as error:  # every reader has errors of its own for a broken file
-            raise DataFileError(f"{path}: cannot read {self.member}: {error!r}.") from error
-        finally:
-            if found is None:
-                path.unlink(missing_ok=True)
+        name = f"{self.slug}.zip"
+        with original_file(name, f"{ARCHIVE_URL}/{self.number}/{name}") as path:
+            try:
+                with ZipFile(path) as archive:
+                    members = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}
+                    return self.read(archive.read(members[self.member]))
+            except ImportError:
+                raise
+            except Exception as error:  # every reader has errors of its own for a broken file
+                raise DataFileError(f"{path}: cannot read {self.member}: {error!r}.") from error
 
     def read(self, content: bytes) -> tuple[NDArray, NDArray]:
         """Inputs and target from the bytes of the table's file."""

@@ -10,20 +10,15 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from platformdirs import user_cache_path
 
 from sigmax.errors import DataFileError
 
@@ -31,12 +26,14 @@ __all__ = [
     "CACHE_FOLDER",
     "DATA_FOLDER",
     "cache_folder",
+    "content_hash",
     "download",
     "find_file",
     "look_up",
-    "read_arrays",
+    "original_file",
+    "read_npz",
     "where_to_put",
-    "write_arrays",
+    "write_npz",
 ]
 
 DATA_FOLDER = "SIGMAX_DATA"
@@ -47,13 +44,15 @@ CACHE_FOLDER = "SIGMAX_CACHE"
 TIMEOUT = 30.0
 """Seconds without an answer after which a download is given up."""
 CHUNK = 1 << 16
+HEADERS = {"User-Agent": "sigmax", "Accept-Encoding": "identity"}
+"""Files are wanted as they are: a compressed one is not to be unpacked on its way."""
 
 
 def cache_folder() -> Path:
     """The folder for downloaded files, which need not exist yet."""
     if folder := os.environ.get(CACHE_FOLDER):
         return Path(folder).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sigmax"
+    return user_cache_path("sigmax", appauthor=False)
 
 
 def look_up(name: str) -> Path | None:
@@ -82,62 +81,58 @@ def find_file(name: str) -> Path:
     return path
 
 
-def download(url: str, path: Path, *, sha256: str | None = None, md5: str | None = None) -> None:
+def download(url: str, path: Path, *, known_hash: str | None = None) -> None:
     """Fetch a file over http or https; it appears at ``path`` whole or not at all.
+
+    ``known_hash`` is that of the content, as ``md5:`` or ``sha256:`` and digits.
 
     Raises
     ------
     DataFileError
         If the server cannot be reached, refuses, stops answering or sends less than it announced,
-        if the content has another ``sha256`` or ``md5``, or if the file cannot be written. The
-        message says what to put where by hand.
+        if the content has another hash, or if the file cannot be written. The message says what to
+        put where by hand.
     """
+    import pooch  # here, for it is slow to import
+
+    fetch = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(), chunk_size=CHUNK, timeout=TIMEOUT, headers=HEADERS
+    )
     try:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError("only http and https addresses are fetched")
-        request = Request(url, headers={"User-Agent": "sigmax"})
-        with urlopen(request, timeout=TIMEOUT) as response, whole_file(path) as file:
-            length = response.headers.get("Content-Length")
-            n_expected = int(length) if length is not None else None
-            expected = {"sha256": sha256, "md5": md5}
-            digests = {
-                name: hashlib.new(name, usedforsecurity=False)
-                for name, digest in expected.items()
-                if digest is not None
-            }
-            with progress_bar() as progress:
-                task = progress.add_task(path.name, total=n_expected)
-                while chunk := response.read(CHUNK):
-                    file.write(chunk)
-                    for digest in digests.values():
-                        digest.update(chunk)
-                    progress.advance(task, len(chunk))
-            if n_expected is not None and file.tell() != n_expected:
-                raise OSError(f"only {file.tell()} of {n_expected} bytes came")
-            for name, digest in digests.items():
-                if digest.hexdigest() != str(expected[name]).lower():
-                    raise OSError(f"its {name} is {digest.hexdigest()}, not {expected[name]}")
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(error, HTTPError):
-            reason = str(error)
-            error.close()
+        with whole_file(path) as file:
+            fetch(url, file, None)
+            file.flush()
+            pooch.hashes.hash_matches(file.name, known_hash, strict=True, source=path.name)
+    except (OSError, ValueError) as error:
+        if (response := getattr(error, "response", None)) is not None:
+            response.close()  # a refused request, of which nothing was read
+        reason = str(error).rstrip(".")
         raise DataFileError(
             f"Downloading {url} failed: {reason}. Get that file by hand and save it as {path}."
         ) from error
 
 
-def progress_bar() -> Progress:
-    """Bytes so far and time to go, on a terminal; elsewhere nothing is shown."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+@contextmanager
+def original_file(name: str, url: str, *, known_hash: str | None = None) -> Iterator[Path]:
+    """A file of the data folder or the cache, or else a download that is removed after use."""
+    path = look_up(name)
+    if path is not None:
+        yield path
+        return
+    path = cache_folder() / name
+    download(url, path, known_hash=known_hash)
+    try:
+        yield path
+    finally:
+        path.unlink()
+
+
+def content_hash(arrays: Iterable[NDArray], dtype: str) -> str:
+    """The start of the sha256 of all values, as bytes of one type, array by array."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, dtype=dtype).tobytes())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager
@@ -155,7 +150,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
 
 
-def read_arrays(path: Path, *names: str) -> list[NDArray]:
+def read_npz(path: Path, *names: str) -> list[NDArray]:
     """Arrays of numbers by their names, from an npz file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -164,7 +159,7 @@ def read_arrays(path: Path, *names: str) -> list[NDArray]:
         raise DataFileError(f"{path} cannot be read: {error}") from error
 
 
-def write_arrays(path: Path, **arrays: Any) -> None:
+def write_npz(path: Path, **arrays: Any) -> None:
     """Write arrays of numbers by their names to an npz file, whole or not at all."""
     try:
         with whole_file(path) as file:

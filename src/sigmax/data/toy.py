@@ -1,6 +1,7 @@
 """The paper's toy problem, where the true mean and spread are known."""
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 __all__ = ["ToyProblem"]
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class ToyProblem:
     r"""$y = x \sin x + 0.3\epsilon_1 + 0.3 x \epsilon_2$ with x uniform on [0, 10].

@@ -7,7 +7,6 @@ and mean and standard deviation of the target. Where the original's digits are k
 must also have the known content hash; OpenML's files come with checksums of their own.
 """
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -16,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.splits import Split
-from sigmax.data.store import cache_folder, look_up, read_arrays, where_to_put, write_arrays
+from sigmax.data.store import (
+    cache_folder,
+    content_hash,
+    look_up,
+    read_npz,
+    where_to_put,
+    write_npz,
+)
 from sigmax.data.uci_sets import UCI_SETS, UCISet
 from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
 
@@ -41,15 +47,7 @@ class RegressionData:
     @cached_property
     def content_hash(self) -> str:
         """Sixteen digits that change with any value of X or y."""
-        return content_hash(self.X, self.y)
-
-
-def content_hash(X: NDArray, y: NDArray) -> str:
-    """The start of the sha256 of all values, row by row, X first."""
-    digest = hashlib.sha256()
-    for array in (X, y):
-        digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
-    return digest.hexdigest()[:16]
+        return content_hash((self.X, self.y), "<f8")
 
 
 def load_uci(name: str) -> RegressionData:
@@ -67,15 +65,15 @@ def load_uci(name: str) -> RegressionData:
     described = UCI_SETS[name]
     path = look_up(f"{name}.npz")
     if path is None:
-        X, y = fetch(described)
+        X, y = fetch_regression(described)
     else:
-        X, y = read_arrays(path, "X", "y")
-        check(described, X, y, f"{path} (replace or remove it)")
+        X, y = read_npz(path, "X", "y")
+        check_regression(described, X, y, f"{path} (replace or remove it)")
     X, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, y))
     return RegressionData(name, X, y, described.splits(), described)
 
 
-def fetch(described: UCISet) -> tuple[NDArray, NDArray]:
+def fetch_regression(described: UCISet) -> tuple[NDArray, NDArray]:
     """A set from its source, checked and left in the cache."""
     npz = f"{described.name}.npz"
     try:
@@ -88,17 +86,18 @@ def fetch(described: UCISet) -> tuple[NDArray, NDArray]:
     except DataFileError as error:
         ready = where_to_put(f"{npz}, with the arrays X and y,")
         raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check(described, X, y, "What was fetched")
-    if described.content_hash not in (None, content_hash(X, y)):
+    check_regression(described, X, y, "What was fetched")
+    found = content_hash((X, y), "<f8")
+    if described.content_hash not in (None, found):
         raise DataFileError(
-            f"What was fetched is not {described.title}: its content hash is "
-            f"{content_hash(X, y)}, not {described.content_hash}."
+            f"What was fetched is not {described.title}: its content hash is {found}, not "
+            f"{described.content_hash}."
         )
-    write_arrays(cache_folder() / npz, X=X, y=y)
+    write_npz(cache_folder() / npz, X=X, y=y)
     return X, y
 
 
-def check(described: UCISet, X: NDArray, y: NDArray, where: str) -> None:
+def check_regression(described: UCISet, X: NDArray, y: NDArray, where: str) -> None:
     """Refuse arrays that cannot be the described set."""
     shapes = (described.n_rows, described.n_features), (described.n_rows,)
     mean, std = described.target_mean, described.target_std

@@ -5,6 +5,7 @@ import gzip
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ FEWEST_YEARS = 10
 """A calendar day measured less often has no spread worth comparing with."""
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Station:
     """Maximum temperatures of one place, one row per day that was measured.

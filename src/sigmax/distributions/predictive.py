@@ -1,13 +1,13 @@
 """Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, final
 
 import jax
 import numpy as np
 
 from sigmax.checks import check_count, check_number
+from sigmax.compilation import compiled
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mixture import Mixture
 from sigmax.errors import InvalidArgumentError, InvalidDataError
@@ -168,12 +168,12 @@ class Predictive:
         return np.broadcast_to(y, self.shape)
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled
 def _evaluate(name: str, dist: AbstractDistribution, *arguments):
     value = getattr(dist, name)
     return value(*arguments) if arguments else value
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled
 def _sample(n: int, dist: AbstractDistribution, key):
     return dist.sample(key, n)

@@ -5,9 +5,10 @@ from sigmax.estimators.bayesian import BayesianRegressor
 from sigmax.estimators.combined import CombinedRegressor
 from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
+from sigmax.estimators.joint_fit import fit_together
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
-from sigmax.estimators.members import AbstractNetworkRegressor, fit_together
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recipe import Recipe
 
 __all__ = [

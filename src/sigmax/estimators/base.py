@@ -3,16 +3,17 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.saving import AbstractSavable
+from sigmax.features import Features, Table
 
 __all__ = ["AbstractRegressor"]
 
@@ -31,6 +32,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     presets: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Other named sets of defaults."""
 
+    features_: Features
     is_single_output_: bool
 
     @abstractmethod
@@ -90,29 +92,33 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         tags.target_tags.single_output = True
         return tags
 
-    def _check_training_rows(
-        self, X, y, sample_weight
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """``X`` (n, d), ``y`` (n, p) and weights (n,), all finite; rows of weight 0 are dropped.
-
-        Sets ``is_single_output_`` from the shape of ``y``.
-        """
-        checks = {"y_numeric": True, "multi_output": True, "ensure_min_samples": 2}
-        X, y = map(np.asarray, validate_data(self, X, y, dtype=np.float64, **checks))
-        y = y.astype(np.float64)
+    def _read_training(self, X, y, sample_weight) -> "TrainingRows":
+        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``."""
+        table, y = Table.read_training(self, X, y)
         self.is_single_output_ = y.ndim == 1
-        y = y.reshape(len(X), -1)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        y = y.reshape(len(table), -1)
+        weight = _check_sample_weight(
+            sample_weight, table.values, dtype=np.float64, ensure_non_negative=True
+        )
         if not weight.sum() > 0:
             raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
-        kept = weight > 0
-        if not kept.all():
-            X, y, weight = X[kept], y[kept], weight[kept]
-        return X, y, weight
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) == len(table):
+            return TrainingRows(table, y, weight, kept)
+        return TrainingRows(table[kept], y[kept], weight[kept], kept)
 
-    def _check_rows(self, X) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+@final
+class TrainingRows(NamedTuple):
+    """Rows to learn from."""
+
+    table: Table
+    y: NDArray[np.float64]
+    """Of shape (n, p)."""
+    weight: NDArray[np.float64]
+    """Above 0."""
+    indices: NDArray[np.intp]
+    """Which of the rows given to `fit` these are."""
 
 
 def uncertainty_parts(dist: Predictive) -> dict[str, NDArray[np.float64]]:

@@ -7,6 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import BAYESIAN, BAYESIAN_PRESETS, SampledRecipe
+from sigmax.inputs import Inputs
 from sigmax.networks import FlipoutNetwork
 from sigmax.settings import store
 from sigmax.training import Stage, mean_weights_log_likelihood, negative_elbo
@@ -92,10 +93,10 @@ class BayesianRegressor(AbstractSampledRegressor):
         store(self, locals())
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[FlipoutNetwork, np.ndarray]:
         def create(rng: np.random.Generator) -> FlipoutNetwork:
-            shape = (X.shape[1], recipe.hidden_sizes, n_outputs)
+            shape = (X.input_shape, recipe.hidden_sizes, n_outputs)
             return FlipoutNetwork.create(rng, *shape, activation=recipe.activation)
 
         return create_members(create, recipe, key), no_centers(X)

@@ -10,12 +10,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.few_rows import few_rows_factor
-from sigmax.estimators.members import FitInputs
+from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.sampled import AbstractSampledRegressor, create_members, no_centers
 from sigmax.estimators.sampled_recipe import DROPOUT, DROPOUT_PRESETS, SampledRecipe
-from sigmax.networks import MLP, DropoutNetwork
+from sigmax.inputs import Inputs
+from sigmax.networks import DropoutNetwork, TabularMLP
 from sigmax.settings import store
 from sigmax.training import Fold, Stage, TrainingData, dropout_error, negative_squared_error
 
@@ -109,11 +111,11 @@ class MCDropoutRegressor(AbstractSampledRegressor):
         store(self, locals())
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[DropoutNetwork, np.ndarray]:
         def create(rng: np.random.Generator) -> DropoutNetwork:
-            shape = (X.shape[1], recipe.hidden_sizes, n_outputs)
-            mlp = MLP.create(rng, *shape, activation=recipe.activation)
+            shape = (X.input_shape, recipe.hidden_sizes, n_outputs)
+            mlp = TabularMLP.create(rng, *shape, activation=recipe.activation)
             return DropoutNetwork(mlp, jnp.zeros(n_outputs), recipe.dropout_rate)
 
         return create_members(create, recipe, key), no_centers(X)
@@ -143,7 +145,7 @@ def judged_by_training(folds: Fold) -> Fold:
     return eqx.tree_at(lambda f: (f.validation, f.validation_weight), folds, (rows, share))
 
 
-@eqx.filter_jit
+@compiled
 def best_precision(
     networks: DropoutNetwork, folds: Fold, data: TrainingData, n_draws: int
 ) -> Float[Array, "members outputs"]:

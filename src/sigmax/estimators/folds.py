@@ -5,7 +5,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from sigmax.random import named_generator
 
-__all__ = ["duplicate_groups", "held_out_share", "hold_out"]
+__all__ = ["duplicate_groups", "held_out_share", "hold_out", "split_large_groups"]
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Values that differ by less than this share of their size are equal in single precision."""
@@ -98,9 +98,7 @@ def hold_out(
     if share == 0:
         return [np.empty(0, dtype=int)] * n_members
     n_held_out = max(1, min(round(share * n_rows), largest))
-    counts = np.bincount(labels)
-    is_large = counts[labels] > n_held_out
-    labels = np.where(is_large, len(counts) + np.arange(n_rows), labels)
+    labels = split_large_groups(labels, n_held_out)
     labels = np.unique(labels, return_inverse=True)[1].reshape(-1)
     n_folds, folds = n_rows // n_held_out, []
     for member in range(n_members):
@@ -108,6 +106,12 @@ def hold_out(
         together, start = with_duplicates(shuffled, labels)
         folds.append(together[start // n_held_out == member % n_folds])
     return folds
+
+
+def split_large_groups(labels: Int[np.ndarray, " rows"], largest: int) -> Int[np.ndarray, " rows"]:
+    """The labels, with one of its own for every row whose label has more than ``largest`` rows."""
+    counts = np.bincount(labels)
+    return np.where(counts[labels] > largest, len(counts) + np.arange(len(labels)), labels)
 
 
 def with_duplicates(

@@ -1,12 +1,12 @@
 """Gates that fit the data: shut on them, open beyond."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.compilation import compiled
+from sigmax.estimators.blocks import ROWS_PER_CALL
 from sigmax.estimators.inducing_points import k_means_centers
-from sigmax.estimators.members import ROWS_PER_CALL
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
 
@@ -28,7 +28,7 @@ def create_gate(
     return shut_on_rows(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows])), own_center
 
 
-@eqx.filter_jit
+@compiled
 def shut_on_rows(
     gate: ExtrapolationGate, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
 ) -> ExtrapolationGate:

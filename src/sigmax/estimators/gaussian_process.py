@@ -39,6 +39,7 @@ SPARSE_ROWS, POLISH_ITER = 5000, 10
 """With more rows than this, inducing points are trained on so many, then polished on all."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class GPSettings(AbstractSettings):
     """Settings of an exact Gaussian process."""
@@ -64,6 +65,7 @@ class GPSettings(AbstractSettings):
     )
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class SparseGPSettings(AbstractSettings):
     """Settings of a sparse Gaussian process."""

@@ -13,6 +13,7 @@ logit-normal; they are drawn from their posterior by importance sampling.
 
 import math
 from dataclasses import dataclass
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +22,11 @@ from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
 from sigmax.estimators.gp_inference import (
+    GPRows,
     Hyper,
     Posterior,
-    Rows,
     Scalar,
     Values,
     exact_posterior,
@@ -100,7 +102,7 @@ def from_hyper(hyper: Hyper) -> np.ndarray:
 
 
 def marginal_likelihood_and_scale(
-    theta: Theta, rows: Rows, jitter: Scalar
+    theta: Theta, rows: GPRows, jitter: Scalar
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The log evidence with s² integrated out, and the squared scale of the Student-t's."""
     hyper = to_hyper(theta)
@@ -118,21 +120,21 @@ def marginal_likelihood_and_scale(
     return evidence, rate / concentration
 
 
-def log_evidence(theta: Theta, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
+def log_evidence(theta: Theta, rows: GPRows, jitter: Scalar) -> Float[Array, ""]:
     """Log marginal likelihood of the targets, with constant and total variance integrated out."""
     return marginal_likelihood_and_scale(theta, rows, jitter)[0]
 
 
-def log_posterior(theta: Theta, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
+def log_posterior(theta: Theta, rows: GPRows, jitter: Scalar) -> Float[Array, ""]:
     """Log evidence plus log prior density."""
     mean, std = prior_of(len(theta) - 1)
     log_prior = -0.5 * ((theta - mean) / std) ** 2 - np.log(std) - 0.5 * math.log(2 * math.pi)
     return log_evidence(theta, rows, jitter) + jnp.sum(log_prior)
 
 
-@jax.jit
+@compiled
 def posterior_objective(
-    theta: Theta, rows: Rows, jitter: Scalar
+    theta: Theta, rows: GPRows, jitter: Scalar
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
     """Log posterior density and its gradient."""
     return jax.value_and_grad(log_posterior)(theta, rows, jitter)
@@ -140,15 +142,17 @@ def posterior_objective(
 
 # Draws are dealt with one after the other: on few cores, XLA's thread pool can block for good on
 # a batch of Cholesky factors, and a batch is no faster.
-@jax.jit
+@compiled
 def log_posteriors(
-    thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Scalar
+    thetas: Float[Values, "draws parameters"], rows: GPRows, jitter: Scalar
 ) -> Float[Array, " draws"]:
     return lax.map(lambda theta: log_posterior(theta, rows, jitter), jnp.asarray(thetas))
 
 
-@jax.jit
-def posteriors(thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Scalar) -> Posterior:
+@compiled
+def posteriors(
+    thetas: Float[Values, "draws parameters"], rows: GPRows, jitter: Scalar
+) -> Posterior:
     """The function given all rows under every draw, s² at the squared scale of its Student-t."""
 
     def posterior(theta):
@@ -158,13 +162,14 @@ def posteriors(thetas: Float[Values, "draws parameters"], rows: Rows, jitter: Sc
     return lax.map(posterior, jnp.asarray(thetas))
 
 
-def mode_search(hyper: Hyper, rows: Rows, max_iter: int) -> Found:
+def mode_search(hyper: Hyper, rows: GPRows, max_iter: int) -> Found:
     """A mode of the posterior density, uphill of ``hyper``; its model is a vector."""
     length_scale = np.tile(np.log(BOUNDS["length_scale"]), (len(hyper.log_length_scale), 1))
     bounds = np.vstack([length_scale, NOISE_BOUNDS])
     return maximise(posterior_objective, from_hyper(hyper), bounds, pad(rows), max_iter)
 
 
+@final
 @dataclass(frozen=True)
 class Proposal:
     """A Student-t density of vectors, Normal by default; ``root`` is a Cholesky factor."""
@@ -193,7 +198,7 @@ class Proposal:
         return norm - log_det - (df + k) / 2 * np.log1p(squares / df)
 
 
-def laplace_root(theta: np.ndarray, rows: Rows, step: float = 1e-3) -> np.ndarray:
+def laplace_root(theta: np.ndarray, rows: GPRows, step: float = 1e-3) -> np.ndarray:
     """Cholesky factor of the covariance of the Laplace approximation at ``theta``.
 
     The Hessian is that of central differences of the gradient. No direction is wider than √2 times
@@ -216,7 +221,7 @@ def laplace_root(theta: np.ndarray, rows: Rows, step: float = 1e-3) -> np.ndarra
     return np.linalg.cholesky(covariance * np.outer(std, std))
 
 
-def proposals_of(modes: list[Found], rows: Rows) -> list[Proposal]:
+def proposals_of(modes: list[Found], rows: GPRows) -> list[Proposal]:
     """The prior and, at every distinct mode, the Laplace approximation and a wider Student-t.
 
     The Normal is what keeps the weights of many hyper-parameters even, the Student-t and the prior
@@ -235,7 +240,7 @@ def proposals_of(modes: list[Found], rows: Rows) -> list[Proposal]:
 
 
 def importance_sample(
-    proposals: list[Proposal], rows: Rows, rng: np.random.Generator
+    proposals: list[Proposal], rows: GPRows, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Vectors of hyper-parameters, their weights in the posterior, and the log of its norm.
 
@@ -257,7 +262,7 @@ def importance_sample(
 
 
 def averaged_posterior(
-    modes: list[Found], rows: Rows, rng: np.random.Generator
+    modes: list[Found], rows: GPRows, rng: np.random.Generator
 ) -> tuple[Posterior, Found]:
     """The posteriors of `N_DRAWS` hyper-parameters, and the log of the evidence's average."""
     rows = pad(rows)

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.compilation import clear_if_full
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
-from sigmax.estimators.gp_inference import Hyper, Posterior, Rows, predict_latent
+from sigmax.estimators.gp_inference import GPRows, Hyper, Posterior, predict_latent
 from sigmax.estimators.gp_search import Found, starts
-from sigmax.estimators.saving import take_array, take_scaling
+from sigmax.features import Features, Table
+from sigmax.files import take_array
 from sigmax.random import make_key, named_generator
-from sigmax.scaling import FARTHEST, Standardizer
+from sigmax.scaling import Standardizer
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["AbstractGPRegressor"]
@@ -50,12 +50,12 @@ class AbstractGPRegressor(AbstractRegressor):
 
     @abstractmethod
     def _infer(
-        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+        self, rows: GPRows, rng: np.random.Generator, advance: Callable[[str], None]
     ) -> tuple[Posterior, Found]:
         """The posterior of one output, and how it was found; ``advance`` is told every step."""
 
     def _average(
-        self, rows: Rows, rng: np.random.Generator, advance: Callable[[str], None]
+        self, rows: GPRows, rng: np.random.Generator, advance: Callable[[str], None]
     ) -> tuple[Posterior, Found]:
         """As `_infer`, with one posterior for every draw of the hyper-parameters."""
         modes = []
@@ -70,7 +70,7 @@ class AbstractGPRegressor(AbstractRegressor):
         return bool(self.average) and len(X) <= LARGEST_AVERAGED
 
     def _check_settings(self) -> None:
-        self.default_recipe.override(self.get_params(deep=False))
+        self.default_recipe.override(self.get_params(deep=False), keep_none=False)
         check_count("verbose", self.verbose, minimum=0)
 
     def fit(self, X, y, sample_weight=None) -> "AbstractGPRegressor":
@@ -90,14 +90,14 @@ class AbstractGPRegressor(AbstractRegressor):
         return self
 
     def _fit(self, X, y, sample_weight) -> None:
-        clear_if_full()
         self._check_settings()
-        X, y, weight = self._check_training_rows(X, y, sample_weight)
-        self._check_size(len(X))
+        rows = self._read_training(X, y, sample_weight)
+        y, weight = rows.y, rows.weight
+        self._check_size(len(rows.table))
         key = make_key(self.random_state)
-        self.x_scaling_ = Standardizer.fit(X, weight)
+        self.features_ = Features.fit(rows.table, weight)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
-        X, y = standardize(self.x_scaling_, X), standardize(self.y_scaling_, y)
+        X, y = self._coordinates(rows.table), self.y_scaling_(y, np.float64)
         weight = weight / weight.mean()
 
         from rich.progress import Progress
@@ -120,7 +120,7 @@ class AbstractGPRegressor(AbstractRegressor):
                     bar.update(task, description=name, advance=1)
 
                 rng = named_generator(key, f"output {output}")
-                inferred.append(infer(Rows(X, y[:, output], weight), rng, advance))
+                inferred.append(infer(GPRows(X, y[:, output], weight), rng, advance))
         posteriors, found = zip(*inferred, strict=True)
         if not averages:
             posteriors = [jax.tree.map(lambda leaf: leaf[None], one) for one in posteriors]
@@ -128,6 +128,10 @@ class AbstractGPRegressor(AbstractRegressor):
         self.df_ = averaged_df(len(X)) if averages else math.inf
         self.log_evidence_ = np.array([one.log_evidence for one in found])
         self.n_iter_ = max(one.n_iter for one in found)
+
+    def _coordinates(self, table: Table) -> NDArray[np.float64]:
+        """Where rows lie, in double precision, which a covariance needs."""
+        return np.asarray(self.features_(table, np.float64).coordinates)
 
     def _check_size(self, n_rows: int) -> None:
         """Refuse more rows than can be dealt with."""
@@ -152,7 +156,7 @@ class AbstractGPRegressor(AbstractRegressor):
         The geometric mean of the draws where hyper-parameters are averaged over.
         """
         log_length_scale = np.mean(self.posterior_.hyper.log_length_scale, axis=1)
-        length_scale = np.exp(log_length_scale) * self.x_scaling_.scale
+        length_scale = np.exp(log_length_scale) * self.features_.scaling.scale
         return length_scale[0] if self.is_single_output_ else length_scale
 
     def _predict(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -161,8 +165,7 @@ class AbstractGPRegressor(AbstractRegressor):
         Of shape (draws, n) or (draws, n, p); the variances are squared scales of Student-t's where
         hyper-parameters are averaged over.
         """
-        X = self._check_rows(X)
-        X = standardize(self.x_scaling_, X)
+        X = self._coordinates(Table.read(self, X))
         log_noise = self.posterior_.hyper.log_noise
         n_outputs, n_draws = log_noise.shape
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior_)
@@ -186,8 +189,7 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = {"log_evidence": self.log_evidence_, "df": np.array([self.df_])}
-        for name, scaling in (("x", self.x_scaling_), ("y", self.y_scaling_)):
-            arrays |= {f"{name}_mean": scaling.mean, f"{name}_scale": scaling.scale}
+        arrays |= self.features_.state() | self.y_scaling_.state("y")
         for part in (self.posterior_, self.posterior_.hyper):
             leaves = vars(part).items()
             arrays |= {name: leaf for name, leaf in leaves if isinstance(leaf, np.ndarray)}
@@ -196,11 +198,11 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
-        p = 1 if self.is_single_output_ else len(arrays["y_mean"])
+        p = 1 if self.is_single_output_ else len(arrays["y.mean"])
         d, self.n_iter_ = self.n_features_in_, int(facts["n_iter"])
         self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
-        self.x_scaling_ = take_scaling(arrays, "x", d)
-        self.y_scaling_ = take_scaling(arrays, "y", p)
+        self.features_ = Features.from_state(arrays, d)
+        self.y_scaling_ = Standardizer.from_state(arrays, "y", p)
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]
         shapes = {"log_length_scale": (d,), "log_variance": (), "log_noise": ()}
@@ -208,8 +210,3 @@ class AbstractGPRegressor(AbstractRegressor):
         leaves = [take_array(arrays, name, (p, n_draws, *shape)) for name, shape in shapes.items()]
         offset = 0.0 if math.isinf(self.df_) else OFFSET
         self.posterior_ = Posterior(Hyper(*leaves[:3], offset=offset), *leaves[3:])
-
-
-def standardize(scaling: Standardizer, values: np.ndarray) -> NDArray[np.float64]:
-    """Standardised values in double precision, which a covariance needs."""
-    return np.clip((values - scaling.mean) / scaling.scale, -FARTHEST, FARTHEST)

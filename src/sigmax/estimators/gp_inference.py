@@ -7,7 +7,7 @@ be added to the function, which adds its variance to the covariance. Everything 
 """
 
 import math
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import equinox as eqx
 import jax
@@ -17,11 +17,13 @@ from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
+
 __all__ = [
+    "GPRows",
     "Hyper",
     "Inducing",
     "Posterior",
-    "Rows",
     "exact_evidence",
     "exact_posterior",
     "predict_latent",
@@ -36,7 +38,8 @@ Values: TypeAlias = Array | np.ndarray
 Scalar: TypeAlias = Float[Values, ""]
 
 
-class Rows(eqx.Module):
+@final
+class GPRows(eqx.Module):
     """Standardised training rows with one target; weight 0 marks padding."""
 
     X: Float[Values, "rows features"]
@@ -44,6 +47,7 @@ class Rows(eqx.Module):
     weight: Float[Values, " rows"]
 
 
+@final
 class Hyper(eqx.Module):
     """Logarithms of the length-scales, the variance of the function and that of the noise."""
 
@@ -75,6 +79,7 @@ class Hyper(eqx.Module):
         return self.offset * (self.variance + self.noise)
 
 
+@final
 class Inducing(eqx.Module):
     """Hyper-parameters and the points that stand for the rows; ``live`` is 0 for padding."""
 
@@ -83,6 +88,7 @@ class Inducing(eqx.Module):
     live: Float[Values, " points"]
 
 
+@final
 class Posterior(eqx.Module):
     r"""What prediction needs: the function's mean and variance from its covariance with the points.
 
@@ -137,7 +143,7 @@ def noise_log_density(hyper: Hyper, weight: Float[Values, " rows"]) -> Float[Arr
 
 
 def exact_system(
-    hyper: Hyper, rows: Rows, jitter: Scalar
+    hyper: Hyper, rows: GPRows, jitter: Scalar
 ) -> tuple[Float[Array, "rows rows"], Float[Array, " rows"], Float[Array, " rows"]]:
     """B = I + R (K + jitter) R and R y, with R the roots of the rows' precisions."""
     eye = jnp.eye(len(rows.y))
@@ -146,15 +152,15 @@ def exact_system(
     return eye + root[:, None] * K * root[None, :], root * rows.y, root
 
 
-def exact_evidence(hyper: Hyper, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
+def exact_evidence(hyper: Hyper, rows: GPRows, jitter: Scalar) -> Float[Array, ""]:
     """Log marginal likelihood of the targets; ``jitter`` is a share of the variance."""
     B, target, _ = exact_system(hyper, rows, jitter)
     quadratic, log_det = quadratic_and_log_det(B, target)
     return noise_log_density(hyper, rows.weight) - 0.5 * (quadratic + log_det)
 
 
-@jax.jit
-def exact_posterior(hyper: Hyper, rows: Rows, jitter: Scalar) -> Posterior:
+@compiled
+def exact_posterior(hyper: Hyper, rows: GPRows, jitter: Scalar) -> Posterior:
     """The function given all rows: its points are the rows themselves."""
     B, target, root = exact_system(hyper, rows, jitter)
     factor = jnp.linalg.cholesky(B)
@@ -165,7 +171,7 @@ def exact_posterior(hyper: Hyper, rows: Rows, jitter: Scalar) -> Posterior:
 
 @jax.custom_vjp
 def project(
-    factor: Float[Array, "points points"], inducing: Inducing, rows: Rows
+    factor: Float[Array, "points points"], inducing: Inducing, rows: GPRows
 ) -> tuple[Float[Array, "points points"], Float[Array, " points"]]:
     """V W Vᵀ and V W y with V = factor⁻¹ k(Z, X) and W the rows' weights, block by block.
 
@@ -175,11 +181,11 @@ def project(
     return project_forwards(factor, inducing, rows)[0]
 
 
-def cross_covariance(inducing: Inducing, block: Rows) -> Float[Array, "points block"]:
+def cross_covariance(inducing: Inducing, block: GPRows) -> Float[Array, "points block"]:
     return covariance(inducing.hyper, inducing.points, block.X) * inducing.live[:, None]
 
 
-def in_blocks(rows: Rows) -> Rows:
+def in_blocks(rows: GPRows) -> GPRows:
     size = min(BLOCK, len(rows.y))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), rows)
 
@@ -217,7 +223,7 @@ project.defvjp(project_forwards, project_backwards)
 
 
 def sparse_system(
-    inducing: Inducing, rows: Rows, jitter: Scalar
+    inducing: Inducing, rows: GPRows, jitter: Scalar
 ) -> tuple[Float[Array, "points points"], Float[Array, "points points"], Float[Array, " points"]]:
     """Cholesky factor of the points' covariance, and what `project` makes of the rows."""
     hyper, live = inducing.hyper, inducing.live
@@ -227,7 +233,7 @@ def sparse_system(
     return factor, *project(factor, inducing, rows)
 
 
-def sparse_evidence(inducing: Inducing, rows: Rows, jitter: Scalar) -> Float[Array, ""]:
+def sparse_evidence(inducing: Inducing, rows: GPRows, jitter: Scalar) -> Float[Array, ""]:
     """The bound of Titsias (2009) on the log marginal likelihood, the optimal q(u) put in."""
     hyper = inducing.hyper
     _, gram, projected = sparse_system(inducing, rows, jitter)
@@ -238,8 +244,8 @@ def sparse_evidence(inducing: Inducing, rows: Rows, jitter: Scalar) -> Float[Arr
     return noise_log_density(hyper, rows.weight) - 0.5 * (misfit + log_det)
 
 
-@jax.jit
-def sparse_posterior(inducing: Inducing, rows: Rows, jitter: Scalar) -> Posterior:
+@compiled
+def sparse_posterior(inducing: Inducing, rows: GPRows, jitter: Scalar) -> Posterior:
     """The function given the optimal q(u); with B = I + U a Uᵀ, I - B⁻¹ is U a/(1 + a) Uᵀ."""
     factor, gram, projected = sparse_system(inducing, rows, jitter)
     noise = inducing.hyper.noise
@@ -252,7 +258,7 @@ def sparse_posterior(inducing: Inducing, rows: Rows, jitter: Scalar) -> Posterio
     return Posterior(inducing.hyper, jnp.asarray(inducing.points), coefficients, reduction)
 
 
-@jax.jit
+@compiled
 def predict_latent(
     posterior: Posterior, X: Float[Values, "rows features"]
 ) -> tuple[Float[Array, "outputs rows"], Float[Array, "outputs rows"]]:

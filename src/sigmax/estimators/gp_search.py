@@ -1,18 +1,19 @@
 """Hyper-parameters of Gaussian processes: where to start, and the climb up the evidence."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from sigmax.compilation import compiled
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.gp_inference import (
     BLOCK,
+    GPRows,
     Hyper,
     Inducing,
-    Rows,
     exact_evidence,
     sparse_evidence,
 )
@@ -39,6 +40,7 @@ BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 
 """On standardised data; the noise has a floor, for no measurement is exact."""
 
 
+@final
 class Found(NamedTuple):
     """Where the climb ended, how high, and after how many iterations."""
 
@@ -60,7 +62,7 @@ def slots(n: int, *, multiple: int = 1) -> int:
     return n if n <= multiple else -(-n // multiple) * multiple
 
 
-def pad(rows: Rows, *, multiple: int = 1) -> Rows:
+def pad(rows: GPRows, *, multiple: int = 1) -> GPRows:
     """Rows of weight 0 up to the next size of `slots`."""
     n_slots = slots(len(rows.y), multiple=multiple)
     return jax.tree.map(lambda leaf: pad_rows(np.asarray(leaf), n_slots), rows)
@@ -92,10 +94,10 @@ def with_jitter(compute: Callable[[np.ndarray], Any], jitter: float = SMALLEST_J
 
 
 def maximise(
-    evidence: Callable[[np.ndarray, Rows, np.ndarray], tuple[Array, Array]],
+    evidence: Callable[[np.ndarray, GPRows, np.ndarray], tuple[Array, Array]],
     start: np.ndarray,
     bounds: np.ndarray,
-    rows: Rows,
+    rows: GPRows,
     max_iter: int,
 ) -> Found:
     """L-BFGS-B from ``start``.
@@ -132,18 +134,18 @@ def hyper_bounds(n_features: int) -> np.ndarray:
     return np.vstack([np.tile(length_scale, (n_features, 1)), variance, noise])
 
 
-@jax.jit
+@compiled
 def exact_objective(
-    theta: Float[Array, " parameters"], rows: Rows, jitter: Float[Array, ""]
+    theta: Float[Array, " parameters"], rows: GPRows, jitter: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
     """LocalPosterior and its gradient with respect to the vector of hyper-parameters."""
     return jax.value_and_grad(lambda theta: exact_evidence(from_vector(theta), rows, jitter))(theta)
 
 
-@jax.jit
+@compiled
 def sparse_objective(
     theta: Float[Array, " parameters"],
-    data: tuple[Rows, Float[Array, " points"]],
+    data: tuple[GPRows, Float[Array, " points"]],
     jitter: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
     """The bound and its gradient; inducing points come first in ``theta``."""
@@ -159,21 +161,21 @@ def sparse_objective(
     return jax.value_and_grad(bound)(theta)
 
 
-def exact_search(hyper: Hyper, rows: Rows, max_iter: int) -> Found:
+def exact_search(hyper: Hyper, rows: GPRows, max_iter: int) -> Found:
     """Hyper-parameters uphill of ``hyper`` that make the marginal likelihood largest."""
     bounds = hyper_bounds(len(hyper.log_length_scale))
     found = maximise(exact_objective, to_vector(hyper), bounds, pad(rows), max_iter)
     return found._replace(model=from_vector(found.model))
 
 
-def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> Found:
+def sparse_search(inducing: Inducing, rows: GPRows, max_iter: int) -> Found:
     """Hyper-parameters and inducing points uphill of ``inducing`` that make the bound largest."""
     shape, live = inducing.points.shape, np.asarray(inducing.live)
     anywhere = np.tile([-np.inf, np.inf], (inducing.points.size, 1))
     bounds = np.vstack([anywhere, hyper_bounds(shape[1])])
     start = np.r_[np.ravel(inducing.points), to_vector(inducing.hyper)]
 
-    def objective(theta: np.ndarray, rows: Rows, jitter: np.ndarray):
+    def objective(theta: np.ndarray, rows: GPRows, jitter: np.ndarray):
         return sparse_objective(theta, (rows, live), jitter)
 
     found = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
@@ -183,7 +185,7 @@ def sparse_search(inducing: Inducing, rows: Rows, max_iter: int) -> Found:
 
 def climb_from_starts(
     n_starts: int,
-    rows: Rows,
+    rows: GPRows,
     max_iter: int,
     rng: np.random.Generator,
     advance: Callable[[str], None],
@@ -201,7 +203,7 @@ def best(found: list[Found]) -> Found:
     return max(found, key=lambda one: one.log_evidence)
 
 
-def some_rows(rows: Rows, n_rows: int, rng: np.random.Generator) -> Rows:
+def some_rows(rows: GPRows, n_rows: int, rng: np.random.Generator) -> GPRows:
     """At most ``n_rows`` of the rows, drawn at random."""
     if len(rows.y) <= n_rows:
         return rows

@@ -11,25 +11,28 @@ from numpy.typing import NDArray
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, StudentT
 from sigmax.estimators.base import uncertainty_parts
+from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
+from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.local_predictor import LocalPredictor
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
-from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     mixture_recalibration,
     recalibrated,
 )
-from sigmax.estimators.saving import take_array
+from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
     ExtrapolationGate,
+    InputLayer,
     KernelParameters,
     LocalNetwork,
     LocalPosterior,
-    PeriodicFeatures,
 )
 from sigmax.random import named_generator
 from sigmax.settings import store
@@ -46,10 +49,11 @@ __all__ = ["LocalRegressor"]
 MIXTURES_PER_FEATURE = 8
 
 
-class Rows(NamedTuple):
+@final
+class KeptRows(NamedTuple):
     """The training rows, in standardised units."""
 
-    X: np.ndarray
+    X: Inputs
     y: np.ndarray
     weight: np.ndarray
     indices: np.ndarray
@@ -147,9 +151,9 @@ class LocalRegressor(AbstractNetworkRegressor):
     largest_hold_out = 1024
 
     networks_: LocalNetwork
-    rows_: Rows
-    _predictors: list[LocalPredictor]
-    """At most one: made when it is first needed, by a prediction that must not change the model."""
+    rows_: KeptRows
+    predictor_: LocalPredictor
+    """The members with the training set in their metrics."""
 
     def __init__(
         self,
@@ -195,8 +199,8 @@ class LocalRegressor(AbstractNetworkRegressor):
             their kernel weights;
             ``gate``, 0 on the data and 1 far from them.
         """
-        X = self.x_scaling_(self._check_rows(X))
-        found = self._predictor().predict(X)
+        X = self._inputs(X)
+        found = self.predictor_.predict(X)
         return uncertainty_parts(self._predictive(as_mixture(found))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
             "gate": mean_gates(self.networks_, X),
@@ -214,19 +218,19 @@ class LocalRegressor(AbstractNetworkRegressor):
             Indices of rows given to `fit`, the largest contribution first.
         weights : array of shape (n, k)
         """
-        X = self._check_rows(X)
+        X = self._inputs(X)
         k = min(check_count("k", k), len(self.rows_.X))
-        rows, shares = self._predictor().contributors(self.x_scaling_(X), k)
+        rows, shares = self.predictor_.contributors(X, k)
         return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
     ) -> tuple[LocalNetwork, np.ndarray]:
-        gate, own_center = create_gate(X, recipe.n_inducing, key)
+        gate, own_center = create_gate(np.asarray(X.coordinates), recipe.n_inducing, key)
 
         def create(member: int) -> LocalNetwork:
             rng = named_generator(key, f"member {member}")
-            return create_network(rng, X.shape[1], n_outputs, gate, recipe)
+            return create_network(rng, X.input_shape, n_outputs, gate, recipe)
 
         return stack_members([create(member) for member in range(recipe.n_members)]), own_center
 
@@ -248,60 +252,53 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
-        self._set_rows(Rows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
+        self._set_rows(KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
 
-    def _set_rows(self, rows: Rows) -> None:
-        self.rows_, self._predictors = rows, []
-
-    def _predictor(self) -> LocalPredictor:
-        """The members with the training set in their metrics."""
-        if not self._predictors:
-            self._predictors.append(LocalPredictor(self.networks_, *self.rows_[:3]))
-        return self._predictors[0]
+    def _set_rows(self, rows: KeptRows) -> None:
+        self.rows_ = rows
+        self.predictor_ = LocalPredictor(self.networks_, *rows[:3])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle needs; the predictor is made again."""
+        """What a copy or a pickle needs: the predictor is made again."""
         state: Any = super().__getstate__()
-        return state | {"_predictors": []}
+        return {name: value for name, value in state.items() if name != "predictor_"}
 
-    def _mixture(self, X: np.ndarray) -> Mixture:
-        return as_mixture(self._predictor().predict(X))
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "rows_"):
+            self._set_rows(self.rows_)
+
+    def _mixture(self, X: Inputs) -> Mixture:
+        return as_mixture(self.predictor_.predict(X))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
-        return facts, arrays | {f"rows.{name}": rows for name, rows in self.rows_._asdict().items()}
+        return facts, arrays | named_leaves("rows", self.rows_)
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        n, d, p = self.n_rows_, self.n_features_in_, len(self.y_scaling_.mean)
-        self._set_rows(
-            Rows(
-                take_array(arrays, "rows.X", (n, d), np.float32),
-                take_array(arrays, "rows.y", (n, p), np.float32),
-                take_array(arrays, "rows.weight", (n,), np.float32),
-                take_array(arrays, "rows.indices", (n,), np.int64),
-            )
-        )
+        n, p = self.n_rows_, len(self.y_scaling_.mean)
+        numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
+        self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
 
 
 def create_network(
     rng: np.random.Generator,
-    n_features: int,
+    shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
-
-    shape = (n_features, recipe.n_waves, MIXTURES_PER_FEATURE)
-    features = PeriodicFeatures.create(rng, *shape, frequency=recipe.frequency)
+    waves = {"n_waves": recipe.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
+    inputs = InputLayer.create(rng, shape, **waves, frequency=recipe.frequency)
 
     def network(n_outputs: int, output_gain: float = 0.1) -> MLP:
-        sizes = (features.n_outputs, recipe.hidden_sizes, n_outputs)
+        sizes = (inputs.n_outputs, recipe.hidden_sizes, n_outputs)
         return MLP.create(rng, *sizes, activation="silu", output_gain=output_gain)
 
     return LocalNetwork(
-        features=features,
+        inputs=inputs,
         embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
         mean=network(n_outputs),
         spread=network(2 * n_outputs),

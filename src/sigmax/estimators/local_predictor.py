@@ -17,9 +17,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from sigmax.compilation import compiled
 from sigmax.distributions import StudentT
-from sigmax.estimators.members import by_blocks
+from sigmax.estimators.blocks import by_blocks, padded
 from sigmax.estimators.nearest_rows import NearestRows
+from sigmax.inputs import Inputs
 from sigmax.networks import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -29,7 +31,7 @@ from sigmax.networks import (
     TrainingSet,
     sums_over_lists,
 )
-from sigmax.training import bucket_size, pad_rows
+from sigmax.training import bucket_size
 
 __all__ = ["LocalPredictor"]
 
@@ -63,20 +65,19 @@ class LocalPredictor:
     """The members and the training set in their metrics, ready to predict."""
 
     def __init__(
-        self, networks: LocalNetwork, X: np.ndarray, y: np.ndarray, weight: np.ndarray
+        self, networks: LocalNetwork, X: Inputs, y: np.ndarray, weight: np.ndarray
     ) -> None:
         self.networks, self.n_rows = networks, len(X)
         n_slots = bucket_size(len(X))
         if n_slots > ROWS_PER_BLOCK:
             n_slots = math.ceil(len(X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
-        padded = (jnp.asarray(pad_rows(rows, n_slots)) for rows in (X, y, weight))
-        self.training_sets = embed_training_sets(networks, *padded)
+        self.training_sets = embed_training_sets(networks, *padded((X, y, weight), n_slots))
         self.nearest = None
         is_large = self.n_rows > LARGEST_EXHAUSTIVE and jax.default_backend() == "cpu"
         if is_large and find_spec("faiss") is not None:
             self.nearest = self._find_search(X)
 
-    def predict(self, X: np.ndarray) -> LocalPosterior:
+    def predict(self, X: Inputs) -> LocalPosterior:
         """All members' predictions at standardised rows: leaves (members, rows, ...)."""
         if self.nearest is None:
             predict = partial(predict_members, self.networks, self.training_sets)
@@ -84,24 +85,24 @@ class LocalPredictor:
             predict = self._predict_by_nearest
         return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
 
-    def contributors(self, X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def contributors(self, X: Inputs, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k training rows that contribute most to each prediction, and their shares."""
         largest = partial(largest_contributions, self.networks, self.training_sets, self.n_rows, k)
         n_at_once = SHARES_AT_ONCE // self.training_sets.weight.size
         rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
         return by_blocks(largest, X, axis=0, rows_per_call=rows_per_call)
 
-    def _predict_by_nearest(self, X: Float[Array, "rows features"]) -> LocalPosterior:
+    def _predict_by_nearest(self, X: Inputs) -> LocalPosterior:
         assert self.nearest is not None
         embedded, gates = embed_members(self.networks, X)
         squared, indices = self.nearest(embedded.coordinates)
         sums = list_sums_of_members(self.networks, self.training_sets, squared, indices)
         return posterior_members(self.networks, embedded, gates, sums)
 
-    def _find_search(self, X: np.ndarray) -> NearestRows | None:
+    def _find_search(self, X: Inputs) -> NearestRows | None:
         """The cheapest search that moves predictions little, or None if all of them move much."""
         sample = np.linspace(0, self.n_rows - 1, N_SAMPLED).astype(int)
-        embedded, gates = embed_members(self.networks, jnp.asarray(X[sample]))
+        embedded, gates = embed_members(self.networks, jax.tree.map(jnp.asarray, X[sample]))
         own = list_sums_of_members(
             self.networks,
             self.training_sets,
@@ -131,10 +132,10 @@ class LocalPredictor:
         return None
 
 
-@eqx.filter_jit
+@compiled
 def embed_training_sets(
     networks: LocalNetwork,
-    X: Float[Array, "slots features"],
+    X: Inputs,
     y: Float[Array, "slots outputs"],
     weight: Float[Array, " slots"],
 ) -> TrainingSet:
@@ -146,9 +147,9 @@ def embed_training_sets(
     return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
 
 
-@eqx.filter_jit
+@compiled
 def predict_members(
-    networks: LocalNetwork, training_sets: TrainingSet, X: Float[Array, "rows features"]
+    networks: LocalNetwork, training_sets: TrainingSet, X: Inputs
 ) -> LocalPosterior:
     """Every member's predictive density in standardised units, by sums over all training rows."""
 
@@ -158,9 +159,9 @@ def predict_members(
     return eqx.filter_vmap(predict, in_axes=(MEMBER, 0))(networks, training_sets)
 
 
-@eqx.filter_jit
+@compiled
 def embed_members(
-    networks: LocalNetwork, X: Float[Array, "rows features"]
+    networks: LocalNetwork, X: Inputs
 ) -> tuple[EmbeddedRows, Float[Array, "members rows"]]:
     """Some rows in every member's metric, and the gates there."""
 
@@ -170,7 +171,7 @@ def embed_members(
     return eqx.filter_vmap(embed, in_axes=(MEMBER,))(networks)
 
 
-@eqx.filter_jit
+@compiled
 def kernel_sums_of_members(
     networks: LocalNetwork,
     training_sets: TrainingSet,
@@ -184,7 +185,7 @@ def kernel_sums_of_members(
     return eqx.filter_vmap(sums, in_axes=(MEMBER, 0, 0))(networks, training_sets, coordinates)
 
 
-@eqx.filter_jit
+@compiled
 def list_sums_of_members(
     networks: LocalNetwork,
     training_sets: TrainingSet,
@@ -213,7 +214,7 @@ def without(sums: Sums, own: Sums) -> Sums:
     )
 
 
-@eqx.filter_jit
+@compiled
 def posterior_members(
     networks: LocalNetwork, embedded: EmbeddedRows, gates: Float[Array, "members rows"], sums: Sums
 ) -> LocalPosterior:
@@ -223,13 +224,13 @@ def posterior_members(
     )
 
 
-@eqx.filter_jit
+@compiled
 def largest_contributions(
     networks: LocalNetwork,
     training_sets: TrainingSet,
     n_rows: int,
     k: int,
-    X: Float[Array, "rows features"],
+    X: Inputs,
 ) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
     """The k training rows with the largest share in the updated mean, averaged over the members.
 

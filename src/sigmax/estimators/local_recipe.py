@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import final
 
 from sigmax.estimators.recipe import PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.settings import (
@@ -24,6 +25,7 @@ MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """With more rows than these, training is scored so often: it costs more there and tells less."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class LocalRecipe(AbstractRecipe):
     """Settings of kernel regression in a learned metric."""
@@ -113,22 +115,19 @@ class LocalRecipe(AbstractRecipe):
             decay_per_step=self.weight_decay / math.sqrt(n_rows),
         )
 
-    def graph_sizes(self) -> list[int]:
-        return sorted({self.n_queries, self.n_neighbors})
+    def graph_sizes(self) -> dict[str, int]:
+        return {"queries": self.n_queries, "context": self.n_neighbors}
 
     def stages(self) -> tuple[Stage, ...]:
         """All parts together, by the leave-one-out likelihood."""
         n_steps = self.n_steps or FEWEST_STEPS
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
-        names = ("features", "embedding", "mean", "spread")
+        names = ("inputs", "embedding", "mean", "spread")
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
-        queries, context = (
-            1 + self.graph_sizes().index(k) for k in (self.n_queries, self.n_neighbors)
-        )
         phase = Phase(
             parts=(*parts, Part(name="kernel", **decayed)),
-            objective=LeaveOneOut(self.n_primary, queries, context, self.error_weight),
-            graph=context,
+            objective=LeaveOneOut(self.n_primary, self.error_weight),
+            graph="context",
             n_primary=self.n_primary,
             n_secondary=self.n_neighbors,
         )

@@ -5,49 +5,35 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from sigmax.training import Progress, Stage
+from sigmax.training import AbstractStage, Progress
 
-__all__ = ["progress_bar", "training_bar"]
+__all__ = ["progress_bar"]
 
 
 @contextmanager
-def training_bar(total: int, *, visible: bool) -> Iterator[Callable[[int, str, str], None] | None]:
-    """What shows how many of ``total`` are done, of what, and a score; None if nobody looks."""
+def progress_bar(
+    stages: Sequence[AbstractStage], *, visible: bool
+) -> Iterator[Callable[[Progress], None] | None]:
+    """What `train_stage` should report to: a bar on the terminal, or nothing.
+
+    Stages that stop early count as done when the next one starts.
+    """
     if not visible:
         yield None
         return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    ends = np.cumsum([stage.n_chunks for stage in stages]).tolist()
+    before = {stage.name: end - stage.n_chunks for stage, end in zip(stages, ends, strict=True)}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, TextColumn("{task.fields[score]}")) as bar:
-        task = bar.add_task("training", total=total, score="")
-
-        def show(done: int, description: str, score: str) -> None:
-            bar.update(task, completed=done, description=description, score=score)
-
-        yield show
-        bar.update(task, completed=total)
-
-
-@contextmanager
-def progress_bar(
-    stages: Sequence[Stage], *, visible: bool
-) -> Iterator[Callable[[Progress], None] | None]:
-    """What `train_stage` should report to: a bar on the terminal, or nothing.
-
-    Stages that stop early count as done when the next one starts.
-    """
-    ends = np.cumsum([stage.n_chunks for stage in stages])
-    before = {
-        stage.name: int(end) - stage.n_chunks for stage, end in zip(stages, ends, strict=True)
-    }
-    with training_bar(int(ends[-1]), visible=visible) as show:
+        task = bar.add_task("training", total=ends[-1], score="")
 
         def report(progress: Progress) -> None:
-            assert show is not None
-            is_scored = not np.isnan(progress.scores).all()
-            score = f"held-out score {np.nanmean(progress.scores):.3f}" if is_scored else ""
-            show(before[progress.stage] + progress.chunk, progress.stage, score)
+            name, score = progress.stage.name, progress.stage.describe(progress.figures)
+            done = before[name] + progress.chunk
+            bar.update(task, completed=done, description=name, score=score)
 
-        yield report if show else None
+        yield report
+        bar.update(task, completed=ends[-1])

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from sigmax.calibration import best_scale_factor
+from sigmax.compilation import compiled
 from sigmax.networks import toward_prior
 from sigmax.training import Fold, TrainingData
 
@@ -124,7 +125,7 @@ class ShrunkMixtures(eqx.Module):
         return self.mixtures.toward_prior(self.shrinkage, self.prior_variance).log_prob(y)
 
 
-@eqx.filter_jit
+@compiled
 def cross_fitted_recalibration(
     networks: Any,
     folds: Fold,
@@ -180,7 +181,7 @@ def held_out(networks: Any, folds: Fold, data: TrainingData, predict: Callable) 
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), members)
 
 
-@eqx.filter_jit
+@compiled
 def held_out_factor(
     networks: Any, folds: Fold, data: TrainingData, predict: Callable
 ) -> Float[Array, ""]:
@@ -188,7 +189,7 @@ def held_out_factor(
     return best_scale_factor(*held_out(networks, folds, data, predict))
 
 
-@eqx.filter_jit
+@compiled
 def mixture_recalibration(
     networks: Any, folds: Fold, data: TrainingData, predict: Callable
 ) -> Recalibration:

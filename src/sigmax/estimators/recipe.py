@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 from sigmax.estimators.folds import held_out_share
 from sigmax.networks import ACTIVATIONS
@@ -97,13 +97,14 @@ class AbstractRecipe(AbstractSettings):
         """The recipe with neighbourhoods no larger than the data."""
 
     @abstractmethod
-    def graph_sizes(self) -> list[int]:
-        """Sizes of the neighbourhoods that batches are drawn from, each once.
+    def graph_sizes(self) -> dict[str, int]:
+        """Sizes of the neighbourhoods that batches are drawn from, by the name of the graph.
 
-        Graph 0 of the data are single rows, the next ones have these sizes.
+        There is one more graph, "single", of single rows.
         """
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Recipe(AbstractRecipe):
     """Settings of a variance network."""
@@ -211,8 +212,9 @@ class Recipe(AbstractRecipe):
             variance_n_secondary=min(self.variance_n_secondary, variance_k),
         )
 
-    def graph_sizes(self) -> list[int]:
-        return sorted({self.n_neighbors, self.variance_n_neighbors}) if self.locality else []
+    def graph_sizes(self) -> dict[str, int]:
+        sizes = (self.n_neighbors, self.variance_n_neighbors) if self.locality else ()
+        return {f"{k} neighbors": k for k in sizes}
 
     def stages(self) -> tuple[Stage, ...]:
         """Warm-up of the mean, then mean and variance, apart or together."""
@@ -225,13 +227,15 @@ class Recipe(AbstractRecipe):
         ]
         if self.extrapolate:
             parts.append(Part(name="gate", learning_rate=self.gate_learning_rate, **decay))
-        uniform: dict[str, Any] = {"graph": 0, "n_primary": self.batch_size, "n_secondary": 1}
+        uniform: dict[str, Any] = {
+            "graph": "single",
+            "n_primary": self.batch_size,
+            "n_secondary": 1,
+        }
 
         def local(k: int, n_primary: int, n_secondary: int) -> dict[str, Any]:
-            if not self.locality:
-                return uniform
-            graph = 1 + self.graph_sizes().index(k)
-            return {"graph": graph, "n_primary": n_primary, "n_secondary": n_secondary}
+            sizes = {"n_primary": n_primary, "n_secondary": n_secondary}
+            return {"graph": f"{k} neighbors", **sizes} if self.locality else uniform
 
         of_mean = local(self.n_neighbors, self.n_primary, self.n_secondary)
         of_variance = local(

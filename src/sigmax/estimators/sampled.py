@@ -6,11 +6,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
-from sigmax.estimators.members import AbstractNetworkRegressor, by_blocks, stack_members
+from sigmax.estimators.blocks import by_blocks, stack_members
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.sampled_recipe import SampledRecipe
+from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
 
@@ -23,7 +26,7 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
     The draws are the same in every prediction, so that a fitted model is a function.
     """
 
-    def _mixture(self, X: np.ndarray) -> Mixture:
+    def _mixture(self, X: Inputs) -> Mixture:
         keys = jax.random.split(jax.random.key(0), self._recipe().n_draws)
         return Mixture(by_blocks(partial(draw_members, self.networks_, keys), X, axis=1))
 
@@ -34,15 +37,13 @@ def create_members(create, recipe: SampledRecipe, key: PRNGKeyArray) -> Any:
     return stack_members([create(named_generator(key, name)) for name in names])
 
 
-def no_centers(X: np.ndarray) -> np.ndarray:
+def no_centers(X: Inputs) -> np.ndarray:
     """These networks have no gate."""
     return np.full(len(X), NO_CENTER)
 
 
-@eqx.filter_jit
-def draw_members(
-    networks: Any, keys: Key[Array, " draws"], X: Float[Array, "rows features"]
-) -> Normal:
+@compiled
+def draw_members(networks: Any, keys: Key[Array, " draws"], X: Inputs) -> Normal:
     """Every draw of every member, along one first axis."""
 
     def draw(network, key):

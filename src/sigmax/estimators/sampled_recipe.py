@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import final
 
 from sigmax.estimators.recipe import N_CHUNKS, PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.networks import ACTIVATIONS
@@ -21,6 +22,7 @@ from sigmax.training import Part, Phase, Stage
 __all__ = ["BAYESIAN", "BAYESIAN_PRESETS", "DROPOUT", "DROPOUT_PRESETS", "SampledRecipe"]
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class SampledRecipe(AbstractRecipe):
     """Settings of a network whose weights are random."""
@@ -50,15 +52,15 @@ class SampledRecipe(AbstractRecipe):
     def fit_to(self, n_rows: int) -> "SampledRecipe":
         return self
 
-    def graph_sizes(self) -> list[int]:
-        return []
+    def graph_sizes(self) -> dict[str, int]:
+        return {}
 
     def stages(self, parts: tuple[Part, ...], objective: Callable, score: Callable) -> tuple[Stage]:
         """All steps alike: random batches and a random objective."""
         phase = Phase(
             parts=parts,
             objective=objective,
-            graph=0,
+            graph="single",
             n_primary=self.batch_size,
             n_secondary=1,
             is_random=True,

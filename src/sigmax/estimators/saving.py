@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import sigmax.files
 from sigmax.errors import ModelFileError
-from sigmax.scaling import Standardizer
+from sigmax.files import take_array
 from sigmax.version import __version__
 
-__all__ = ["AbstractSavable", "named_leaves", "restore", "take_array", "take_scaling"]
+__all__ = ["AbstractSavable", "named_leaves", "restore"]
 
 S = TypeVar("S", bound="AbstractSavable")  # beartype knows no Self
 
@@ -101,27 +100,10 @@ def named_leaves(name: str, tree: Any) -> dict[str, np.ndarray]:
 def restore(skeleton: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """The pytree of the shape of ``skeleton`` that `named_leaves` took ``arrays`` from."""
     leaves = [
-        jnp.asarray(take_array(arrays, path, expected.shape, expected.dtype))
+        take_array(arrays, path, expected.shape, expected.dtype)
         for path, expected in named_leaves(name, skeleton).items()
     ]
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
-
-
-def take_array(
-    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], dtype: Any = np.float64
-) -> np.ndarray:
-    """The array ``name`` of a file, refused if it has another shape or type."""
-    found, stored = arrays[name], shape or (1,)  # a file has no arrays without an axis
-    if found.shape != stored or found.dtype != dtype:
-        shapes = f"{found.dtype}{found.shape}, not {np.dtype(dtype)}{stored}"
-        raise ValueError(f"{name} is {shapes}")
-    return found.reshape(shape)
-
-
-def take_scaling(arrays: dict[str, np.ndarray], name: str, n_columns: int) -> Standardizer:
-    """The units of ``n_columns`` columns, refused if they are those of more or fewer."""
-    mean, scale = (take_array(arrays, f"{name}_{part}", (n_columns,)) for part in ("mean", "scale"))
-    return Standardizer(mean, scale)
 
 
 def plain(value: Any) -> Any:

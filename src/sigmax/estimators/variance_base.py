@@ -9,10 +9,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import AbstractComponent, AbstractDistribution, Mixture
+from sigmax.estimators.blocks import by_blocks, stack_members
 from sigmax.estimators.few_rows import few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
-from sigmax.estimators.members import AbstractNetworkRegressor, FitInputs, by_blocks, stack_members
+from sigmax.estimators.joint_fit import FitInputs
+from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
@@ -20,12 +23,13 @@ from sigmax.estimators.recalibration import (
     with_factor,
 )
 from sigmax.estimators.recipe import Recipe
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
-    MLP,
     NO_CENTER,
     ExtrapolationGate,
     InverseGammaSpread,
     NormalSpread,
+    TabularMLP,
     VarianceNetwork,
 )
 from sigmax.random import named_generator
@@ -41,8 +45,7 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         parts = super().predict_uncertainty(X)
-        X = self.x_scaling_(self._check_rows(X))
-        return parts | {"gate": mean_gates(self.networks_, X)}
+        return parts | {"gate": mean_gates(self.networks_, self._inputs(X))}
 
     @property
     def factor_(self) -> float:
@@ -50,12 +53,13 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         return float(self.networks_.factor[0])
 
     def _create_networks(
-        self, X: np.ndarray, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+        self, X: Inputs, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
     ) -> tuple[VarianceNetwork, np.ndarray]:
         gate, own_center = None, np.full(len(X), NO_CENTER)
         if recipe.extrapolate:
-            gate, own_center = create_gate(X, recipe.n_inducing, key, scale=recipe.gate_scale)
-        return create_networks(key, X.shape[1], n_outputs, gate, recipe), own_center
+            coordinates, scale = np.asarray(X.coordinates), recipe.gate_scale
+            gate, own_center = create_gate(coordinates, recipe.n_inducing, key, scale=scale)
+        return create_networks(key, X.input_shape, n_outputs, gate, recipe), own_center
 
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
         return recipe.stages()
@@ -76,13 +80,13 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
 
-    def _mixture(self, X: np.ndarray) -> Mixture:
+    def _mixture(self, X: Inputs) -> Mixture:
         return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))
 
 
 def create_networks(
     key: PRNGKeyArray,
-    n_features: int,
+    input_shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate | None,
     recipe: Recipe,
@@ -92,14 +96,14 @@ def create_networks(
     if recipe.inverse_gamma:
         least = recipe.min_concentration
         spread = partial(InverseGammaSpread.create, min_concentration=least)
-    shape = (n_features, recipe.hidden_sizes, n_outputs)
+    shape = (input_shape, recipe.hidden_sizes, n_outputs)
 
     def create(member: int) -> VarianceNetwork:
         def rng(name: str) -> np.random.Generator:
             return named_generator(key, f"{name} of member {member}")
 
         return VarianceNetwork(
-            mean=MLP.create(rng("mean"), *shape, activation=recipe.activation),
+            mean=TabularMLP.create(rng("mean"), *shape, activation=recipe.activation),
             spread=spread(rng("spread"), *shape, activation=recipe.activation),
             gate=gate,
             factor=jnp.ones(()),
@@ -119,23 +123,21 @@ def predict_rows(network: VarianceNetwork, rows: Batch, data: TrainingData) -> A
     return network(rows.X, rows.own_center)
 
 
-@eqx.filter_jit
-def predict_members(
-    networks: VarianceNetwork, X: Float[Array, "rows features"]
-) -> AbstractComponent:
+@compiled
+def predict_members(networks: VarianceNetwork, X: Inputs) -> AbstractComponent:
     """Every member's density in standardised units."""
     return eqx.filter_vmap(lambda network, X: network.predict(X), in_axes=(MEMBER, None))(
         networks, X
     )
 
 
-def mean_gates(networks: Any, X: np.ndarray) -> NDArray[np.float64]:
+def mean_gates(networks: Any, X: Inputs) -> NDArray[np.float64]:
     """The members' gate at every row, on average."""
     return by_blocks(partial(predict_gates, networks), X, axis=1).mean(axis=0)
 
 
-@eqx.filter_jit
-def predict_gates(networks: Any, X: Float[Array, "rows features"]) -> Float[Array, "members rows"]:
+@compiled
+def predict_gates(networks: Any, X: Inputs) -> Float[Array, "members rows"]:
     """Every member's gate."""
 
     def gate_value(network, X):

@@ -2,7 +2,7 @@
 
 from sigmax.generative.bernoulli import Bernoulli
 from sigmax.generative.comb_vae import CombVAE
-from sigmax.generative.together import fit_together
+from sigmax.generative.joint_fit import fit_together
 from sigmax.generative.vae import VAE
 
 __all__ = ["VAE", "Bernoulli", "CombVAE", "fit_together"]

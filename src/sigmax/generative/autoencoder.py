@@ -39,6 +39,10 @@ class Encoder(eqx.Module):
             NormalizedMLP.create(rng, *sizes, output_bias=bias, output_gain=0.1),
         )
 
+    @property
+    def n_latent(self) -> int:
+        return self.mean.bias.shape[-1]
+
     def __call__(self, x: Float[Array, "rows features"]) -> Normal:
         return as_code(self.mean(x), self.spread(x))
 

@@ -1,21 +1,25 @@
 """What the generative models do alike: NumPy in and out, densities in the units of X."""
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sigmax.checks import check_choice, check_count, check_flag, check_number, check_sizes
+from sigmax.checks import check_count, check_flag
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
-from sigmax.estimators.members import by_blocks
-from sigmax.estimators.saving import AbstractSavable, named_leaves, restore, take_scaling
+from sigmax.estimators.blocks import by_blocks
+from sigmax.estimators.saving import AbstractSavable, named_leaves, restore
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder
 from sigmax.generative.evaluation import bounds, decode, encode
+from sigmax.generative.joint_fit import fit_together
 from sigmax.generative.likelihoods import AbstractLikelihood, FeatureUnits
-from sigmax.generative.schedule import Plan
+from sigmax.generative.schedule import VAEStage, create_stages
+from sigmax.generative.settings import AbstractVAESettings
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
 
@@ -36,16 +40,14 @@ class AbstractVAE(AbstractSavable):
     A final class gives the likelihood of its decoder and the plan of its training.
     """
 
-    n_latent: Any
+    default_recipe: ClassVar[AbstractVAESettings]
+    """Its settings and their defaults."""
+
+    n_latent: int
     hidden_sizes: Any
-    n_steps: Any
-    batch_size: Any
-    learning_rate: Any
-    warm_up: Any
+    n_steps: int
     min_std: Any
-    scaling: Any
-    validation_fraction: Any
-    patience: Any
+    validation_fraction: float
     random_state: Any
     verbose: Any
 
@@ -58,7 +60,7 @@ class AbstractVAE(AbstractSavable):
         """What the decoder's outputs mean, untrained."""
 
     @abstractmethod
-    def _plan(self) -> Plan:
+    def _stages(self) -> tuple[VAEStage, ...]:
         """How to train, from checked settings."""
 
     def _n_neighbors(self, n_rows: int) -> int:
@@ -67,15 +69,13 @@ class AbstractVAE(AbstractSavable):
 
     def _keeps_units(self) -> bool:
         """Whether the networks see X as it is."""
-        return check_choice("scaling", self.scaling, ("standard", "none")) == "none"
+        return self._settings().scaling == "none"
 
     def fit(self: V, X, y=None) -> V:
         """Learn from the rows of ``X`` (n, d); ``y`` is ignored.
 
         A fit that fails or is interrupted leaves the model as it was before.
         """
-        from sigmax.generative.together import fit_together
-
         fit_together([self], [X])
         return self
 
@@ -145,7 +145,7 @@ class AbstractVAE(AbstractSavable):
 
     def _n_latent(self) -> int:
         check_is_fitted(self)
-        return self.model_.encoder.mean.bias.shape[0]
+        return self.model_.encoder.n_latent
 
     def _check_codes(self, z) -> np.ndarray:
         n_latent = self._n_latent()
@@ -185,47 +185,43 @@ class AbstractVAE(AbstractSavable):
     def _create_model(self, X: np.ndarray, rng: np.random.Generator) -> Autoencoder:
         """An untrained model for rows in the units of the networks."""
         floor = np.full(X.shape[1], RELATIVE_FLOOR)
-        if self.min_std is None:
+        settings = self._settings()
+        if settings.min_std is None:
             std = X.std(axis=0, dtype=np.float64)
             floor *= np.where(std > 0, std, 1.0)
         else:
-            floor[:] = check_number("min_std", self.min_std, above=0.0) / self.x_scaling_.scale
+            floor[:] = settings.min_std / self.x_scaling_.scale
         units = FeatureUnits.create(X, floor)
-        hidden_sizes, n_latent = (
-            check_sizes("hidden_sizes", self.hidden_sizes),
-            self._check_latent(),
-        )
+        hidden_sizes, n_latent = settings.hidden_sizes, settings.n_latent
         encoder = Encoder.create(rng, X.shape[1], hidden_sizes, n_latent)
         likelihood = self._likelihood(units)
         return Autoencoder(encoder, Decoder.create(rng, n_latent, hidden_sizes[::-1], likelihood))
 
-    def _check_latent(self) -> int:
-        return check_count("n_latent", self.n_latent)
+    def _settings(self) -> Any:
+        """All settings, checked."""
+        return self.default_recipe.override(self.get_params(deep=False), keep_none=False)
 
-    def _base_plan(self, **others: Any) -> Plan:
-        """The settings that all models share."""
+    def _create_stages(self, **others: Any) -> tuple[VAEStage, ...]:
+        """The stages by the settings that all models share, and some others."""
         check_count("verbose", self.verbose, minimum=0)
-        share, bounds = self.validation_fraction, {"above": 0.0, "below": 0.5, "inclusive": True}
-        check_number("validation_fraction", share, **bounds)
-        patience = (
-            None if self.patience is None else check_count("patience", self.patience, minimum=0)
-        )
-        return Plan(
-            n_steps=check_count("n_steps", self.n_steps),
-            warm_up=check_number("warm_up", self.warm_up, above=0.0, below=1.0, inclusive=True),
-            batch_size=check_count("batch_size", self.batch_size, minimum=2),
-            learning_rate=check_number("learning_rate", self.learning_rate, above=0.0),
-            patience=patience or None,
+        settings = self._settings()
+        return create_stages(
+            n_steps=settings.n_steps,
+            warm_up=settings.warm_up,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            patience=settings.patience or 0,
+            keep_best=settings.validation_fraction > 0,
             **others,
         )
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = named_leaves("model", self.model_)
         arrays |= {f"history.{name}": np.asarray(s) for name, s in self.history_.items()}
-        return {}, arrays | {"x_mean": self.x_scaling_.mean, "x_scale": self.x_scaling_.scale}
+        return {}, arrays | self.x_scaling_.state("x")
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.x_scaling_ = take_scaling(arrays, "x", self.n_features_in_)
+        self.x_scaling_ = Standardizer.from_state(arrays, "x", self.n_features_in_)
         self.history_ = {
             name: arrays[f"history.{name}"].tolist()
             for name in HISTORY
@@ -233,4 +229,4 @@ class AbstractVAE(AbstractSavable):
         }
         some_rows = np.zeros((2, self.n_features_in_), dtype=np.float32)
         skeleton = self._create_model(some_rows, np.random.default_rng(0))
-        self.model_ = restore(skeleton, "model", arrays)
+        self.model_ = jax.tree.map(jnp.asarray, restore(skeleton, "model", arrays))

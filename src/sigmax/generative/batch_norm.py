@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-__all__ = ["Frozen", "Moments", "NormalizedMLP"]
+__all__ = ["AbstractFrozen", "Moments", "NormalizedMLP"]
 
 MOMENTUM = 0.99
 """Share of the old running moments that a step keeps."""
@@ -23,12 +23,12 @@ MOMENTUM = 0.99
 SMALLEST_VARIANCE = 1e-5
 
 
-class Frozen(eqx.Module):
+class AbstractFrozen(eqx.Module):
     """Arrays that belong to a model and that no optimiser touches."""
 
 
 @final
-class Moments(Frozen):
+class Moments(AbstractFrozen):
     """Mean and variance of every unit of one layer, before its activation."""
 
     mean: Float[Array, " units"]

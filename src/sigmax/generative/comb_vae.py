@@ -5,10 +5,11 @@ from typing import final
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.checks import check_count
 from sigmax.generative.base import AbstractVAE
 from sigmax.generative.likelihoods import FeatureUnits, GatedStudentLikelihood
-from sigmax.generative.schedule import Plan
+from sigmax.generative.schedule import VAEStage
+from sigmax.generative.settings import CombVAESettings
+from sigmax.settings import store
 
 __all__ = ["CombVAE"]
 
@@ -28,16 +29,42 @@ class CombVAE(AbstractVAE):
 
     Parameters
     ----------
-    n_latent, hidden_sizes, n_steps, batch_size, learning_rate, warm_up, min_std, scaling
-        As for `VAE`; `min_std` is the least scale of the Student-t.
-    n_inducing : int
+    n_latent : int, default 2
+        Dimensions of a code.
+    hidden_sizes : tuple of int, default (512, 256, 128)
+        Layers of the encoder's networks; the decoder's are the same, mirrored.
+    n_steps : int, default 20000
+        Training steps, rounded up to whole chunks of up to 100.
+    batch_size : int, default 512
+        Rows of a batch.
+    learning_rate : float, default 0.001
+        Step size of Adam.
+    warm_up : float, default 0.5
+        Share of the steps in which the weight of the divergence grows from 0 to 1.
+    min_std : float, default None
+        Least standard deviation (scale, for Student-t) of the decoder in the units of X; None is
+        0.01 standard deviations of each feature. Without one the likelihood has no bound.
+    scaling : "none" or "standard", default "standard"
+        Whether the networks see standardised features, or X as it is (images between 0 and 1).
+    n_inducing : int, default 200
         Inducing points of the gate.
-    n_primary, n_secondary, n_neighbors : int
-        Centres of a locality batch, neighbours drawn of each, and neighbours to draw from; reduced
-        where the data are smaller. With more than 64 features, neighbours are those by the first
-        32 principal components.
-    validation_fraction, patience, random_state, verbose
-        As for `VAE`.
+    n_primary : int, default 16
+        Centres of a locality batch.
+    n_secondary : int, default 32
+        Neighbours drawn of each centre.
+    n_neighbors : int, default 50
+        Neighbours to draw from; reduced where the data are smaller. With more than 64 features,
+        neighbours are those by the first 32 principal components.
+    validation_fraction : float, default 0.0
+        Share of the rows that is held out to choose the best snapshot, by their bound, once the
+        warm-up is over; 0 keeps the last one. Rows that are equal are held out together.
+    patience : int, default None
+        Scorings, one per chunk, without a better snapshot before training stops; 0 or None never
+        stops early. Without held-out rows it has no effect.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int, default 0
+        1 shows a progress bar.
 
     Examples
     --------
@@ -48,6 +75,8 @@ class CombVAE(AbstractVAE):
     >>> far, bool(np.allclose(far.variance, X.var(axis=0), rtol=0.01))
     (Predictive(StudentT, shape=(1, 4)), True)
     """
+
+    default_recipe = CombVAESettings()
 
     def __init__(
         self,
@@ -69,22 +98,7 @@ class CombVAE(AbstractVAE):
         random_state=None,
         verbose=0,
     ):
-        self.n_latent = n_latent
-        self.hidden_sizes = hidden_sizes
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warm_up = warm_up
-        self.min_std = min_std
-        self.scaling = scaling
-        self.n_inducing = n_inducing
-        self.n_primary = n_primary
-        self.n_secondary = n_secondary
-        self.n_neighbors = n_neighbors
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())
 
     def gate(self, z) -> np.ndarray:
         """How far from the codes every row of ``z`` is: 0 on them, 1 far away."""
@@ -94,16 +108,13 @@ class CombVAE(AbstractVAE):
         return np.asarray(likelihood.gate_value(jnp.asarray(codes)), dtype=np.float64)
 
     def _likelihood(self, units: FeatureUnits) -> GatedStudentLikelihood:
-        n_inducing = check_count("n_inducing", self.n_inducing)
-        return GatedStudentLikelihood.create(units, self._check_latent(), n_inducing)
+        settings = self._settings()
+        return GatedStudentLikelihood.create(units, settings.n_latent, settings.n_inducing)
 
-    def _plan(self) -> Plan:
-        check_count("n_neighbors", self.n_neighbors)
-        return self._base_plan(
-            n_primary=check_count("n_primary", self.n_primary),
-            n_secondary=check_count("n_secondary", self.n_secondary),
-            splits=True,
-        )
+    def _stages(self) -> tuple[VAEStage, ...]:
+        settings = self._settings()
+        sizes = {"n_primary": settings.n_primary, "n_secondary": settings.n_secondary}
+        return self._create_stages(splits=True, **sizes)
 
     def _n_neighbors(self, n_rows: int) -> int:
-        return min(self.n_neighbors, n_rows)
+        return min(self._settings().n_neighbors, n_rows)

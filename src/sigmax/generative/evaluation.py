@@ -1,7 +1,6 @@
 """The bounds on log p(x), by row, in blocks of bounded memory."""
 
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ from jax import lax
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sigmax.compilation import compiled
 from sigmax.distributions import AbstractDistribution, Normal
 from sigmax.generative.autoencoder import Autoencoder, Decoder, Encoder, divergence
 
@@ -21,19 +21,19 @@ BUDGET = 2**26
 LEAST_ROWS, MOST_ROWS = 32, 4096
 
 
-@jax.jit
+@compiled
 def encode(encoder: Encoder, x: Float[Array, "rows features"]) -> Normal:
     """q(z | x)."""
     return encoder(x)
 
 
-@jax.jit
+@compiled
 def decode(decoder: Decoder, z: Float[Array, "rows latent"]) -> AbstractDistribution:
     """p(x | z)."""
     return decoder(z)
 
 
-@partial(jax.jit, static_argnames=("n_samples", "n_at_once"))
+@compiled
 def bound_block(
     model: Autoencoder,
     x: Float[Array, "rows features"],

@@ -16,11 +16,12 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
-from sigmax.generative.batch_norm import Frozen
+from sigmax.generative.batch_norm import AbstractFrozen
 from sigmax.generative.bernoulli import Bernoulli
-from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
+from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
 
 __all__ = [
+    "LIKELIHOODS",
     "AbstractLikelihood",
     "BernoulliLikelihood",
     "FeatureUnits",
@@ -39,7 +40,7 @@ INITIAL_DF = 8.0
 
 
 @final
-class FeatureUnits(Frozen):
+class FeatureUnits(AbstractFrozen):
     """What is known of every feature before training."""
 
     mean: Float[Array, " features"]
@@ -191,9 +192,17 @@ class GatedStudentLikelihood(AbstractLikelihood):
         gate = lax.stop_gradient(self.gate_value(z))[:, None]  # codes are not to flee from it
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, self.units.spread(scale))
-        relative = self.prior_variance[None] / on_codes.variance
-        return on_codes.widen(jnp.sqrt(1 - gate + gate * relative))
+        return on_codes.widen(blend_factor(gate, self.prior_variance[None], on_codes.variance))
 
     def initial_outputs(self) -> tuple[np.ndarray, ...]:
         df = np.full(self.units.mean.shape, inverse_softplus((INITIAL_DF - LEAST_DF) / 2))
         return np.asarray(self.units.mean), self.units.initial_output(), df
+
+
+LIKELIHOODS = {
+    "bernoulli": BernoulliLikelihood,
+    "normal": NormalLikelihood,
+    "shared": SharedLikelihood.create,
+    "student": StudentLikelihood,
+}
+"""Those of a plain VAE, by name; each is made from the units of the features."""

@@ -10,9 +10,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from sigmax.generative.autoencoder import Autoencoder, Decoder, divergence, place_code
-from sigmax.generative.batch_norm import Frozen
+from sigmax.generative.batch_norm import AbstractFrozen
 from sigmax.generative.likelihoods import GatedStudentLikelihood
-from sigmax.generative.schedule import Phase
 from sigmax.networks import ExtrapolationGate
 
 __all__ = ["Vectors", "bound_loss", "take_apart", "variance_loss"]
@@ -21,7 +20,7 @@ Vectors = tuple[Float[Array, " body"], Float[Array, " spread"]]
 
 
 def is_fixed(node: Any) -> bool:
-    return isinstance(node, Frozen | ExtrapolationGate)
+    return isinstance(node, AbstractFrozen | ExtrapolationGate)
 
 
 def take_apart(model: Autoencoder) -> tuple[Vectors, Any, Callable[[Vectors, Any], Autoencoder]]:
@@ -49,15 +48,16 @@ def bound_loss(
     x: Float[Array, "rows features"],
     noise: Float[Array, "rows latent"],
     weight: Float[Array, ""],
-    phase: Phase,
+    *,
+    is_warm_up: bool,
 ) -> tuple[Float[Array, ""], tuple[Autoencoder, Float[Array, "rows latent"], tuple]]:
-    """The negative bound, the divergence times ``weight``.
+    """The negative bound, the divergence times ``weight``; in the warm-up under one common std.
 
     With it the model with newer moments, the codes, and the two parts of the bound.
     """
     code, encoder = model.encoder.learn(x)
     z = place_code(code, noise)
-    if phase == "warm-up":
+    if is_warm_up:
         assert isinstance(model.decoder.likelihood, GatedStudentLikelihood)
         mean, newer = model.decoder.networks[0].learn(z)
         density = model.decoder.likelihood.warm_up(mean)

@@ -4,27 +4,14 @@ from typing import final
 
 import numpy as np
 
-from sigmax.checks import check_choice
 from sigmax.errors import InvalidDataError
 from sigmax.generative.base import AbstractVAE
-from sigmax.generative.likelihoods import (
-    AbstractLikelihood,
-    BernoulliLikelihood,
-    FeatureUnits,
-    NormalLikelihood,
-    SharedLikelihood,
-    StudentLikelihood,
-)
-from sigmax.generative.schedule import Plan
+from sigmax.generative.likelihoods import LIKELIHOODS, AbstractLikelihood, FeatureUnits
+from sigmax.generative.schedule import VAEStage
+from sigmax.generative.settings import VAESettings
+from sigmax.settings import store
 
 __all__ = ["VAE"]
-
-LIKELIHOODS = {
-    "bernoulli": BernoulliLikelihood,
-    "normal": NormalLikelihood,
-    "shared": SharedLikelihood.create,
-    "student": StudentLikelihood,
-}
 
 
 @final
@@ -36,32 +23,36 @@ class VAE(AbstractVAE):
 
     Parameters
     ----------
-    likelihood : "normal", "shared", "student" or "bernoulli"
+    likelihood : "bernoulli", "normal", "shared" or "student", default "normal"
         Density of a feature given the code: a Normal with a std from the decoder; a Normal with one
         learned std for everything (the σ-VAE); a Student-t with scale and degrees of freedom from
         the decoder; or 0 and 1, for which `scaling` and `min_std` do not matter.
-    n_latent : int
+    n_latent : int, default 2
         Dimensions of a code.
-    hidden_sizes : tuple of int
+    hidden_sizes : tuple of int, default (512, 256, 128)
         Layers of the encoder's networks; the decoder's are the same, mirrored.
-    n_steps, batch_size, learning_rate
-        Iterations (rounded up to whole chunks of up to 100), rows of a batch, step size of Adam.
-    warm_up : float
-        Share of the iterations in which the weight of the divergence grows from 0 to 1.
-    min_std : float
-        Least standard deviation (scale, for Student-t) of the decoder in the units of X; by default
+    n_steps : int, default 20000
+        Training steps, rounded up to whole chunks of up to 100.
+    batch_size : int, default 512
+        Rows of a batch.
+    learning_rate : float, default 0.001
+        Step size of Adam.
+    warm_up : float, default 0.5
+        Share of the steps in which the weight of the divergence grows from 0 to 1.
+    min_std : float, default None
+        Least standard deviation (scale, for Student-t) of the decoder in the units of X; None is
         0.01 standard deviations of each feature. Without one the likelihood has no bound.
-    scaling : "standard" or "none"
+    scaling : "none" or "standard", default "standard"
         Whether the networks see standardised features, or X as it is (images between 0 and 1).
-    validation_fraction : float
-        Share of the rows, from 0 to 0.5, that is held out to choose the best snapshot, by their
-        bound, once the warm-up is over; 0 keeps the last one. Rows that are equal are held out
-        together.
-    patience : int or None
+    validation_fraction : float, default 0.0
+        Share of the rows that is held out to choose the best snapshot, by their bound, once the
+        warm-up is over; 0 keeps the last one. Rows that are equal are held out together.
+    patience : int, default None
         Scorings, one per chunk, without a better snapshot before training stops; 0 or None never
         stops early. Without held-out rows it has no effect.
     random_state : int, RandomState, Generator or None
-    verbose : int
+        Seed of all draws.
+    verbose : int, default 0
         1 shows a progress bar.
 
     Attributes
@@ -78,6 +69,8 @@ class VAE(AbstractVAE):
     >>> vae.sample(5).shape, vae.encode(X).shape, vae.decode_dist([[0.0, 0.0]])
     ((5, 4), (200, 2), Predictive(Normal, shape=(1, 4)))
     """
+
+    default_recipe = VAESettings()
 
     def __init__(
         self,
@@ -96,34 +89,21 @@ class VAE(AbstractVAE):
         random_state=None,
         verbose=0,
     ):
-        self.likelihood = likelihood
-        self.n_latent = n_latent
-        self.hidden_sizes = hidden_sizes
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warm_up = warm_up
-        self.min_std = min_std
-        self.scaling = scaling
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
+        store(self, locals())
 
     def _likelihood(self, units: FeatureUnits) -> AbstractLikelihood:
-        return LIKELIHOODS[self._kind()](units)
+        return LIKELIHOODS[self._settings().likelihood](units)
 
-    def _plan(self) -> Plan:
-        self._kind()
-        return self._base_plan()
+    def _stages(self) -> tuple[VAEStage, ...]:
+        return self._create_stages(splits=False)
 
-    def _kind(self) -> str:
-        return check_choice("likelihood", self.likelihood, LIKELIHOODS)
+    def _is_bernoulli(self) -> bool:
+        return self._settings().likelihood == "bernoulli"
 
     def _keeps_units(self) -> bool:
-        return super()._keeps_units() or self._kind() == "bernoulli"
+        return super()._keeps_units() or self._is_bernoulli()
 
     def _check_values(self, X: np.ndarray) -> None:
-        if self._kind() == "bernoulli" and not (X.min() >= 0 and X.max() <= 1):
+        if self._is_bernoulli() and not (X.min() >= 0 and X.max() <= 1):
             rule = "between 0 and 1 for likelihood='bernoulli'"
             raise InvalidDataError(f"`X` must be {rule}, got values in [{X.min()}, {X.max()}].")

@@ -1,9 +1,10 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
 from sigmax.networks.dropout import DropoutNetwork
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
+from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.local import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -15,7 +16,7 @@ from sigmax.networks.local import (
     sums_over_lists,
     weighted_sums,
 )
-from sigmax.networks.mlp import ACTIVATIONS, MLP
+from sigmax.networks.mlp import ACTIVATIONS, MLP, TabularMLP
 from sigmax.networks.periodic import PeriodicFeatures, wave
 from sigmax.networks.shrinkage import toward_prior
 from sigmax.networks.variance_network import VarianceNetwork
@@ -31,6 +32,7 @@ __all__ = [
     "ExtrapolationGate",
     "FlipoutLayer",
     "FlipoutNetwork",
+    "InputLayer",
     "InverseGammaSpread",
     "KernelParameters",
     "LocalNetwork",
@@ -38,8 +40,10 @@ __all__ = [
     "NormalSpread",
     "PeriodicFeatures",
     "Sums",
+    "TabularMLP",
     "TrainingSet",
     "VarianceNetwork",
+    "blend_factor",
     "inverse_softplus",
     "sums_over_lists",
     "toward_prior",

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions import Normal
-from sigmax.networks.mlp import ACTIVATIONS, MLP
+from sigmax.inputs import Inputs
+from sigmax.networks.mlp import ACTIVATIONS, TabularMLP
 
 __all__ = ["DropoutNetwork"]
 
@@ -20,24 +21,25 @@ class DropoutNetwork(eqx.Module):
     ``log_precision`` is the paper's τ; it is chosen on held-out rows, and no step trains it.
     """
 
-    mean: MLP
+    mean: TabularMLP
     log_precision: Float[Array, " outputs"]
     rate: float = eqx.field(static=True)
 
     def __call__(
-        self, x: Float[Array, "rows features"], key: PRNGKeyArray, *, shared: bool = False
+        self, rows: Inputs, key: PRNGKeyArray, *, shared: bool = False
     ) -> Float[Array, "rows outputs"]:
         """The mean under one mask: a fresh one for every row, or one ``shared`` by all rows."""
-        activate = ACTIVATIONS[self.mean.activation]
-        for i, (weight, bias) in enumerate(zip(self.mean.weights, self.mean.biases, strict=True)):
+        x, mlp = self.mean.inputs(rows), self.mean.mlp
+        activate = ACTIVATIONS[mlp.activation]
+        for i, (weight, bias) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
             x = activate(x) if i else x
             shape = (1, x.shape[1]) if shared else x.shape
             kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1 - self.rate, shape)
             x = (jnp.broadcast_to(kept, x.shape) * x / (1 - self.rate)) @ weight + bias[None]
         return x
 
-    def sample(self, x: Float[Array, "rows features"], key: PRNGKeyArray) -> Normal:
+    def sample(self, rows: Inputs, key: PRNGKeyArray) -> Normal:
         """The density under one drawn mask."""
-        mean = self(x, key, shared=True)
+        mean = self(rows, key, shared=True)
         std = jnp.exp(-0.5 * self.log_precision)
         return Normal(mean, jnp.broadcast_to(std[None], mean.shape))

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-__all__ = ["NO_CENTER", "ExtrapolationGate"]
+__all__ = ["NO_CENTER", "ExtrapolationGate", "blend_factor"]
 
 OFFSET = 6.9077
 """The paper's a / gamma: sigmoid(-6.9077) = 0.001."""
@@ -20,6 +20,15 @@ SMALLEST_MARGIN = 0.15
 
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
+
+
+def blend_factor(
+    gate: Float[Array, "rows 1"],
+    prior_variance: float | Float[Array, "1 outputs"],
+    variance: Float[Array | np.ndarray, "rows outputs"],
+) -> Float[Array, "rows outputs"]:
+    r"""The factor on scales that takes variances to $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$."""
+    return jnp.sqrt(1 - gate + gate * prior_variance / variance)
 
 
 @final

@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions import Normal
+from sigmax.inputs import Inputs, InputShape
 from sigmax.networks.heads import INITIAL_VARIANCE, SMALLEST_VARIANCE, inverse_softplus
+from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.mlp import ACTIVATIONS
 
 __all__ = ["FlipoutLayer", "FlipoutNetwork"]
@@ -88,6 +90,7 @@ class FlipoutLayer(eqx.Module):
 class FlipoutNetwork(eqx.Module):
     """A Bayesian perceptron and one noise level per output, which is learned, not inferred."""
 
+    inputs: InputLayer
     layers: tuple[FlipoutLayer, ...]
     raw_noise: Float[Array, " outputs"]
     activation: str = eqx.field(static=True)
@@ -96,39 +99,38 @@ class FlipoutNetwork(eqx.Module):
     def create(
         cls,
         rng: np.random.Generator,
-        n_inputs: int,
+        shape: InputShape,
         hidden_sizes: Sequence[int],
         n_outputs: int,
         *,
         activation: str,
     ) -> "FlipoutNetwork":
-        sizes = list(itertools.pairwise([n_inputs, *hidden_sizes, n_outputs]))
+        inputs = InputLayer.create(rng, shape)
+        sizes = list(itertools.pairwise([inputs.n_outputs, *hidden_sizes, n_outputs]))
         layers = tuple(
             FlipoutLayer.create(rng, *pair, gain=0.1 if i == len(sizes) - 1 else 1.0)
             for i, pair in enumerate(sizes)
         )
         raw = jnp.full(n_outputs, inverse_softplus(INITIAL_VARIANCE), dtype=jnp.float32)
-        return cls(layers, raw, activation)
+        return cls(inputs, layers, raw, activation)
 
     @property
     def noise_variance(self) -> Float[Array, " outputs"]:
         """Variance of the observation noise: positive whatever is learned."""
         return jax.nn.softplus(self.raw_noise) + SMALLEST_VARIANCE
 
-    def __call__(
-        self, x: Float[Array, "rows features"], key: PRNGKeyArray | None, *, shared: bool = False
-    ) -> Normal:
+    def __call__(self, rows: Inputs, key: PRNGKeyArray | None, *, shared: bool = False) -> Normal:
         """The density at the mean weights (no key), per-row perturbed ones, or one ``shared``."""
-        activate = ACTIVATIONS[self.activation]
+        x, activate = self.inputs(rows), ACTIVATIONS[self.activation]
         for i, layer in enumerate(self.layers):
             layer_key = None if key is None else jax.random.fold_in(key, i)
             x = layer(activate(x) if i else x, layer_key, shared=shared)
         std = jnp.sqrt(self.noise_variance)
         return Normal(x, jnp.broadcast_to(std[None], x.shape))
 
-    def sample(self, x: Float[Array, "rows features"], key: PRNGKeyArray) -> Normal:
+    def sample(self, rows: Inputs, key: PRNGKeyArray) -> Normal:
         """The density under one draw of all weights."""
-        return self(x, key, shared=True)
+        return self(rows, key, shared=True)
 
     def divergence(self) -> Float[Array, ""]:
         """KL divergence of all weights from their prior."""

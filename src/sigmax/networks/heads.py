@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sigmax.distributions import AbstractDistribution, Normal, StudentT
-from sigmax.networks.mlp import MLP
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks.mlp import TabularMLP
 
 __all__ = ["AbstractSpread", "InverseGammaSpread", "NormalSpread", "inverse_softplus"]
 
@@ -30,9 +31,7 @@ class AbstractSpread(eqx.Module):
     """The noise around a mean."""
 
     @abstractmethod
-    def __call__(
-        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
-    ) -> AbstractDistribution:
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> AbstractDistribution:
         """The density around ``mean`` at every row and output."""
 
 
@@ -45,25 +44,25 @@ class InverseGammaSpread(AbstractSpread):
     second network is the squared scale.
     """
 
-    concentration: MLP
-    squared_scale: MLP
+    concentration: TabularMLP
+    squared_scale: TabularMLP
     min_concentration: float = eqx.field(static=True)
 
     @classmethod
     def create(
         cls,
         rng: np.random.Generator,
-        n_inputs: int,
+        shape: InputShape,
         hidden_sizes: Sequence[int],
         n_outputs: int,
         *,
         activation: str,
         min_concentration: float = 1.1,
     ) -> "InverseGammaSpread":
-        def network(value: float) -> MLP:
-            return MLP.create(
+        def network(value: float) -> TabularMLP:
+            return TabularMLP.create(
                 rng,
-                n_inputs,
+                shape,
                 hidden_sizes,
                 n_outputs,
                 activation=activation,
@@ -73,9 +72,7 @@ class InverseGammaSpread(AbstractSpread):
         above_least = max(INITIAL_CONCENTRATION - min_concentration, 1.0)
         return cls(network(above_least), network(INITIAL_VARIANCE), min_concentration)
 
-    def __call__(
-        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
-    ) -> StudentT:
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> StudentT:
         concentration = self.min_concentration + jax.nn.softplus(self.concentration(x))
         squared_scale = jax.nn.softplus(self.squared_scale(x)) + SMALLEST_VARIANCE
         return StudentT.from_inverse_gamma(mean, concentration, concentration * squared_scale)
@@ -85,22 +82,22 @@ class InverseGammaSpread(AbstractSpread):
 class NormalSpread(AbstractSpread):
     """One variance per row: the mean-variance network of Nix and Weigend."""
 
-    variance: MLP
+    variance: TabularMLP
 
     @classmethod
     def create(
         cls,
         rng: np.random.Generator,
-        n_inputs: int,
+        shape: InputShape,
         hidden_sizes: Sequence[int],
         n_outputs: int,
         *,
         activation: str,
     ) -> "NormalSpread":
         return cls(
-            MLP.create(
+            TabularMLP.create(
                 rng,
-                n_inputs,
+                shape,
                 hidden_sizes,
                 n_outputs,
                 activation=activation,
@@ -108,8 +105,6 @@ class NormalSpread(AbstractSpread):
             )
         )
 
-    def __call__(
-        self, x: Float[Array, "rows inputs"], mean: Float[Array, "rows outputs"]
-    ) -> Normal:
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> Normal:
         variance = jax.nn.softplus(self.variance(x)) + SMALLEST_VARIANCE
         return Normal(mean, variance**0.5)

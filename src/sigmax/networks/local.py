@@ -17,10 +17,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.inputs import Inputs
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.heads import SMALLEST_VARIANCE
+from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.mlp import MLP
-from sigmax.networks.periodic import PeriodicFeatures
 from sigmax.networks.shrinkage import toward_prior
 
 __all__ = [
@@ -102,8 +103,8 @@ class LocalPosterior(eqx.Module):
 class LocalNetwork(eqx.Module):
     """A prior for every row, and a kernel by which training rows update it."""
 
-    features: PeriodicFeatures
-    """The input layer of all networks."""
+    inputs: InputLayer
+    """Common to all networks."""
     embedding: MLP
     mean: MLP
     spread: MLP
@@ -119,10 +120,10 @@ class LocalNetwork(eqx.Module):
     min_concentration: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
 
-    def embed(self, x: Float[Array, "rows features"]) -> EmbeddedRows:
+    def embed(self, x: Inputs) -> EmbeddedRows:
         """Inputs, coordinates and prior mean of some rows."""
-        inputs = self.features(x)
-        coordinates = jnp.concatenate([self.embedding(inputs), x / self.input_scale], axis=1)
+        inputs, in_input_space = self.inputs(x), x.coordinates / self.input_scale
+        coordinates = jnp.concatenate([self.embedding(inputs), in_input_space], axis=1)
         return EmbeddedRows(inputs, coordinates, self.mean(inputs))
 
     def prior(self, rows: EmbeddedRows) -> StudentT:
@@ -141,12 +142,12 @@ class LocalNetwork(eqx.Module):
         """
         prior = self.prior(rows)
         unsupported = prior.variance * (1 + jnp.exp(-self.kernel.log_prior_rows))
-        widened = prior.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / unsupported))
+        widened = prior.widen(blend_factor(gate, self.prior_variance, unsupported))
         return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
 
-    def gate_value(self, x: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    def gate_value(self, x: Inputs) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them."""
-        return self.gate(x, jnp.full(len(x), NO_CENTER))
+        return self.gate(jnp.asarray(x.coordinates), jnp.full(len(x), NO_CENTER))
 
     def kernel_weights(
         self, coordinates: Float[Array, "rows metric"], others: Float[Array, "others metric"]
@@ -184,17 +185,17 @@ class LocalNetwork(eqx.Module):
 
     def embed_training_set(
         self,
-        X: Float[Array, "slots features"],
+        X: Inputs,
         y: Float[Array, "slots outputs"],
         weight: Float[Array, " slots"],
     ) -> TrainingSet:
         """The training rows in this member's metric, block by block."""
 
-        def embed_block(x: Float[Array, "rows features"]) -> tuple[Array, Array]:
+        def embed_block(x: Inputs) -> tuple[Array, Array]:
             rows = self.embed(x)
             return rows.coordinates, rows.mean
 
-        coordinates, means = lax.map(embed_block, in_blocks(X))
+        coordinates, means = lax.map(embed_block, jax.tree.map(in_blocks, X))
         return TrainingSet(coordinates.reshape(len(X), -1), y - means.reshape(y.shape), weight)
 
     def kernel_sums(
@@ -221,9 +222,7 @@ class LocalNetwork(eqx.Module):
         dist = toward_prior(dist, self.shrinkage, self.prior_variance)
         return LocalPosterior(dist, found.count, found.epistemic_share)
 
-    def __call__(
-        self, x: Float[Array, "rows features"], training_set: TrainingSet
-    ) -> LocalPosterior:
+    def __call__(self, x: Inputs, training_set: TrainingSet) -> LocalPosterior:
         """The predictive density of queries ``x`` given the whole training set."""
         rows = self.embed(x)
         return self.posterior(

@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = ["ACTIVATIONS", "MLP"]
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks.input_layer import InputLayer
+
+__all__ = ["ACTIVATIONS", "MLP", "TabularMLP"]
 
 ACTIVATIONS: dict[str, Callable] = {
     "relu": jax.nn.relu,
@@ -67,3 +70,30 @@ class MLP(eqx.Module):
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = (activate(x) if i else x) @ weight + bias[None]
         return x
+
+
+@final
+class TabularMLP(eqx.Module):
+    """A perceptron behind an input layer of its own: from rows of a table."""
+
+    inputs: InputLayer
+    mlp: MLP
+
+    @classmethod
+    def create(
+        cls,
+        rng: np.random.Generator,
+        shape: InputShape,
+        hidden_sizes: Sequence[int],
+        n_outputs: int,
+        *,
+        activation: str,
+        output_bias: float = 0.0,
+    ) -> "TabularMLP":
+        """Random layers, as those of `MLP`."""
+        inputs = InputLayer.create(rng, shape)
+        sizes = (inputs.n_outputs, hidden_sizes, n_outputs)
+        return cls(inputs, MLP.create(rng, *sizes, activation=activation, output_bias=output_bias))
+
+    def __call__(self, x: Inputs) -> Float[Array, "rows outputs"]:
+        return self.mlp(self.inputs(x))

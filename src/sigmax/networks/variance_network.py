@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sigmax.distributions import AbstractDistribution
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
+from sigmax.inputs import Inputs
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
 from sigmax.networks.heads import AbstractSpread
-from sigmax.networks.mlp import MLP
+from sigmax.networks.mlp import TabularMLP
 from sigmax.networks.shrinkage import toward_prior
 
 __all__ = ["VarianceNetwork"]
@@ -31,7 +32,7 @@ class VarianceNetwork(eqx.Module):
     only `predict` applies the shrinkage.
     """
 
-    mean: MLP
+    mean: TabularMLP
     spread: AbstractSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
@@ -39,13 +40,13 @@ class VarianceNetwork(eqx.Module):
     prior_variance: float = eqx.field(static=True)
     shrink_mean: bool = eqx.field(static=True)
 
-    def predict(self, x: Float[Array, "rows features"]) -> AbstractDistribution:
+    def predict(self, x: Inputs) -> AbstractDistribution:
         """The density at new rows."""
         return toward_prior(self(x), self.shrinkage, self.prior_variance)
 
     def __call__(
         self,
-        x: Float[Array, "rows features"],
+        x: Inputs,
         own_center: Int[Array, " rows"] | None = None,
     ) -> AbstractDistribution:
         mean = self.mean(x)
@@ -54,12 +55,15 @@ class VarianceNetwork(eqx.Module):
         gate = self.gate_value(x, own_center)[:, None]
         on_data = self.spread(x, (1 - gate**2) * mean if self.shrink_mean else mean)
         on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
-        return on_data.widen(jnp.sqrt(1 - gate + gate * self.prior_variance / on_data.variance))
+        return on_data.widen(blend_factor(gate, self.prior_variance, on_data.variance))
 
     def gate_value(
-        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"] | None = None
+        self, x: Inputs, own_center: Int[Array, " rows"] | None = None
     ) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them, 0 without a gate."""
         if self.gate is None:
             return jnp.zeros(len(x))
-        return self.gate(x, jnp.full(len(x), NO_CENTER) if own_center is None else own_center)
+        return self.gate(
+            jnp.asarray(x.coordinates),
+            jnp.full(len(x), NO_CENTER) if own_center is None else own_center,
+        )

@@ -1,7 +1,8 @@
 """Data, sampler and module in, fitted members out: one compiled loop for everything."""
 
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
-from sigmax.training.loop import Progress, train_stage
+from sigmax.training.loop import AbstractStage, Progress, name_keys, train_stage
+from sigmax.training.member_axis import over_members
 from sigmax.training.objective import (
     LeaveOneOut,
     beta_negative_log_likelihood,
@@ -19,6 +20,7 @@ from sigmax.training.objective import (
 from sigmax.training.schedule import Part, Phase, Stage
 
 __all__ = [
+    "AbstractStage",
     "Batch",
     "Fold",
     "Graph",
@@ -36,9 +38,11 @@ __all__ = [
     "local_log_likelihood",
     "log_likelihood",
     "mean_weights_log_likelihood",
+    "name_keys",
     "negative_elbo",
     "negative_log_likelihood",
     "negative_squared_error",
+    "over_members",
     "pad_rows",
     "squared_error",
     "train_stage",

@@ -5,13 +5,16 @@ split when the splits of a cross-validation are trained together. A member says 
 lives, so data are held once per group and not once per member.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import final
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.inputs import Inputs
 from sigmax.sampling import neighbor_counts
 
 __all__ = ["Batch", "Fold", "Graph", "TrainingData", "bucket_size", "pad_rows"]
@@ -38,11 +41,17 @@ def stack_groups(groups: Sequence[np.ndarray]) -> Array:
     return jnp.asarray(groups[0][None] if len(groups) == 1 else np.stack(groups))
 
 
+@final
 class Graph(eqx.Module):
     """Neighbour lists, and in how many of them each row stands."""
 
     neighbors: Int[Array, "groups slots k"]
     counts: Float[Array, "groups slots"]
+
+    @property
+    def n_neighbors(self) -> int:
+        """The length of a list."""
+        return self.neighbors.shape[-1]
 
     @classmethod
     def create(cls, graphs: Sequence[np.ndarray], n_slots: int) -> "Graph":
@@ -54,42 +63,44 @@ class Graph(eqx.Module):
         )
 
 
+@final
 class TrainingData(eqx.Module):
     """The rows of every group, standardised and padded, and the graphs that batches walk on."""
 
-    X: Float[Array, "groups slots features"]
+    X: Inputs
+    """Leaves (groups, slots, ...)."""
     y: Float[Array, "groups slots outputs"]
     own_center: Int[Array, "groups slots"]
     weight: Float[Array, "groups slots"]
     """Sample weights, 1 on average, and 0 for padding."""
     n_rows: Int[Array, " groups"]
-    graphs: tuple[Graph, ...]
+    graphs: dict[str, Graph]
 
     @classmethod
     def create(
         cls,
-        X: Sequence[np.ndarray],
+        X: Sequence[Inputs],
         y: Sequence[np.ndarray],
         own_center: Sequence[np.ndarray],
-        graphs: Sequence[Sequence[np.ndarray]],
+        graphs: Mapping[str, Sequence[np.ndarray]],
         weight: Sequence[np.ndarray] | None = None,
     ) -> "TrainingData":
-        """From lists with one entry per group; ``graphs`` lists, per kind, one per group."""
+        """From lists with one entry per group; ``graphs`` has such a list for every name."""
         n_slots = bucket_size(max(len(rows) for rows in X))
         weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
         relative = [(own / own.mean()).astype(np.float32) for own in weight]
         return cls(
-            stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in X]),
+            jax.tree.map(lambda *own: stack_groups([pad_rows(o, n_slots) for o in own]), *X),
             stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
             stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
             stack_groups([pad_rows(own, n_slots) for own in relative]),
             jnp.asarray([len(rows) for rows in X], dtype=jnp.int32),
-            tuple(Graph.create(kind, n_slots) for kind in graphs),
+            {name: Graph.create(lists, n_slots) for name, lists in graphs.items()},
         )
 
     @property
     def n_slots(self) -> int:
-        return self.X.shape[1]
+        return self.y.shape[1]
 
     def rows(
         self,
@@ -104,6 +115,7 @@ class TrainingData(eqx.Module):
         return Batch(X, y, own_center, group, index, weight, key, n_learned)
 
 
+@final
 class Batch(eqx.Module):
     """Some rows: what an objective sees. It may look up others of its ``group`` by ``index``.
 
@@ -111,7 +123,8 @@ class Batch(eqx.Module):
     ``n_learned``, the number of rows that the member learns from, for every objective of a step.
     """
 
-    X: Float[Array, "batch features"]
+    X: Inputs
+    """Leaves (batch, ...)."""
     y: Float[Array, "batch outputs"]
     own_center: Int[Array, " batch"]
     group: Int[Array, ""]
@@ -121,6 +134,7 @@ class Batch(eqx.Module):
     n_learned: Float[Array, ""] | None = None
 
 
+@final
 class Fold(eqx.Module):
     """What one member learns from and what it is judged on.
 

@@ -1,164 +1,137 @@
-"""The heart: steps of one member as one pure function, vmapped over members, compiled once.
+"""The one training loop: members vmapped, chunks of steps compiled, the rest on the host.
 
-Nothing in here knows scikit-learn, files or printing. A chunk of steps is one compiled call; the
-host loops over chunks to report progress, keep the best snapshots and stop early.
+Nothing in here knows scikit-learn, files or printing, nor what is trained: that is the stage's. A
+chunk of steps is one compiled call; the host loops over chunks to report progress, keep the best
+snapshots and stop early.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
-from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from sigmax.random import named_key
-from sigmax.sampling import draw_batches
-from sigmax.training.data import Batch, Fold, TrainingData
-from sigmax.training.schedule import Phase, Stage
+from sigmax.training.member_axis import MEMBERS, over_members, spread_members, without_padding
 
-__all__ = ["MemberState", "Progress", "start_member", "train_member", "train_stage"]
+__all__ = ["AbstractStage", "MemberState", "Progress", "name_keys", "train_stage"]
 
-Network = Any  # an Equinox module with the fields that the phases name
-Parts = dict[str, Float[Array, " _"]]
-States = tuple[dict[str, optax.OptState], ...]
+S = TypeVar("S", bound="AbstractStage")  # beartype knows no Self
 
 
-MEMBERS = "members"
-"""The axis of members, for what they do together."""
+@dataclass(frozen=True, kw_only=True)
+class AbstractStage(ABC):
+    """Chunks of like training steps; after each, members are scored on their held-out rows.
+
+    `start`, `run_chunk` and `score_member` are pure functions of one member, which the loop maps
+    over all and compiles, with the stage as a static argument. A ``fold`` says what one member
+    learns from and has the field ``group``: the members of a group stop together. The ``data`` are
+    shared by all members.
+    """
+
+    name: str
+    """What a progress bar says."""
+    keep_best: bool
+    """Whether held-out rows are scored and the stage ends with each member's best snapshot."""
+    is_judged_together: bool = False
+    """Whether the members of a group keep the snapshots of one chunk, by their mean score."""
+    patience: int
+    """Chunks without a better score in any member before the stage ends early; 0 for never."""
+
+    @property
+    @abstractmethod
+    def n_chunks(self) -> int:
+        """Compiled calls, each of the same number of steps."""
+
+    @abstractmethod
+    def start(self, network: Any) -> Any:
+        """The states of the optimisers before the first step."""
+
+    @abstractmethod
+    def run_chunk(
+        self, network: Any, states: Any, key: PRNGKeyArray, fold: Any, data: Any, clock: Any
+    ) -> tuple[Any, Any, dict[str, Float[Array, ""]]]:
+        """One chunk of steps: network and states after it, and figures for the history."""
+
+    @abstractmethod
+    def score_member(self, network: Any, fold: Any, data: Any) -> Float[Array, ""]:
+        """The score of the held-out rows; higher is better."""
+
+    def one_chunk(self: S) -> S:
+        """What a compiled chunk depends on: stages that agree in it share their programs."""
+        return replace(self, name="", patience=0)
+
+    def key_name(self, chunk: int) -> str:
+        """The name by which the keys of a chunk are split off."""
+        return f"{self.name} {chunk}"
+
+    def clock(self, chunk: int) -> Any:
+        """Arrays by which one chunk differs from another."""
+        return None
+
+    def before_chunk(self, networks: Any, keys: Any, folds: Any, data: Any, chunk: int) -> Any:
+        """The networks of all members as the chunk should find them."""
+        return networks
+
+    def describe(self, figures: dict[str, np.ndarray]) -> str:
+        """What a progress bar says of the figures of all members after a chunk."""
+        scores = figures["score"]
+        return "" if np.isnan(scores).all() else f"held-out score {np.nanmean(scores):.3f}"
 
 
+@final
 class MemberState(eqx.Module):
     """A member in training: where it is, and the best it has been."""
 
-    network: Network
-    states: States
-    best: Network
+    network: Any
+    states: Any
+    """Of its optimisers."""
+    best: Any
     best_score: Float[Array, "*members"]
 
 
+@final
 @dataclass(frozen=True)
 class Progress:
     """What a caller is told after every chunk."""
 
-    stage: str
+    stage: AbstractStage
     chunk: int
-    n_chunks: int
-    scores: np.ndarray
-    """The held-out score of every member, nan when nothing is held out."""
-
-
-def flatten_parts(network: Network, stage: Stage) -> tuple[Parts, Callable[[Parts], Network]]:
-    """The parts that ``stage`` trains, each as one vector, and the way back to a network.
-
-    One vector per part keeps the compiled step small: an optimiser is then a handful of
-    operations, however many layers there are.
-    """
-    names = {part.name for phase in stage.phases for part in phase.parts}
-    parts, restore = {}, {}
-    for name in sorted(names):
-        arrays, rest = eqx.partition(getattr(network, name), eqx.is_inexact_array)
-        parts[name], unravel = ravel_pytree(arrays)
-        restore[name] = lambda flat, unravel=unravel, rest=rest: eqx.combine(unravel(flat), rest)
-
-    def rebuild(parts: Parts) -> Network:
-        whole = [restore[name](flat) for name, flat in parts.items()]
-        return eqx.tree_at(lambda n: [getattr(n, name) for name in parts], network, whole)
-
-    return parts, rebuild
-
-
-def start_member(network: Network, stage: Stage) -> MemberState:
-    """A member at the first step of ``stage``."""
-    parts, _ = flatten_parts(network, stage)
-    states = tuple(
-        {part.name: part.optimizer(stage.n_cycles).init(parts[part.name]) for part in phase.parts}
-        for phase in stage.phases
-    )
-    no_score = jnp.full((), -jnp.inf, dtype=jnp.float32)  # not weakly typed: one compilation
-    return MemberState(network, states, network, no_score)
-
-
-def weigh_rows(
-    index: Int[Array, " batch"],
-    key: PRNGKeyArray | None,
-    fold: Fold,
-    data: TrainingData,
-    phase: Phase,
-) -> Batch:
-    """The rows of a locality batch, so weighted that sums estimate those over all training rows.
-
-    Held-out rows may be among them: they are neighbours like any other, and count with weight 0.
-    """
-    graph = data.graphs[phase.graph]
-    draws_per_list = phase.n_primary * phase.n_secondary / graph.neighbors.shape[-1]
-    expected_count = draws_per_list * graph.counts[fold.group, index] / data.n_rows[fold.group]
-    weight = fold.weight[index] / expected_count
-    return data.rows(fold.group, index, weight, key, fold.n_learned)
+    """How many are done."""
+    figures: dict[str, np.ndarray]
+    """Of every member, "score" among them, which is nan when nothing is held out."""
 
 
 def train_member(
     member: MemberState,
     key: PRNGKeyArray,
-    fold: Fold,
-    data: TrainingData,
-    stage: Stage,
-) -> tuple[MemberState, Float[Array, ""]]:
-    """One chunk of cycles of one member, then its held-out score: no member axis in sight."""
-    draws = []
-    phase_keys = jax.random.split(key, len(stage.phases))
-    for phase, phase_key in zip(stage.phases, phase_keys, strict=True):
-        neighbors, n_rows = data.graphs[phase.graph].neighbors[fold.group], data.n_rows[fold.group]
-        sizes = (phase.n_primary, phase.n_secondary)
-        batches = draw_batches(phase_key, stage.cycles_per_chunk, neighbors, n_rows, *sizes)
-        step_keys = None
-        if phase.is_random:
-            step_keys = jax.random.split(named_key(phase_key, "steps"), stage.cycles_per_chunk)
-        draws.append((batches, step_keys))
+    fold: Any,
+    data: Any,
+    stage: AbstractStage,
+    clock: Any,
+    n_members: int,
+) -> tuple[MemberState, dict[str, Float[Array, ""]]]:
+    """One chunk of one member, then its held-out score: no member axis in sight.
 
-    parts, rebuild = flatten_parts(member.network, stage)
-
-    def take_step(phase: Phase, parts: Parts, states: dict, draw) -> tuple[Parts, dict]:
-        index, step_key = draw
-        batch = weigh_rows(index, step_key, fold, data, phase)
-
-        def loss(learning: Parts):
-            losses = phase.objective(rebuild(parts | learning), batch, data)
-            return jnp.sum(batch.weight * losses)
-
-        gradients = jax.grad(loss)({part.name: parts[part.name] for part in phase.parts})
-        for part in phase.parts:
-            name = part.name
-            updates, state = part.optimizer(stage.n_cycles).update(
-                gradients[name], states[name], parts[name]
-            )
-            states = states | {name: state}
-            parts = parts | {name: parts[name] + jnp.asarray(updates)}
-        return parts, states
-
-    def run_cycle(carry, draws):
-        parts, states = carry
-        new_states = []
-        for phase, state, draw in zip(stage.phases, states, draws, strict=True):
-            parts, state = take_step(phase, parts, state, draw)
-            new_states.append(state)
-        return (parts, tuple(new_states)), None
-
-    (parts, states), _ = lax.scan(run_cycle, (parts, member.states), draws)
-    network = rebuild(parts)
+    Only members that are judged together look at the others, of which the first ``n_members`` are
+    no padding.
+    """
+    network, states, figures = stage.run_chunk(
+        member.network, member.states, key, fold, data, clock
+    )
     if not stage.keep_best:
-        return MemberState(network, states, network, member.best_score), jnp.asarray(jnp.nan)
-
-    held_out = data.rows(fold.group, fold.validation, fold.validation_weight)
-    scores = jnp.where(held_out.weight > 0, stage.score(network, held_out, data), 0.0)
-    score = jnp.sum(held_out.weight * scores)
-    judged = mean_score(score, fold.group) if stage.is_judged_together else score
+        figures = figures | {"score": jnp.asarray(jnp.nan)}
+        return MemberState(network, states, network, member.best_score), figures
+    score = stage.score_member(network, fold, data)
+    judged = score
+    if stage.is_judged_together and n_members > 1:
+        judged = mean_score(score, fold.group, n_members)
     # Also False for nan: a broken member keeps its best.
     is_better = (judged > member.best_score) & jnp.isfinite(score)
     best = jax.tree.map(
@@ -166,75 +139,82 @@ def train_member(
         network,
         member.best,
     )
-    return MemberState(
-        network, states, best, jnp.where(is_better, judged, member.best_score)
-    ), score
+    best_score = jnp.where(is_better, judged, member.best_score)
+    return MemberState(network, states, best, best_score), figures | {"score": score}
 
 
-def mean_score(score: Float[Array, ""], group: Int[Array, ""]) -> Float[Array, ""]:
+def mean_score(score: Float[Array, ""], group: Int[Array, ""], n_members: int) -> Float[Array, ""]:
     """The mean over the members of a group, without those that have broken down."""
-    scores, groups = lax.all_gather((score, group), MEMBERS)
+    gathered = lax.all_gather((score, group), MEMBERS)
+    scores, groups = (values[:n_members] for values in gathered)
     counts = (groups == group) & jnp.isfinite(scores)
     return jnp.sum(jnp.where(counts, scores, 0.0)) / jnp.sum(counts)
 
 
-MEMBER = eqx.if_array(0)
-start_members = eqx.filter_jit(eqx.filter_vmap(start_member, in_axes=(MEMBER, None)))
-train_chunk = eqx.filter_jit(
-    eqx.filter_vmap(train_member, in_axes=(MEMBER, 0, MEMBER, None, None), axis_name=MEMBERS)
-)
+def start_member(network: Any, states: Any, stage: AbstractStage) -> MemberState:
+    """A member at the first step of ``stage``, its optimisers in ``states`` if these are given."""
+    states = stage.start(network) if states is None else states
+    return MemberState(network, states, network, jnp.full((), -jnp.inf, dtype=jnp.float32))
 
 
-def shard_members(tree: Any, n_members: int) -> Any:
-    """Members spread over the devices, as many devices as divide them evenly."""
-    n_devices = max(n for n in range(1, jax.device_count() + 1) if n_members % n == 0)
-    if n_devices == 1:
-        return tree
-    mesh = Mesh(np.asarray(jax.devices()[:n_devices]), ("members",))
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("members")))
+start_members = over_members(start_member, 2)
+train_chunk = over_members(train_member, 3)
+name_keys = jax.vmap(named_key, (0, None))
 
 
 def train_stage(
-    networks: Network,
+    networks: Any,
     keys: Key[Array, " members"],
-    folds: Fold,
-    data: TrainingData,
-    stage: Stage,
+    folds: Any,
+    data: Any,
+    stage: AbstractStage,
     report: Callable[[Progress], None] | None = None,
-) -> tuple[Network, list[np.ndarray]]:
-    """All members through one stage: the networks to go on with, and the scores of every group.
+    *,
+    states: Any = None,
+) -> tuple[MemberState, list[dict[str, np.ndarray]]]:
+    """All members through one stage: how they end, and the figures of every group.
 
-    ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared. The scores
-    have the shape (chunks, members of the group). A group whose members have not become better for
-    ``stage.patience`` chunks is done: it keeps its snapshots, whatever the others still do.
+    ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared. With
+    ``states``, those of an earlier stage, its optimisers go on. A group whose members have not
+    become better for ``stage.patience`` chunks is done: it keeps its snapshots, whatever the others
+    still do. Members are spread over all devices. Figures have the shape (chunks, members of the
+    group).
     """
-    arrays, static = eqx.partition((networks, folds), eqx.is_array)
-    arrays, keys = shard_members((arrays, keys), len(keys))
-    networks, folds = eqx.combine(arrays, static)
-    members = start_members(networks, stage)
-    group = np.asarray(folds.group)
-    n_groups = int(group.max()) + 1
-    history: list[np.ndarray] = []
-    best, since_best = np.full(len(keys), -np.inf), np.zeros(n_groups, dtype=int)
+    n_members, group = len(keys), np.asarray(folds.group)
+    members = start_members(networks, states, stage)
+    members, keys, folds = spread_members((members, keys, folds))
+    n_groups, program = int(group.max()) + 1, stage.one_chunk()
+    history: list[dict[str, np.ndarray]] = []
+    best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)
     length = np.full(n_groups, stage.n_chunks)
     for chunk in range(stage.n_chunks):
-        fresh = jax.vmap(named_key, (0, None))(keys, f"{stage.name} {chunk}")
-        members, scores = train_chunk(members, fresh, folds, data, stage)
-        history.append(np.asarray(scores))  # the one wait for the device
+        found = stage.before_chunk(members.network, keys, folds, data, chunk)
+        members, fresh = replace(members, network=found), name_keys(keys, stage.key_name(chunk))
+        members, figures = train_chunk(
+            members, fresh, folds, data, program, stage.clock(chunk), n_members
+        )
+        # the one wait for the device
+        history.append({name: np.asarray(value)[:n_members] for name, value in figures.items()})
         if report is not None:
-            report(Progress(stage.name, chunk + 1, stage.n_chunks, history[-1]))
+            report(Progress(stage, chunk + 1, history[-1]))
         if not stage.keep_best or not stage.patience:
             continue
-        has_better = np.bincount(group, history[-1] > best, minlength=n_groups) > 0
+        scores = history[-1]["score"]
+        has_better = np.bincount(group, scores > best, minlength=n_groups) > 0
         since_best = np.where(has_better, 0, since_best + 1)
-        best = np.fmax(best, history[-1])
+        best = np.fmax(best, scores)
         done = (since_best >= stage.patience) & (length == stage.n_chunks)
         if not done.any():
             continue
         length[done] = chunk + 1
         if (length <= chunk + 1).all():
             break
-        final = jnp.where(jnp.asarray(done[group]), jnp.inf, members.best_score)
-        members = eqx.tree_at(lambda m: m.best_score, members, final)  # no snapshot beats infinity
-    scores = np.stack(history)
-    return members.best, [scores[: length[g], group == g] for g in range(n_groups)]
+        is_done = jnp.asarray(done)[folds.group]
+        final = jnp.where(is_done, jnp.inf, members.best_score)  # no snapshot beats infinity
+        members = replace(members, best_score=final)
+    figures = {name: np.stack([at[name] for at in history]) for name in history[0]}
+    histories = [
+        {name: values[: length[g], group == g] for name, values in figures.items()}
+        for g in range(n_groups)
+    ]
+    return without_padding(members, n_members), histories

@@ -1,0 +1,40 @@
+"""Rows in blocks of a few sizes, so that programs are compiled for these alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sigmax.inputs import Inputs
+from sigmax.training import bucket_size, pad_rows
+
+__all__ = ["ROWS_PER_CALL", "by_blocks", "padded", "stack_members"]
+
+ROWS_PER_CALL = 8192
+
+
+def padded(rows: Any, n_slots: int) -> Any:
+    """All arrays of a pytree with ``n_slots`` rows, on the device."""
+    return jax.tree.map(lambda leaf: jnp.asarray(pad_rows(leaf, n_slots)), rows)
+
+
+def by_blocks(
+    function: Any, X: Inputs | np.ndarray, *, axis: int, rows_per_call: int = ROWS_PER_CALL
+) -> Any:
+    """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
+    blocks = []
+    for first in range(0, len(X), rows_per_call):
+        block = X[first : first + rows_per_call]
+        n_slots = min(bucket_size(len(block), smallest=64), rows_per_call)
+        blocks.append(function(padded(block, n_slots)))
+    rows = (slice(None),) * axis + (slice(len(X)),)
+    return jax.tree.map(
+        lambda *leaves: np.concatenate(leaves, axis=axis)[rows].astype(np.float64), *blocks
+    )
+
+
+def stack_members(members: Sequence[Any]) -> Any:
+    """Members along a new first axis."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)

@@ -1,0 +1,189 @@
+"""Several models of one kind trained at once; a single fit is the case of one."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from sigmax.checks import check_count
+from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
+from sigmax.estimators.atomic_fit import atomic_fit
+from sigmax.estimators.few_rows import few_rows_spread
+from sigmax.estimators.folds import duplicate_groups, hold_out
+from sigmax.estimators.progress import progress_bar
+from sigmax.estimators.recipe import FEW_ROWS, AbstractRecipe
+from sigmax.features import Features
+from sigmax.inputs import Inputs
+from sigmax.neighbors import neighbor_graph
+from sigmax.random import make_key, named_key
+from sigmax.scaling import Standardizer
+from sigmax.training import Fold, TrainingData, train_stage
+
+__all__ = ["FitInputs", "fit_together", "prepare"]
+
+Model = Any  # an `AbstractNetworkRegressor`, whose `fit` is `fit_together` of one
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitInputs:
+    """All that the training of one estimator begins from."""
+
+    recipe: Any
+    X: Inputs
+    y: np.ndarray
+    weight: np.ndarray
+    indices: np.ndarray
+    """Which of the rows given to `fit` these are."""
+    duplicate_group: np.ndarray
+    """A label for every row, the same for rows of equal X."""
+    n_distinct: int
+    """How many rows differ, in X or in y."""
+    networks: Any
+    own_center: np.ndarray
+    graphs: dict[str, np.ndarray]
+    held_out: list[np.ndarray]
+    keys: Key[Array, " members"]
+
+    @property
+    def has_replicates(self) -> bool:
+        """Whether most rows are repeated in X, as in a design: new rows will be copies, too.
+
+        Held-out rows, whose copies are held out with them, are then less known than new rows, and
+        say nothing about how narrow predictions may be.
+        """
+        return bool(np.mean(np.bincount(self.duplicate_group) > 1) > 0.5)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether scales and tails must allow for the number of rows."""
+        return self.n_distinct < FEW_ROWS
+
+
+def fit_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
+    """Fit each model to its own ``(X, y)`` or ``(X, y, sample_weight)``, all in one training.
+
+    The models share class and settings, up to the seed: the splits of a cross-validation, say, or
+    repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
+    compilation and, on an accelerator, one device serve them all.
+    """
+    with atomic_fit(models) as copies:
+        train_together(copies, data)
+
+
+def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
+    """Fit unfitted models, which change on the way."""
+    inputs = [
+        prepare(model, X, y, *rest) for model, (X, y, *rest) in zip(models, data, strict=True)
+    ]
+    recipe, n_members = inputs[0].recipe, inputs[0].recipe.n_members
+    shapes = {(own.X.input_shape, own.y.shape) for own in inputs}
+    if len(shapes) > 1 or any(own.recipe != recipe for own in inputs):
+        raise InvalidArgumentError(
+            "Models that are fitted together need the same settings and data of the same shape."
+        )
+    rows = TrainingData.create(
+        [own.X for own in inputs],
+        [own.y for own in inputs],
+        [own.own_center for own in inputs],
+        {name: [own.graphs[name] for own in inputs] for name in inputs[0].graphs},
+        [own.weight for own in inputs],
+    )
+    held_out = [fold for own in inputs for fold in own.held_out]
+    groups = [group for group in range(len(inputs)) for _ in range(n_members)]
+    labels = [own.duplicate_group for own in inputs]
+    folds = Fold.create([own.weight for own in inputs], held_out, groups, rows.n_slots, labels)
+    networks, keys = inputs[0].networks, inputs[0].keys
+    if len(inputs) > 1:
+        leaves = [own.networks for own in inputs]
+        networks = jax.tree.map(lambda *leaf: jnp.concatenate(leaf), *leaves)
+        keys = jnp.concatenate([own.keys for own in inputs])
+
+    stages, histories = models[0]._stages(recipe), {}
+    with progress_bar(stages, visible=models[0].verbose > 0) as report:
+        for stage in stages:
+            members, found = train_stage(networks, keys, folds, rows, stage, report)
+            networks = members.best
+            histories[stage.name] = [history["score"] for history in found]
+    # As NumPy, where a slice compiles nothing.
+    networks, folds = jax.tree.map(np.asarray, (networks, folds))
+    for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
+        own = np.arange(group * n_members, (group + 1) * n_members)
+        scores = histories[stages[-1].name][group]
+        own = own[sound_members(networks, own, scores, is_scored=stages[-1].keep_best)]
+        mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
+        mine = model._finish(mine, fold, rows, given)
+        model.networks_ = jax.tree.map(np.asarray, mine)
+        model.history_ = {name: history[group] for name, history in histories.items()}
+        model._keep_rows(given)
+
+
+def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInputs:
+    """The data in standardised units, and the untrained members; the model keeps the units."""
+    model._recipe()  # refuses wrong settings first
+    check_count("verbose", model.verbose, minimum=0)
+    rows = model._read_training(X, y, sample_weight)
+    table, y, weight = rows.table, rows.y, rows.weight
+    recipe, key = model._recipe(len(table)), make_key(model.random_state)
+    model.n_rows_ = len(table)
+    model.features_ = Features.fit(table, weight)
+    model.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
+    share = recipe.validation_fraction
+    labels = duplicate_groups(table.values)
+    n_distinct = int(labels.max()) + 1
+    if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
+        n_distinct = int(duplicate_groups(np.column_stack([table.values, y])).max()) + 1
+    if share and n_distinct < FEW_ROWS:
+        unknown = few_rows_spread(n_distinct)
+        model.y_scaling_ = replace(model.y_scaling_, scale=unknown * model.y_scaling_.scale)
+    held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
+    X, y = model.features_(table), model.y_scaling_(y)
+    networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
+    keys = jax.random.split(named_key(key, "members"), recipe.n_members)
+    graphs = neighborhoods(np.asarray(X.coordinates), recipe)
+    of_rows = X, y, weight, rows.indices, labels, n_distinct
+    return FitInputs(recipe, *of_rows, networks, own_center, graphs, held_out, keys)
+
+
+def neighborhoods(X: np.ndarray, recipe: AbstractRecipe) -> dict[str, np.ndarray]:
+    """The graphs that stages name: single rows, and neighbourhoods of the recipe's sizes."""
+    single, sizes = np.arange(len(X))[:, None], recipe.graph_sizes()
+    if not sizes:
+        return {"single": single}
+    graph = neighbor_graph(X, max(sizes.values()))
+    return {"single": single} | {name: graph[:, :k] for name, k in sizes.items()}
+
+
+def sound_members(
+    networks: Any, own: np.ndarray, scores: np.ndarray, *, is_scored: bool
+) -> np.ndarray:
+    """Which of the members ``own`` were trained to something; the others are named in a warning.
+
+    A member is sound if its parameters are finite and, where held-out rows are scored, if it ever
+    had a finite score.
+    """
+    leaves = [np.asarray(leaf)[own] for leaf in jax.tree.leaves(networks)]
+    leaves = [leaf.reshape(len(own), -1) for leaf in leaves if leaf.dtype.kind == "f"]
+    is_sound = ~np.any([np.isnan(leaf).any(axis=1) for leaf in leaves], axis=0)
+    if is_scored:
+        is_sound &= np.isfinite(scores).any(axis=0)
+    remedy = "a smaller `learning_rate`, or a target without absurdly large values, may help"
+    if not is_sound.any():
+        raise TrainingError(
+            f"The training broke down: none of {len(own)} members ever had a finite"
+            f" likelihood; {remedy}."
+        )
+    if not is_sound.all():
+        broken = ", ".join(str(member) for member in np.flatnonzero(~is_sound))
+        warnings.warn(
+            f"The training of {np.sum(~is_sound)} of {len(own)} members broke down (number"
+            f" {broken}); they are left out of the mixture; {remedy}.",
+            TrainingWarning,
+            stacklevel=4,
+        )
+    return is_sound

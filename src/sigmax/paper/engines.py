@@ -1,0 +1,216 @@
+"""Engines: jobs in, records out, on worker processes of this machine or on a Ray cluster.
+
+A job is some tasks that one call does together. A worker that dies costs its job, which is
+recorded as failed, and nothing else.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, final
+
+from sigmax.checks import check_choice
+from sigmax.errors import MissingExtraError
+from sigmax.paper.records import Job, Record, failed
+from sigmax.paper.registry import find_experiment
+
+__all__ = [
+    "AbstractEngine",
+    "InProcessEngine",
+    "LocalEngine",
+    "RayEngine",
+    "create_engine",
+    "run_job",
+]
+
+DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
+
+
+def run_job(job: Job) -> list[Record]:
+    """The records of a job; an error makes failures of all its tasks."""
+    try:
+        return find_experiment(job[0].experiment).run(job)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({os.path.basename(where.filename)})"
+        return [failed(task, reason) for task in job]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractEngine:
+    """Something that runs jobs."""
+
+    n_workers: int = 1
+    device: str = "auto"
+    """``auto``, ``cpu`` or ``gpu``."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that jobs are made for."""
+        return "gpu" if self.device == "gpu" else "cpu"
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+        """Every job with its records, in the order in which they come back."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class InProcessEngine(AbstractEngine):
+    """One job after another in this process, for debuggers and tests."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+        for job in jobs:
+            yield job, run_job(job)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LocalEngine(AbstractEngine):
+    """Worker processes, each with its share of the cores."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+        waiting = list(reversed(jobs))
+        workers = [Worker(i, self) for i in range(min(self.n_workers, len(jobs)))]
+        try:
+            for worker in workers:
+                worker.give(waiting.pop())
+            while busy := [worker for worker in workers if worker.job is not None]:
+                ready = wait([end for worker in busy for end in worker.ends])
+                for worker in busy:
+                    if not any(end in ready for end in worker.ends):
+                        continue
+                    yield worker.take()
+                    if waiting:
+                        worker.give(waiting.pop())
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+@final
+class Worker:
+    """One process that is given a job at a time, and is replaced when it dies."""
+
+    def __init__(self, number: int, engine: LocalEngine):
+        self.number, self.engine = number, engine
+        self.job: Job | None = None
+        self.start()
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        place = (self.number, self.engine.n_workers, DEVICES[self.engine.device])
+        self.process = context.Process(target=work, args=(theirs, *place), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """What becomes ready when there are records, or when the process has died."""
+        return self.connection, self.process.sentinel
+
+    def give(self, job: Job) -> None:
+        if not self.process.is_alive():
+            self.start()
+        self.job = job
+        with contextlib.suppress(OSError):  # a process that died just now: `take` records it
+            self.connection.send(job)
+
+    def take(self) -> tuple[Job, list[Record]]:
+        """The finished job with its records, or with failures if the process died over it."""
+        job, self.job = self.job, None
+        assert job is not None
+        try:
+            return job, self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            reason = f"the worker process died (exit code {self.process.exitcode})"
+            return job, [failed(task, reason) for task in job]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join()
+
+
+def work(connection: Connection, number: int, n_workers: int, platform: str | None) -> None:
+    """The life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    if hasattr(os, "sched_setaffinity") and n_workers > 1:
+        cores = sorted(os.sched_getaffinity(0))
+        share = cores[number % len(cores) :: n_workers] if n_workers < len(cores) else None
+        os.sched_setaffinity(0, share or [cores[number % len(cores)]])
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    if platform is not None:
+        import jax
+
+        jax.config.update("jax_platforms", platform)
+    while True:
+        try:
+            connection.send(run_job(connection.recv()))
+        except (EOFError, BrokenPipeError):
+            return
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RayEngine(AbstractEngine):
+    """A Ray cluster: the one at ``address``, or one on this machine for the time of the run."""
+
+    address: str | None = None
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+        try:
+            import ray
+            from ray.exceptions import RayError
+        except ImportError as error:
+            message = 'The Ray engine needs Ray: pip install "sigmax[ray]".'
+            raise MissingExtraError(message) from error
+        settings: dict[str, Any] = {"address": self.address}
+        if self.address is None:
+            settings = {"num_cpus": self.n_workers, "include_dashboard": False}
+        with warnings.catch_warnings():  # Ray forks to execute its own programs, not ours
+            warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
+            ray.init(log_to_driver=False, logging_level=logging.WARNING, **settings)
+        needs_gpu = self.device == "gpu"
+        remote = ray.remote(max_retries=0, num_cpus=1, num_gpus=int(needs_gpu))(run_job)
+        try:
+            pending = {remote.remote(job): job for job in jobs}
+            while pending:
+                (reference,), _ = ray.wait(list(pending), num_returns=1)
+                job = pending.pop(reference)
+                try:
+                    yield job, ray.get(reference)
+                except RayError as error:
+                    reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                    yield job, [failed(task, reason) for task in job]
+        finally:
+            ray.shutdown()
+
+
+def create_engine(
+    name: str, *, address: str | None = None, n_workers: int = 1, device: str = "auto"
+) -> AbstractEngine:
+    """An engine by its name, ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
+    check_choice("device", device, DEVICES)
+    if check_choice("engine", name, ("local", "ray")) == "ray":
+        return RayEngine(address=address, n_workers=n_workers, device=device)
+    return LocalEngine(n_workers=n_workers, device=device)

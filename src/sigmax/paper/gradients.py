@@ -1,0 +1,331 @@
+"""The gradient study: what locality batches do to the sparsity and the noise of gradients.
+
+A network is trained by the paper's recipe and stopped at checkpoints. There, with all parameters
+held fixed, many independent batches are drawn uniformly and by locality, of equally many rows, and
+every batch gives one gradient. Both kinds are so weighted that a batch estimates, without bias,
+the gradient of the mean negative log-likelihood of all training rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from sigmax.checks import check_count
+from sigmax.compilation import compiled
+from sigmax.data import UCI_SETS, ToyProblem, load_uci
+from sigmax.estimators import AbstractNetworkRegressor, Recipe
+from sigmax.estimators.joint_fit import prepare
+from sigmax.networks import VarianceNetwork
+from sigmax.paper.fitting import create_model, stopwatch
+from sigmax.paper.methods import METHODS
+from sigmax.paper.records import Record, Task, describe_machine, done, group_done
+from sigmax.paper.registry import Experiment, register
+from sigmax.paper.tables import ReportTable, mean_and_error, three_decimals
+from sigmax.plots import MODEL, TRUTH, shade_range, tidy
+from sigmax.random import make_key, named_generator
+from sigmax.sampling import LocalitySampler
+from sigmax.training import Fold, TrainingData, name_keys, negative_log_likelihood
+from sigmax.training.loop import start_members, train_chunk
+
+__all__ = ["gradient_figures", "gradient_tables", "run_gradients"]
+
+SMALL = 1e-3
+"""Entries of a gradient up to this size count as zero."""
+
+DEFAULTS = {"n_checkpoints": 20, "n_batches": 200}
+PARTS = {"mean": "mean", "variance": "spread"}
+"""The networks by their names here, and as fields of `VarianceNetwork`."""
+DESIGNS = {"uniform": TRUTH, "locality": MODEL}
+"""The two ways to draw a batch, and their colours."""
+
+BATCHES_AT_ONCE = 25
+ROWS_AT_ONCE = 256
+
+
+def run_gradients(job: Sequence[Task]) -> list[Record]:
+    """One network per task, its gradients measured along its training."""
+    return [run_task(task) for task in job]
+
+
+def run_task(task: Task) -> Record:
+    X, y, facts = load_rows(task)
+    n_checkpoints, n_batches = (
+        check_count(name, task.settings.get(name, default), minimum=2)
+        for name, default in DEFAULTS.items()
+    )
+    with stopwatch() as watch:
+        training = Training.start(study_model(task), X, y)
+        samplers = create_samplers(training.X, training.recipe, task.seed)
+        streams = {name: iter(sampler) for name, sampler in samplers.items()}
+        curves: dict[str, list[float]] = {"step": []}
+        for step, network in training.checkpoints(n_checkpoints):
+            curves["step"].append(float(step))
+            for (part, design), stream in streams.items():
+                batches = take_batches(stream, n_batches, len(X))
+                gradients = batch_gradients(network, PARTS[part], *batches, training.data)
+                full = full_gradient(network, PARTS[part], training.data)
+                for name, value in describe_gradients(gradients, full).items():
+                    curves.setdefault(f"{name}_{part}_{design}", []).append(value)
+    is_used = np.asarray(curves["step"]) > n_warmup_steps(task)
+    return done(
+        task,
+        scores={
+            name: float(np.mean(np.asarray(curve)[is_used]))
+            for name, curve in curves.items()
+            if name != "step"
+        },
+        curves=curves,
+        seconds={"run": watch.run, "compile": watch.compile},
+        data=facts,
+        machine=describe_machine(),
+    )
+
+
+def load_rows(task: Task) -> tuple[NDArray, NDArray, dict[str, Any]]:
+    """The training rows of a task, and what the record says about them."""
+    if task.dataset == "toy":
+        X, y = ToyProblem().sample(500, random_state=task.split)
+        return X, y, {"n_train": len(X), "n_features": X.shape[1]}
+    data = load_uci(task.dataset)
+    train, _ = data.splits[task.split % len(data.splits)]
+    facts = {"hash": data.content_hash, "n_train": len(train), "n_features": data.X.shape[1]}
+    return data.X[train], data.y[train], facts
+
+
+def study_model(task: Task) -> AbstractNetworkRegressor:
+    """The model of a task, without the settings that are the study's own."""
+    settings = {name: value for name, value in task.settings.items() if name not in DEFAULTS}
+    model = create_model(replace(task, settings=settings))
+    assert isinstance(model, AbstractNetworkRegressor)
+    return model
+
+
+def n_warmup_steps(task: Task) -> int:
+    """Steps at the start that train the mean alone, by its squared error."""
+    *warmup, _ = study_model(task)._recipe().stages()
+    return sum(stage.n_cycles for stage in warmup)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A training that stops on its way to be looked at."""
+
+    recipe: Recipe
+    X: NDArray
+    """The training rows, standardised."""
+    networks: VarianceNetwork
+    keys: Array
+    folds: Fold
+    data: TrainingData
+
+    @classmethod
+    def start(cls, model: AbstractNetworkRegressor, X: NDArray, y: NDArray) -> "Training":
+        """What `fit` would begin with."""
+        start = prepare(model, X, y)
+        graphs = {name: [graph] for name, graph in start.graphs.items()}
+        data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
+        groups = [0] * start.recipe.n_members
+        folds = Fold.create([start.weight], start.held_out, groups, data.n_slots)
+        return cls(
+            start.recipe, np.asarray(start.X.coordinates), start.networks, start.keys, folds, data
+        )
+
+    def checkpoints(self, n_checkpoints: int) -> Iterator[tuple[int, VarianceNetwork]]:
+        """The number of steps done and the network then, evenly along all stages."""
+        networks, stages, step, n_seen = self.networks, self.recipe.stages(), 0, 0
+        n_steps = sum(stage.n_cycles * len(stage.phases) for stage in stages)
+        for whole in stages:
+            end = step + whole.n_cycles * len(whole.phases)
+            n_chunks = max(1, round(n_checkpoints * end / n_steps) - n_seen)
+            n_chunks = min(n_chunks, whole.n_cycles)
+            stage = replace(whole, cycles_per_chunk=whole.n_cycles // n_chunks)
+            members = start_members(networks, None, stage)
+            for chunk in range(n_chunks):
+                keys = name_keys(self.keys, stage.key_name(chunk))
+                members, _ = train_chunk(
+                    members, keys, self.folds, self.data, stage, None, len(keys)
+                )
+                step += stage.cycles_per_chunk * len(stage.phases)
+                yield step, first_member(members.network)
+            networks, n_seen = members.network, n_seen + n_chunks
+
+
+def first_member(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def create_samplers(
+    X: NDArray, recipe: Recipe, seed: int
+) -> dict[tuple[str, str], LocalitySampler]:
+    """For either network the recipe's locality batches, and uniform ones of the same size.
+
+    Uniform batches are those of neighbourhoods that hold one row each.
+    """
+    key, samplers = make_key(seed), {}
+    sizes = (
+        (recipe.n_primary, recipe.n_secondary, recipe.n_neighbors),
+        (recipe.variance_n_primary, recipe.variance_n_secondary, recipe.variance_n_neighbors),
+    )
+    for part, (n_primary, n_secondary, n_neighbors) in zip(PARTS, sizes, strict=True):
+        designs = ((n_primary * n_secondary, 1, 1), (n_primary, n_secondary, n_neighbors))
+        for design, size in zip(DESIGNS, designs, strict=True):
+            rng = named_generator(key, f"{design} batches of the {part}")
+            sampler = LocalitySampler(*size, standardize=False, random_state=rng)
+            samplers[part, design] = sampler.fit(X)
+    return samplers
+
+
+def take_batches(
+    stream: Iterator[tuple[NDArray, NDArray]], n_batches: int, n_rows: int
+) -> tuple[Int[Array, "batches rows"], Float[Array, "batches rows"]]:
+    """The next batches of a sampler, weighted for means over ``n_rows`` rows instead of sums."""
+    index, weight = map(np.stack, zip(*islice(stream, n_batches), strict=True))
+    return jnp.asarray(index, jnp.int32), jnp.asarray(weight / n_rows, jnp.float32)
+
+
+@compiled
+def batch_gradients(
+    network: VarianceNetwork,
+    part: str,
+    index: Int[Array, "batches rows"],
+    weight: Float[Array, "batches rows"],
+    data: TrainingData,
+) -> Float[Array, "batches parameters"]:
+    """The gradient of every batch's weighted loss with respect to one part, as a vector."""
+
+    def gradient(batch):
+        rows = data.rows(jnp.asarray(0), *batch)
+
+        def loss(learning):
+            whole = eqx.tree_at(lambda n: getattr(n, part), network, learning)
+            return jnp.sum(rows.weight * negative_log_likelihood(whole, rows, data))
+
+        return ravel_pytree(eqx.filter_grad(loss)(getattr(network, part)))[0]
+
+    return lax.map(gradient, (index, weight), batch_size=BATCHES_AT_ONCE)
+
+
+def full_gradient(
+    network: VarianceNetwork, part: str, data: TrainingData
+) -> Float[Array, " parameters"]:
+    """The gradient of the mean loss of all rows, block by block."""
+    index = jnp.arange(data.n_slots).reshape(-1, min(ROWS_AT_ONCE, data.n_slots))
+    weight = jnp.where(index < data.n_rows[0], 1 / data.n_rows[0], 0.0)
+    return jnp.sum(batch_gradients(network, part, index, weight, data), axis=0)
+
+
+def describe_gradients(
+    gradients: Float[Array, "batches parameters"], full: Float[Array, " parameters"]
+) -> dict[str, float]:
+    """Sparsity of the batches' gradients, their noise, and whether they are right on average.
+
+    ``si`` is the share of entries next to nothing, ``variance`` that of an entry, and
+    ``relative_variance`` that of the whole gradient over the squared length of the full one.
+    ``distance`` is from the average of the batches to the full gradient, in standard errors: its
+    square is 1 in the mean where there is no bias.
+    """
+    variance = jnp.var(gradients, axis=0, ddof=1)
+    off = jnp.sum((jnp.mean(gradients, axis=0) - full) ** 2)
+    figures = {
+        "si": jnp.mean(jnp.abs(gradients) <= SMALL),
+        "variance": jnp.mean(variance),
+        "relative_variance": jnp.sum(variance) / jnp.sum(full**2),
+        "distance": jnp.sqrt(off * len(gradients) / jnp.sum(variance)),
+    }
+    return {name: float(value) for name, value in figures.items()}
+
+
+def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
+    """Sparsity and variance of the gradients, uniform against locality, for both networks."""
+    rows = []
+    for dataset, repeats in group_done(records, lambda task: task.dataset).items():
+        for part in PARTS:
+            si, (uniform, locality) = (
+                np.array([[r.scores[f"{name}_{part}_{d}"] for r in repeats] for d in DESIGNS])
+                for name in ("si", "variance")
+            )
+            variances = (uniform, locality, locality / uniform)
+            cells = [mean_and_error(values, digits=3) for values in si]
+            cells += [mean_and_error(values, digits=three_decimals(values)) for values in variances]
+            rows.append([f"{dataset}, {part}", *cells])
+    if not rows:
+        return []
+    columns = [f"{name} {design}" for name in ("SI", "variance") for design in DESIGNS]
+    return [
+        ReportTable(
+            title="gradients of equally large batches at the same parameters",
+            header=["data set, network", *columns, "ratio"],
+            rows=rows,
+            notes=[
+                f"SI: share of entries of a batch's gradient within ±{SMALL:g}. Variance: of an"
+                " entry, from batch to batch; ratio: locality over uniform, below 1 where locality"
+                " is steadier. Averages over the checkpoints after the warm-up, where steps are"
+                " made of such gradients; ± standard error over the repeats."
+            ],
+        )
+    ]
+
+
+def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """Per data set: sparsity and variance along training, the warm-up on a grey ground."""
+    return {
+        f"gradients_{dataset}": dataset_figure(dataset, repeats)
+        for dataset, repeats in group_done(records, lambda task: task.dataset).items()
+    }
+
+
+def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
+    """Networks below one another, figures side by side; thin lines are the repeats."""
+    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+    grid = figure.subplots(len(PARTS), 2, sharex=True)
+    titles = {"si": "sparsity index", "variance": "variance of the gradient"}
+    step = repeats[0].curves["step"]
+    for part, row in zip(PARTS, grid, strict=True):
+        for (name, title), axes in zip(titles.items(), row, strict=True):
+            for design, color in DESIGNS.items():
+                curves = np.asarray([r.curves[f"{name}_{part}_{design}"] for r in repeats])
+                axes.plot(step, curves.mean(axis=0), color=color, lw=1.8, label=design)
+                if len(repeats) > 1:
+                    axes.plot(step, curves.T, color=color, lw=0.5, alpha=0.4)
+            axes.set_title(f"{part} network: {title}", fontsize=10)
+            shade_range(axes, 0.0, float(n_warmup_steps(repeats[0].task)))
+            axes.set_xlim(0, step[-1])
+            tidy(axes)
+        row[0].set_ylim(0, 1)
+        row[1].set_yscale("log")
+        row[1].tick_params(which="both", labelsize=8)
+    for axes in grid[-1]:
+        axes.set_xlabel("training step")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=9, frameon=False, **place)
+    figure.suptitle(dataset, fontsize=12)
+    return figure
+
+
+register(
+    Experiment(
+        name="gradients",
+        about="sparsity and variance of the gradient, uniform against locality batches",
+        datasets=("boston", "concrete", "wine_red", "yacht"),
+        methods=("combined-paper",),
+        n_splits=3,
+        known_methods={"combined-paper": METHODS["combined-paper"]},
+        other_datasets=("toy", *UCI_SETS),
+        run=run_gradients,
+        tables=gradient_tables,
+        figures=gradient_figures,
+    )
+)

@@ -1,0 +1,77 @@
+"""The axis of members: a function of one member for all of them, spread over the devices."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Int
+
+from sigmax.compilation import compiled
+
+__all__ = ["MEMBERS", "count_members", "over_members", "spread_members", "without_padding"]
+
+MEMBERS = "members"
+"""The name of the axis, for what members do together."""
+
+
+def count_members(tree: Any) -> int:
+    """The length of the first axis of all arrays of ``tree``."""
+    return len(next(leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)))
+
+
+def over_members(function: Callable, n_mapped: int) -> Callable:
+    """``function`` of one member, compiled for all: its first arguments have an axis of members.
+
+    One member alone is not mapped over, which on a CPU compiles a quarter quicker and runs up to
+    twice as quick; then there is no axis of the name `MEMBERS`.
+    """
+
+    @compiled
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        mapped, shared = arguments[:n_mapped], arguments[n_mapped:]
+        if count_members(mapped) == 1:
+            alone = function(*on_arrays(lambda leaf: leaf[0], mapped), *shared)
+            return on_arrays(lambda leaf: leaf[None], alone)
+        axes = (eqx.if_array(0),) * n_mapped + (None,) * len(shared)
+        return eqx.filter_vmap(function, in_axes=axes, axis_name=MEMBERS)(*arguments)
+
+    return call
+
+
+def on_arrays(function: Callable, tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: function(leaf) if eqx.is_array(leaf) else leaf, tree)
+
+
+@compiled
+def take_members(tree: Any, index: Int[Array | np.ndarray, " members"]) -> Any:
+    return on_arrays(lambda leaf: leaf[index], tree)
+
+
+def spread_members(tree: Any) -> Any:
+    """Members spread over the devices, each device with as many.
+
+    Where they are no multiple of the number of devices, the axis is padded with copies of the first
+    ones. With one device, or one member, nothing changes.
+    """
+    n_members = count_members(tree)
+    n_devices = min(jax.device_count(), n_members)
+    if n_devices == 1:
+        return tree
+    n_slots = -(-n_members // n_devices) * n_devices
+    padded = tree if n_slots == n_members else take_members(tree, np.arange(n_slots) % n_members)
+    mesh = Mesh(np.asarray(jax.devices()[:n_devices]), (MEMBERS,))
+    arrays, rest = eqx.partition(padded, eqx.is_array)
+    sharded = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec(MEMBERS)))
+    return eqx.combine(sharded, rest)
+
+
+def without_padding(tree: Any, n_members: int) -> Any:
+    """The first members, which are no copies."""
+    if count_members(tree) == n_members:
+        return tree
+    return take_members(tree, np.arange(n_members))

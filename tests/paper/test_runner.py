@@ -1,0 +1,150 @@
+"""The runner, with real worker processes: killed, interrupted, and joined to a Ray cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+from sigmax.paper.engines import LocalEngine, run_job
+from sigmax.paper.fitting import stopwatch
+from sigmax.paper.records import Task, read_records
+from sigmax.paper.registry import Choice, find_experiment
+from sigmax.paper.runner import run_experiment, run_tasks
+
+HEED_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+# A pytest that runs in the background hands down an ignored Ctrl-C.
+
+QUICK = {"n_restarts": 1, "max_iter": 1}
+
+
+def quick_choice(n):
+    return Choice(methods=["gp"], n_splits=n, settings=QUICK)
+
+
+def start_command(out, n_tasks, *more, **options):
+    command = [sys.executable, "-c", HEED_CTRL_C, "-m", "sigmax", "reproduce", "toy"]
+    command += ["--methods", "gp", *more]
+    command += ["--splits", str(n_tasks), "--workers", "2", "--out", str(out), "--device", "cpu"]
+    command += [f"--set={name}={value}" for name, value in QUICK.items()]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def count_lines(out):
+    path = out / "records.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_for_lines(out, process, n, seconds=120):
+    end = time.monotonic() + seconds
+    while count_lines(out) < n and time.monotonic() < end and process.poll() is None:
+        time.sleep(0.02)
+
+
+def test_killed_in_the_middle_a_run_goes_on_without_loss_or_repetition(tmp_path):
+    n_tasks = 8
+    process = start_command(tmp_path, n_tasks)
+    children = []
+    try:
+        wait_for_lines(tmp_path, process, 3)
+        children = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    gone, alive = psutil.wait_procs(children, timeout=30)
+    assert len(gone) >= 2 and not alive  # the workers do not outlive their parent
+    before = (tmp_path / "records.jsonl").read_bytes()
+    n_before = before.count(b"\n")
+    assert 3 <= n_before < n_tasks
+    with open(tmp_path / "records.jsonl", "ab") as file:
+        file.write(b'{"task": {"torn')  # as if it had been killed in the middle of a line
+    process = start_command(tmp_path, n_tasks)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    after = (tmp_path / "records.jsonl").read_bytes()
+    assert after.startswith(before[: before.rfind(b"\n") + 1])
+    records = read_records(tmp_path / "records.jsonl")
+    assert Counter(record.task.split for record in records) == dict.fromkeys(range(n_tasks), 1)
+    assert after.count(b"\n") == n_tasks
+    assert all(record.status == "done" for record in records)
+    assert (tmp_path / "report.html").exists()
+
+
+def test_interrupted_a_run_stops_cleanly(tmp_path):
+    process = start_command(tmp_path, 32, start_new_session=True)
+    wait_for_lines(tmp_path, process, 2)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "goes on from here" in output and "Traceback" not in output
+
+
+def test_a_worker_that_dies_costs_its_job_only(tmp_path):
+    parent, killed = psutil.Process(), []
+
+    def kill_a_worker(progress):
+        if progress.n_done == 1 and not killed:
+            worker = next(c for c in parent.children() if "spawn_main" in " ".join(c.cmdline()))
+            killed.append(worker.pid)
+            threading.Timer(0.05, worker.kill).start()
+
+    choice, engine = quick_choice(5), LocalEngine(n_workers=1, device="cpu")
+    result = run_experiment("toy", choice, tmp_path, engine, observe=kill_a_worker)
+    assert Counter(record.status for record in result.records) == {"done": 4, "failed": 1}
+    (lost,) = result.failures
+    assert "worker process died" in lost.reason
+    result = run_experiment("toy", choice, tmp_path, engine, retry_failed=True)
+    assert all(record.status == "done" for record in result.records) and not result.failures
+
+
+def test_an_error_is_a_failed_record_with_its_message():
+    task = Task(experiment="toy", dataset="toy", method="gp", settings={"n_restarts": 0})
+    (record,) = run_job((task,))
+    assert record.status == "failed" and "`n_restarts`" in record.reason
+    (record,) = run_job((Task(experiment="toy", dataset="toy", method="gp", settings={"x": 1}),))
+    assert "no setting x" in record.reason
+
+
+def test_workers_and_this_process_find_the_same_scores(tmp_path):
+    toy = find_experiment("toy")
+    (task,) = toy.choose(quick_choice(1))
+    (here,) = run_job((task,))
+    (there,) = run_tasks(toy, [task], tmp_path, LocalEngine(device="cpu")).values()
+    assert there.scores == pytest.approx(here.scores, rel=1e-6)
+
+
+def test_a_ray_cluster_does_the_same(tmp_path):
+    pytest.importorskip("ray")
+    with start_command(tmp_path, 3, "--engine", "ray") as process:
+        output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    records = read_records(tmp_path / "records.jsonl")
+    assert [record.status for record in records] == ["done"] * 3
+    (here,) = run_job(tuple(find_experiment("toy").choose(quick_choice(1))))
+    (there,) = (record for record in records if record.task.split == 0)
+    assert there.scores == pytest.approx(here.scores, rel=1e-6)
+
+
+def test_the_stopwatch_keeps_compilation_apart():
+    import jax
+    import jax.numpy as jnp
+
+    with stopwatch() as watch:
+        jax.jit(lambda x: jnp.sin(x) * 17.25 + jnp.cos(x))(jnp.ones(7)).block_until_ready()
+        time.sleep(0.2)
+    assert watch.compile > 0
+    assert 0.15 < watch.run < 1
+    before = watch.compile
+    jax.jit(lambda x: jnp.sin(x) * 18.25)(jnp.ones(7)).block_until_ready()
+    assert watch.compile == before  # the listener is gone

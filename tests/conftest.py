@@ -30,13 +30,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 def pytest_xdist_make_scheduler(config, log):
     """One worker has all tests of an estimator, or of a file: what it compiled, it has.
 
-    Tests that train for long share nothing, and go to whichever worker is free.
+    Tests that train for long share a fixture of their file or, if they have parameters, nothing.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByEstimator(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if config.option.markexpr == "long" else group_of(nodeid)
+            is_alone = config.option.markexpr == "long" and "[" in nodeid
+            return nodeid if is_alone else group_of(nodeid)
 
     return ByEstimator(config, log)
 

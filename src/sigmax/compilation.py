@@ -36,7 +36,8 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     """``function`` compiled by JAX: arrays are traced, all else is static and must be hashable.
 
     It is for functions at the level of a module, which live as long as the process does. It does
-    what `equinox.filter_jit` does, and knows its own programs, so that these can be dropped.
+    what `equinox.filter_jit` does, and knows its own programs, so that these can be dropped;
+    ``n_programs()`` of the function counts them.
 
     Examples
     --------
@@ -70,6 +71,7 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
         return eqx.combine(traced, jax.tree.unflatten(structure, leaves))
 
     JITTED.append(call)
+    wrapper.n_programs = call._cache_size  # pyright: ignore
     return wrapper
 
 

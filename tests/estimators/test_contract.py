@@ -167,16 +167,17 @@ def another_program():
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
-        assert program.stdin is not None and program.stdout is not None
+        stdin, stdout = program.stdin, program.stdout
+        assert stdin is not None and stdout is not None
 
         def predict(name, folder):
             is_optimized = not jax.config.read("jax_disable_most_optimizations")
-            print(name, is_optimized, folder, file=program.stdin, flush=True)
-            assert program.stdout.readline() == "done\n"
+            print(name, is_optimized, folder, file=stdin, flush=True)
+            assert stdout.readline() == "done\n"
             return np.load(folder / "out.npy")
 
         yield predict
-        program.stdin.close()
+        stdin.close()
     assert program.returncode == 0
 
 

@@ -1,5 +1,7 @@
 """LocalRegressor on data whose density is known: how far its likelihood and coverage are off."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.long
 def draw_rows(n, rng):
     """Rows of a Normal whose mean and standard deviation are known at every x."""
     x = rng.uniform(0, 10, size=n)
-    truth = stats.norm(x * np.sin(x), 0.3 * np.sqrt(1 + x**2))
+    truth: Any = stats.norm(x * np.sin(x), 0.3 * np.sqrt(1 + x**2))
     return x[:, None], truth.rvs(random_state=rng), truth
 
 

@@ -104,7 +104,8 @@ def test_uncertainties_add_up_and_knowledge_grows_with_rows(model, rows):
 
 def test_recalibration_is_one_factor_and_one_bound_on_tails(model, rows):
     X, y = rows
-    plain, scaled = LocalRegressor(recalibrate=False, **SMALL).fit(X, y), model
+    plain, scaled = LocalRegressor(recalibrate=False, **SMALL), model
+    plain.fit(X, y)
     factor = scaled.networks_.factor[0]
     # Up to 16, and down to half of its inverse where members disagree.
     assert 1 / 32 <= factor <= 16 and np.all(scaled.networks_.factor == factor)

@@ -7,7 +7,12 @@ import pytest
 from estimator_list import COMBINED, ESTIMATORS, NETWORKS, SHORT, X, Y, fitted, fresh, name_of
 from sklearn.exceptions import NotFittedError
 
-from sigmax import BayesianRegressor, CombinedRegressor, MCDropoutRegressor
+from sigmax import (
+    BayesianRegressor,
+    CombinedRegressor,
+    MCDropoutRegressor,
+    MeanVarianceRegressor,
+)
 from sigmax.errors import TrainingError, TrainingWarning
 from sigmax.estimators import joint_fit as engine
 from sigmax.estimators.joint_fit import prepare
@@ -110,9 +115,9 @@ def test_without_patience_all_steps_are_taken(rows):
     X, y = rows
     settings = {"n_members": 1, "hidden_sizes": (8,), "n_steps": 300, "random_state": 0}
     settings |= {"learning_rate": 0.1, "variance_learning_rate": 0.1, "warmup_fraction": 0.0}
-    model = CombinedRegressor(patience=1, **settings).fit(X, y)
+    model = MeanVarianceRegressor(patience=1, **settings).fit(X, y)
     assert len(model.history_["distribution"]) < 50
-    model = CombinedRegressor(patience=0, **settings).fit(X, y)
+    model = MeanVarianceRegressor(patience=0, **settings).fit(X, y)
     assert len(model.history_["distribution"]) == 50
 
 

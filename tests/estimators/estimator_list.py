@@ -40,13 +40,13 @@ COMBINED: dict[str, Any] = SPREAD | {
     "n_secondary": 8,
     "variance_n_neighbors": 8,
     "variance_n_secondary": 8,
-    "n_inducing": 128,
+    "n_inducing": 256,
 }
 LOCAL: dict[str, Any] = {
     "n_neighbors": 8,
     "n_queries": 8,
     "n_waves": 4,
-    "n_inducing": 128,
+    "n_inducing": 256,
     "weight_decay": 0.0,
 }
 PROCESS: dict[str, Any] = {"n_restarts": 1, "max_iter": 20, "random_state": 0}

@@ -40,9 +40,11 @@ def uci_scores() -> Iterator[tuple[str, dict[str, float]]]:
                 yield f"{name} {split} {title}", means
 
 
-def generative_scores(X: np.ndarray, name: str) -> Iterator[tuple[str, dict[str, float]]]:
+def generative_scores(
+    X: np.ndarray, name: str, **settings: Any
+) -> Iterator[tuple[str, dict[str, float]]]:
     for title, autoencoder in AUTOENCODERS.items():
-        model = autoencoder(**SMALL, random_state=0).fit(X[:-200])
+        model = autoencoder(**SMALL, **settings, random_state=0).fit(X[:-200])
         found = model.log_prob(X[-200:], n_samples=20)
         yield f"{name} {title}", {"log_likelihood": float(found.mean())}
 
@@ -54,7 +56,8 @@ def scores_of(kind: str) -> Iterator[tuple[str, dict[str, float]]]:
         X, _ = TwoMoons().sample(1200, random_state=0)
         yield from generative_scores(X, kind)
     else:
-        yield from generative_scores(load_images("mnist").X_train[:1000], kind)
+        pixels: dict[str, Any] = {"scaling": "none", "min_std": 0.1}
+        yield from generative_scores(load_images("mnist").X_train[:1000], kind, **pixels)
 
 
 def run(label: str, kinds: list[str], out: Path) -> None:

@@ -15,8 +15,8 @@ demo: $(VENV)/.installed
 test: $(VENV)/.developed
 	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not long"
 
-test-long: $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) -q -m long
+test-long: $(VENV)/.developed  # compiled as users have it: none of the flags of tests/conftest.py
+	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) -q -m long
 
 check: $(VENV)/.developed
 	$(BIN)/ruff format --check .

@@ -50,7 +50,7 @@ def group_of(nodeid: str) -> str:
 
 @contextmanager
 def all_optimizations():
-    """Programs are compiled as users have them."""
+    """Programs are optimised as users have them; with ``XLA_FLAGS=`` they are the same."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield

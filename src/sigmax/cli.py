@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import rich.table
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sigmax.errors import InvalidArgumentError, SigmaxError
@@ -113,7 +114,7 @@ def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any)
         for path in result.figures:
             show_line(f"picture: {path}")
         for record in result.failures:
-            show_line(f"[red]failed:[/] {record.task.label}: {record.reason}")
+            show_line(f"[red]failed:[/] {escape(f'{record.task.label}: {record.reason}')}")
         show_line(f"report: {result.report}")
 
 
@@ -145,7 +146,7 @@ def clear_errors(folder: str = "--out") -> Iterator[None]:
     try:
         yield
     except SigmaxError as error:
-        show_line(f"[red]error:[/] {error}")
+        show_line(f"[red]error:[/] {escape(str(error))}")
         raise typer.Exit(1) from error
     except OSError as error:
         raise typer.BadParameter(f"cannot write there: {error}", param_hint=folder) from error

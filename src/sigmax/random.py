@@ -12,7 +12,14 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-__all__ = ["draw_seed", "make_generator", "make_key", "named_generator", "named_key"]
+__all__ = [
+    "draw_seed",
+    "make_generator",
+    "make_key",
+    "name_number",
+    "named_generator",
+    "named_key",
+]
 
 LARGEST_SEED = 2**31 - 1
 
@@ -65,10 +72,15 @@ def make_key(random_state: Any) -> PRNGKeyArray:
 
 def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:
     """The key of the consumer ``name``: a new consumer leaves the others' draws alone."""
-    return jax.random.fold_in(key, zlib.crc32(name.encode()))
+    return jax.random.fold_in(key, name_number(name))
+
+
+def name_number(name: str) -> int:
+    """The number of a consumer, by which its key is split off."""
+    return zlib.crc32(name.encode())
 
 
 def named_generator(key: PRNGKeyArray, name: str) -> np.random.Generator:
     """A NumPy generator for the consumer ``name``: for draws on the host, which compile nothing."""
     words = np.asarray(jax.random.key_data(key)).tolist()
-    return np.random.default_rng([*words, zlib.crc32(name.encode())])
+    return np.random.default_rng([*words, name_number(name)])

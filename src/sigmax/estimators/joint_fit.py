@@ -70,7 +70,7 @@ def fit_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
 
     The models share class and settings, up to the seed: the splits of a cross-validation, say, or
     repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding; one
-    compilation and, on an accelerator, one device serve them all.
+    compilation serves them all, and their members are spread over all devices.
     """
     with atomic_fit(models) as copies:
         train_together(copies, data)

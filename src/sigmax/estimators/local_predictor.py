@@ -197,7 +197,7 @@ def list_sums_of_members(
     def sums(
         network: LocalNetwork, training_set: TrainingSet, squared: Array, indices: Array
     ) -> Sums:
-        weights = network.kernel_weight(squared) * training_set.weight[indices]
+        weights = network.weights_at(squared) * training_set.weight[indices]
         return sums_over_lists(weights, training_set.residuals[indices])
 
     return eqx.filter_vmap(sums, in_axes=(MEMBER, 0, 0, 0))(

@@ -155,11 +155,13 @@ class LocalNetwork(eqx.Module):
         """K of every pair of rows."""
         squared = jnp.sum(coordinates**2, axis=1)[:, None] + jnp.sum(others**2, axis=1)[None]
         squared = squared - 2 * jnp.matmul(coordinates, others.T, precision=EXACT)
-        return self.kernel_weight(jnp.maximum(squared, 0.0))
+        return self.weights_at(jnp.maximum(squared, 0.0))
 
-    def kernel_weight(self, squared: Float[Array, "rows others"]) -> Float[Array, "rows others"]:
+    def weights_at(
+        self, squared_distance: Float[Array, "rows others"]
+    ) -> Float[Array, "rows others"]:
         """K at squared distances in the learned metric."""
-        return jnp.exp(self.kernel.log_amplitude - 0.5 * squared)
+        return jnp.exp(self.kernel.log_amplitude - 0.5 * squared_distance)
 
     def update(
         self, prior: StudentT, sums: Sums, offset: Float[Array, "rows outputs"] | None = None

@@ -1,8 +1,8 @@
 """Data, sampler and module in, fitted members out: one compiled loop for everything."""
 
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
-from sigmax.training.loop import AbstractStage, Progress, name_keys, train_stage
-from sigmax.training.member_axis import over_members
+from sigmax.training.loop import AbstractStage, Progress, train_stage
+from sigmax.training.member_axis import name_keys, over_members
 from sigmax.training.objective import (
     LeaveOneOut,
     beta_negative_log_likelihood,

@@ -17,10 +17,15 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from sigmax.random import named_key
-from sigmax.training.member_axis import MEMBERS, over_members, spread_members, without_padding
+from sigmax.training.member_axis import (
+    MEMBERS,
+    name_keys,
+    over_members,
+    spread_members,
+    without_padding,
+)
 
-__all__ = ["AbstractStage", "MemberState", "Progress", "name_keys", "train_stage"]
+__all__ = ["AbstractStage", "MemberState", "Progress", "train_stage"]
 
 S = TypeVar("S", bound="AbstractStage")  # beartype knows no Self
 
@@ -159,7 +164,6 @@ def start_member(network: Any, states: Any, stage: AbstractStage) -> MemberState
 
 start_members = over_members(start_member, 2)
 train_chunk = over_members(train_member, 3)
-name_keys = jax.vmap(named_key, (0, None))
 
 
 def train_stage(

@@ -8,14 +8,32 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Key
 
 from sigmax.compilation import compiled
+from sigmax.random import name_number
 
-__all__ = ["MEMBERS", "count_members", "over_members", "spread_members", "without_padding"]
+__all__ = [
+    "MEMBERS",
+    "count_members",
+    "name_keys",
+    "over_members",
+    "spread_members",
+    "without_padding",
+]
 
 MEMBERS = "members"
 """The name of the axis, for what members do together."""
+
+
+def name_keys(keys: Key[Array, " members"], name: str) -> Key[Array, " members"]:
+    """Every member's key of the consumer ``name``, as `sigmax.random.named_key` gives it."""
+    return fold_in_all(keys, np.uint32(name_number(name)))
+
+
+@compiled
+def fold_in_all(keys: Key[Array, " members"], number: Any) -> Key[Array, " members"]:
+    return jax.vmap(jax.random.fold_in, (0, None))(keys, number)
 
 
 def count_members(tree: Any) -> int:

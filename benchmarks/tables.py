@@ -142,18 +142,31 @@ def show(options: argparse.Namespace) -> None:
     for line in lines:
         cells.setdefault((line["table"], line["method"]), {})[line["split"]] = line["scores"]
     methods = list(dict.fromkeys(line["method"] for line in lines))
-    print(f"| table | splits | {' | '.join(f'CRPS {m}' for m in methods)} | "
-          f"{' | '.join(f'cov. {m}' for m in methods)} |")
+    print(
+        f"| table | splits | {' | '.join(f'CRPS {m}' for m in methods)} | "
+        f"{' | '.join(f'cov. {m}' for m in methods)} |"
+    )
     print("|---|" + "---:|" * (1 + 2 * len(methods)))
     ratios: dict[str, list[float]] = {}
     for name in TABLES:
         own = {m: cells.get((name, m), {}) for m in methods}
-        common = set.intersection(*(set(found) for found in own.values() if found)) if any(own.values()) else set()
+        common = (
+            set.intersection(*(set(found) for found in own.values() if found))
+            if any(own.values())
+            else set()
+        )
         if not common:
             continue
         mean = {
-            m: {k: float(np.mean([found[s][k] for s in common])) for k in ("crps", "coverage_90" if "coverage_90" in next(iter(found.values())) else "coverage")}
-            for m, found in own.items() if found
+            m: {
+                k: float(np.mean([found[s][k] for s in common]))
+                for k in (
+                    "crps",
+                    "coverage_90" if "coverage_90" in next(iter(found.values())) else "coverage",
+                )
+            }
+            for m, found in own.items()
+            if found
         }
         print(mean)
         for m in mean:

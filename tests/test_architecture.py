@@ -14,7 +14,7 @@ SOURCE = Path(sigmax.__file__).parent
 ROOMS = [
     {"errors", "version", "random"},
     {"checks", "compilation", "files"},
-    {"settings", "scaling", "inputs"},
+    {"settings", "scaling", "inputs", "tables"},
     {"features"},
     {"distributions"},
     {"metrics", "sample_distances"},

@@ -22,6 +22,9 @@ MANY_LEVELS = 40
 RARE = 3
 """Levels of fewer rows share the embedding of new ones."""
 
+ONE_HOT = 0.0
+USE_STATS = True
+USE_TEXT = True
 NEW = 0
 """The code of levels that are new or rare."""
 
@@ -91,6 +94,8 @@ class CategoryMap:
             corners = np.zeros((n_levels + 2, n_dimensions), dtype=np.float32)
             corners[:n_dimensions] = np.eye(n_dimensions) * MISMATCH / np.sqrt(2)
             none = np.zeros((n_levels + 2, 0), dtype=np.float32)
+            if ONE_HOT:
+                none = corners * np.float32(ONE_HOT / MISMATCH * np.sqrt(2))
             found = cls(
                 levels.names, codes, none, corners, has_gaps, novelty, None, np.ones(2, np.float32)
             )
@@ -124,6 +129,11 @@ class CategoryMap:
         variance = share @ (letters - share @ letters) ** 2
         scales = 1 / np.sqrt(np.array([variance.max(), 2 * variance.sum()]) + 1e-12)
         scales = (scales * [1.0, MISMATCH]).astype(np.float32)
+        if not USE_TEXT:
+            scales = scales * np.float32(0)
+        if not USE_STATS:
+            statistics = statistics * np.float32(0)
+            own = own * np.float32(0)
         found = cls(
             levels.names,
             codes,

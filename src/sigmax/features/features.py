@@ -18,6 +18,8 @@ __all__ = ["Features"]
 GAP_STEP = 0.5
 """How far a gap is from the mean of its column, in standard deviations."""
 
+STATS_AS_NUMBERS = 0
+EMBED = True
 CYCLE_RADIUS = 0.35
 """Radius of the circles on which distances see times of day, week and year."""
 
@@ -127,6 +129,39 @@ class Features:
             [numbers, GAP_STEP * flags, CYCLE_RADIUS * circles, *distant, apart], axis=1
         )
         codes = None
+        if STATS_AS_NUMBERS:
+            extras = np.concatenate(
+                [
+                    flags,
+                    circles,
+                    *(one.extras for one, c in zip(categories, self.categories) if c.text is None),
+                ],
+                axis=1,
+            )
+            numbers = np.concatenate(
+                [
+                    numbers,
+                    *(
+                        one.extras[:, :STATS_AS_NUMBERS]
+                        for one, c in zip(categories, self.categories)
+                        if c.text is not None
+                    ),
+                ],
+                axis=1,
+            )
+            extras = np.concatenate(
+                [
+                    extras,
+                    *(
+                        one.extras[:, STATS_AS_NUMBERS:]
+                        for one, c in zip(categories, self.categories)
+                        if c.text is not None
+                    ),
+                ],
+                axis=1,
+            )
+        if not EMBED:
+            return Inputs(numbers, extras, None, position, ())
         if categories:
             codes = np.stack([one.codes for one in categories], axis=1)
         n_codes = tuple(column.n_codes for column in self.categories)

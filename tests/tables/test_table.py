@@ -252,3 +252,18 @@ def test_a_column_without_any_cell_takes_whatever_comes(empty):
     assert (column.name, column.kind, column.levels) == ("nothing", Kind.CATEGORY, ())
     for cell in (7, "seven", empty):
         reader.read(frame.assign(nothing=cell))
+
+
+@pytest.mark.parametrize("cells", [[[1], [2]], [{"a": 1}, {"b": 1}], [1j, 2j]], ids=str)
+def test_cells_that_nothing_is_learned_from_are_refused(cells):
+    column = pd.Series(cells, dtype=object)
+    with pytest.raises(InvalidDataError, match="Column 'a' (holds .* objects|is of type)"):
+        Reader().fit(pd.DataFrame({"a": column, "b": ["x", "y"]}))
+
+
+def test_columns_may_be_numbered_and_must_be_there():
+    frame = pd.DataFrame({0: [1.0, 2.0, 3.0], 1: ["a", "b", "a"]})
+    reader = Reader().fit(frame)
+    np.testing.assert_array_equal(reader.read(frame).values, reader.table_.values)
+    with pytest.raises(InvalidDataError, match="X has no columns"):
+        Reader().fit(pd.DataFrame(index=range(3)))

@@ -89,6 +89,10 @@ class RawColumn:
         return np.array([cell for cell in found if not is_gap(cell)], dtype=object)
 
 
+NO_CELLS = (list, tuple, dict, set, np.ndarray, complex)
+"""What no column can hold."""
+
+
 def kind_of(cells: NDArray[Any] | None) -> Kind:
     """What objects seem to be."""
     if cells is None:
@@ -112,7 +116,7 @@ def columns_of_frame(frame: Any) -> list[RawColumn]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidDataError(f"Two columns are called {twice!r}.")
-    return [column_of_series(str(name), frame[name]) for name in frame.columns]
+    return [column_of_series(str(name), frame.get_column(name)) for name in frame.columns]
 
 
 def columns_of_array(X: NDArray[Any], names: Sequence[str]) -> list[RawColumn]:
@@ -138,7 +142,12 @@ def column_of_series(name: str, series: Any) -> RawColumn:
         raise InvalidDataError(
             f"Column {name!r} is of type {dtype}, from which nothing is learned."
         )
-    cells = np.array(series.to_list(), dtype=object)
+    cells = np.fromiter(series.to_list(), dtype=object, count=len(series))
+    strange = next((cell for cell in cells if isinstance(cell, NO_CELLS)), None)
+    if strange is not None:
+        raise InvalidDataError(
+            f"Column {name!r} holds {type(strange).__name__} objects, from which nothing is learned."
+        )
     if dtype == nw.Time or (len(cells) and all(isinstance(cell, time | None) for cell in cells)):
         return RawColumn(name, seconds_of_day(cells), Kind.NUMBER)
     is_category = dtype == nw.Boolean or (

@@ -74,6 +74,8 @@ class Table:
             If a number is infinite, a target is not finite, or there are fewer than two rows.
         """
         frame = as_frame(X)
+        if frame is not None and not frame.columns:
+            raise InvalidDataError("X has no columns.")
         y_checked = {"multi_output": True, "y_numeric": True, "estimator": estimator}
         if frame is None or (is_numeric(frame) and not categorical):
             numbers = read_array(estimator, X, reset=True)
@@ -81,7 +83,7 @@ class Table:
             columns = columns_of_array(numbers, named(names, numbers.shape[1]))
         else:
             validate_data(estimator, X, skip_check_array=True)
-            columns = columns_of_frame(frame)
+            columns = named_columns(frame, getattr(estimator, "feature_names_in_", None))
         if not columns or len(columns[0].cells) < 2:
             n_rows = len(columns[0].cells) if columns else 0
             raise InvalidDataError(
@@ -106,13 +108,7 @@ class Table:
             if names is not None:
                 frame = in_order(frame, list(names))
             validate_data(estimator, frame.to_native(), skip_check_array=True, reset=False)
-            columns = columns_of_frame(frame)
-            if names is None:
-                unnamed = named(None, len(columns))
-                columns = [
-                    RawColumn(name, column.cells, column.kind)
-                    for name, column in zip(unnamed, columns, strict=True)
-                ]
+            columns = named_columns(frame, names)
         return cls.from_columns(columns, schema)
 
     @classmethod
@@ -220,6 +216,15 @@ def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str
 def named(names: Any, n_columns: int) -> list[str]:
     """The names of columns, made up where there are none."""
     return [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
+
+
+def named_columns(frame: Any, names: Any) -> list[RawColumn]:
+    """The columns of a frame, numbered where the estimator knows no names."""
+    columns = columns_of_frame(frame)
+    return [
+        RawColumn(name, column.cells, column.kind)
+        for name, column in zip(named(names, len(columns)), columns, strict=True)
+    ]
 
 
 def is_numeric(frame: Any) -> bool:

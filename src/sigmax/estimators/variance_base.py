@@ -19,6 +19,7 @@ from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
+    held_out_moments,
     recalibrated,
     with_factor,
 )
@@ -79,6 +80,11 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         # The same rows chose the snapshots and so flatter them: nothing is made narrower.
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
+
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return held_out_moments(self.networks_, folds, data, predict_rows)
 
     def _mixture(self, X: Inputs) -> Mixture:
         return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))

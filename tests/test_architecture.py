@@ -15,6 +15,7 @@ ROOMS = [
     {"errors", "version", "random"},
     {"checks", "compilation", "files"},
     {"settings", "scaling", "inputs"},
+    {"tables"},
     {"features"},
     {"distributions"},
     {"metrics", "sample_distances"},
@@ -29,6 +30,7 @@ ROOMS = [
     {"data"},
     {"plots"},
     {"paper"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from sigmax.checks import check_count
 from sigmax.errors import TableFileError
-from sigmax.tables.cells import parse_text
 from sigmax.tables.excel import read_excel
 from sigmax.tables.memory import check_memory
+from sigmax.tables.numerals import parse_text
 from sigmax.tables.parquet import read_parquet
 from sigmax.tables.sources import Format, Source, open_source
 from sigmax.tables.text import Layout, TextChunk, find_layout, read_text

@@ -29,6 +29,7 @@ ROOMS = [
     {"data"},
     {"plots"},
     {"paper"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

@@ -28,6 +28,7 @@ ROOMS = [
     {"generative"},
     {"data"},
     {"plots"},
+    {"runs"},
     {"paper"},
     {"commands"},
     {"cli"},

@@ -19,7 +19,7 @@ from sigmax.errors import (
     ModelFileError,
     SigmaxError,
 )
-from sigmax.paper import EXPERIMENTS
+from sigmax.runs import PAPER
 
 app = typer.Typer(
     help="Predictive distributions you can trust.", no_args_is_help=True, add_completion=False
@@ -57,8 +57,8 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
     """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
-    from sigmax.paper.engines import LocalEngine
-    from sigmax.paper.registry import Choice
+    from sigmax.runs.engines import LocalEngine
+    from sigmax.runs.registry import Choice
 
     run_and_show("toy", Choice(seed=seed), out, LocalEngine())
 
@@ -162,7 +162,7 @@ def predict(
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(EXPERIMENTS[:-1])} or {EXPERIMENTS[-1]}."),
+        typer.Argument(help=f"{', '.join(PAPER[:-1])} or {PAPER[-1]}."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for records and report; its name if left out.")
@@ -190,8 +190,8 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option(help="Run failed tasks again.")] = False,
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""
-    from sigmax.paper.engines import create_engine
-    from sigmax.paper.registry import Choice
+    from sigmax.runs.engines import create_engine
+    from sigmax.runs.registry import Choice
 
     with clear_errors():
         choice = Choice(
@@ -213,7 +213,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A folder with records of experiments.")],
 ) -> None:
     """Make the page and the tables of a folder from its records alone."""
-    from sigmax.paper.report import write_report
+    from sigmax.runs.report import write_report
 
     with clear_errors("FOLDER"):
         show_line(f"report: {write_report(folder)}")
@@ -221,7 +221,7 @@ def report(
 
 def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any) -> None:
     """Run an experiment, and show its tables, the paths of its figures, and what failed."""
-    from sigmax.paper.runner import run_experiment
+    from sigmax.runs.runner import run_experiment
 
     with clear_errors():
         with show_progress() as observe:

@@ -25,8 +25,8 @@ from sigmax.commands.targets import check_names, read_target
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
-from sigmax.paper.fitting import with_settings
-from sigmax.paper.methods import METHODS
+from sigmax.runs.fitting import with_settings
+from sigmax.runs.methods import METHODS
 from sigmax.version import __version__
 
 __all__ = ["FitOptions", "FitResult", "fit_table", "write_result"]

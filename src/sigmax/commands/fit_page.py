@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sigmax.commands.scores import LEVELS, Estimate
 from sigmax.distributions import Predictive
 from sigmax.metrics import pit
-from sigmax.paper.html import Section, render_page
-from sigmax.paper.tables import ReportTable
 from sigmax.plots import BAND, INK, MODEL, QUIET, tidy
+from sigmax.runs.html import Section, render_page
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["estimate_text", "fit_page", "score_table", "score_titles"]
 

@@ -43,6 +43,9 @@ Delimiter = Annotated[
 ]
 Encoding = Annotated[str | None, typer.Option(help="Of a text file; found if left out.")]
 Sheet = Annotated[str | None, typer.Option(help="Of an Excel file; the first if left out.")]
+IntervalMethod = Annotated[
+    str | None, typer.Option(help="Of the intervals: distribution or conformal; that of the fit.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace a folder that is there already.")]
 
 
@@ -137,9 +140,7 @@ def predict(
     ] = None,
     coverage: Annotated[float, typer.Option(help="Of the interval from lower to upper.")] = 0.9,
     quantiles: Annotated[str, typer.Option(help="Levels of more columns, as 0.05,0.5,0.95.")] = "",
-    method: Annotated[
-        str | None, typer.Option(help="Of the interval: distribution or conformal.")
-    ] = None,
+    method: IntervalMethod = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
@@ -156,6 +157,37 @@ def predict(
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         written = predict_file(saved, data, out, options, reading)
         Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Source,
+    by: Annotated[str | None, typer.Option(help="Also score every group of this column.")] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Also score ten equal parts by this column.")
+    ] = None,
+    method: IntervalMethod = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for all scores.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Score a model on labelled rows, all together and by group or time."""
+    with table_errors():
+        from sigmax.commands.evaluate import EvaluateOptions, evaluate_file
+        from sigmax.commands.folder import load_folder
+
+        options = EvaluateOptions(by=by, time_column=time_column, method=method)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        found = evaluate_file(load_folder(model), data, options, reading)
+        if found.n_left_out:
+            show_item(f"left out: {found.n_left_out:,} rows without a target")
+        for table in found.tables():
+            show_item(table)
+        if out is not None:
+            out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+            show_item(f"scores: {out}")
 
 
 @app.command()

@@ -18,7 +18,7 @@ from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.encoding import column_kinds
 from sigmax.commands.fit_page import fit_page, score_table
 from sigmax.commands.folder import REPORT, SCORES, write_folder
-from sigmax.commands.scores import Estimate, RowScores, score_rows
+from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
 from sigmax.commands.table_files import new_folder
 from sigmax.commands.targets import check_names, read_target
@@ -64,6 +64,11 @@ class FitOptions:
     conformal: bool = False
     """Whether intervals are conformal, from held-out rows, rather than quantiles."""
     seed: int = 0
+
+    @property
+    def intervals(self) -> str:
+        """The kind of intervals."""
+        return "conformal" if self.conformal else "distribution"
 
     def check(self) -> None:
         """Refuse what no table could be fitted with."""
@@ -138,7 +143,7 @@ def fit_table(
     show(f"held out: {len(split.test):,} of {len(data.y):,} rows, {split.how}")
     show(f"fitting {type(model).__name__} to {len(split.train):,} rows")
     seconds = fit_model(model, data.X.iloc[split.train], data.y[split.train], verbose=verbose)
-    held_out = score_held_out(model, data, split, kinds, conformal=options.conformal)
+    held_out = score_held_out(model, data, split, kinds, method=options.intervals)
     table = score_table(held_out.summaries, options.target)
     show(table)
     if options.refit:
@@ -192,6 +197,10 @@ class UsableRows:
             check_names(names, columns, option=option)
         y = read_target(frame, options.target)
         has_target = ~np.isnan(y)
+        if not has_target.any():
+            raise InvalidDataError(
+                f"The target {options.target!r} is missing in all {len(frame):,} rows."
+            )
         if has_target.sum() < FEWEST_ROWS:
             raise InvalidDataError(
                 f"At least {FEWEST_ROWS} rows with a target are needed, got {has_target.sum():,}."
@@ -237,28 +246,20 @@ def score_held_out(
     split: Split,
     kinds: Mapping[str, str],
     *,
-    conformal: bool,
+    method: str,
 ) -> HeldOut:
     """Scores of the model and of both plain predictors on the same rows."""
     X, y = data.X.iloc[split.test], data.y[split.test]
     X_train, y_train = data.X.iloc[split.train], data.y[split.train]
-    dist = model.predict_dist(X)
     plain = {
         "marginal": MarginalBaseline(y_train),
         "linear": LinearBaseline(X_train, y_train, kinds),
     }
-    rows = {"model": score_rows(y, dist, intervals=intervals(model, X, conformal))}
+    dist, scores = score_model(model, X, y, method)
+    rows = {"model": scores}
     rows |= {title: score_rows(y, one.predict_dist(X)) for title, one in plain.items()}
-    return HeldOut(
-        y, dist, {title: RowScores(found.values, split.clusters) for title, found in rows.items()}
-    )
-
-
-def intervals(model: Any, X: pd.DataFrame, conformal: bool) -> Any:
-    """What gives the bounds of a level, or None for those of the distribution."""
-    if not conformal:
-        return None
-    return lambda level: model.predict_interval(X, level, method="conformal")
+    rows = {title: found.together(split.clusters) for title, found in rows.items()}
+    return HeldOut(y, dist, rows)
 
 
 def fit_model(model: Any, X: pd.DataFrame, y: NDArray, *, verbose: bool) -> float:
@@ -283,7 +284,7 @@ def describe_fit(
         "rows": {"with_target": len(data.y), "train": len(split.train), "test": len(split.test)},
         "split": split.how,
         "fitted_to": "all rows" if options.refit else "the training rows",
-        "intervals": "conformal" if options.conformal else "distribution",
+        "intervals": options.intervals,
         "options": asdict(options),
         "versions": versions | {package: version(package) for package in packages},
     }

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEVELS", "Estimate", "RowScores", "score_rows", "standard_error"]
+__all__ = ["LEVELS", "Estimate", "RowScores", "score_model", "score_rows", "standard_error"]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Of the intervals whose coverage and width are told."""
@@ -53,6 +53,10 @@ class RowScores:
         }
         return cls(values, np.concatenate([part.clusters for part in parts]))
 
+    def together(self, clusters: NDArray[np.int64]) -> "RowScores":
+        """The same rows, of which those of one number belong together."""
+        return RowScores(self.values, clusters)
+
     def summary(self) -> dict[str, Estimate]:
         """The mean of every score, and the root of that of squared errors, with its error."""
         means = {
@@ -80,7 +84,6 @@ def score_rows(
     dist: Any,
     *,
     intervals: Intervals | None = None,
-    clusters: NDArray[np.int64] | None = None,
 ) -> RowScores:
     """Log-density, CRPS, squared error, and coverage and width of intervals, of every row.
 
@@ -90,8 +93,6 @@ def score_rows(
         A `Predictive` of these rows.
     intervals
         Gives the bounds (n, 2) of the intervals of a level; by default those of ``dist``.
-    clusters
-        Which rows belong together; by default each is alone.
     """
     scores = {
         "log_likelihood": dist.log_prob(y),
@@ -102,7 +103,22 @@ def score_rows(
         lower, upper = (intervals or dist.interval)(level).T
         scores[f"coverage_{level * 100:g}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
         scores[f"width_{level * 100:g}"] = upper - lower
-    return RowScores(scores, np.arange(len(y)) if clusters is None else clusters)
+    return RowScores(scores, np.arange(len(y)))
+
+
+def score_model(model: Any, X: Any, y: NDArray[np.float64], method: str) -> tuple[Any, RowScores]:
+    """The prediction of some rows, and their scores.
+
+    ``method`` is that of the intervals, ``distribution`` or ``conformal``.
+    """
+    dist = model.predict_dist(X)
+    if method == "distribution":
+        return dist, score_rows(y, dist)
+
+    def conformal(level: float) -> NDArray[np.float64]:
+        return model.predict_interval(X, level, method="conformal")
+
+    return dist, score_rows(y, dist, intervals=conformal)
 
 
 def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:

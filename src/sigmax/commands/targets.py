@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from sigmax.errors import InvalidDataError
 
-__all__ = ["check_names", "read_target"]
+__all__ = ["as_numbers", "check_names", "read_target"]
 
 MOST_SHOWN = 60
 """Characters of a cell or a list of names in a message."""
@@ -29,36 +30,45 @@ def check_names(
             raise InvalidDataError(f"`{option}`: {table} has no column {name!r}; {hint}")
 
 
-def read_target(frame: pd.DataFrame, target: str) -> NDArray[np.float64]:
+def read_target(frame: pd.DataFrame, target: str, *, first_row: int = 0) -> NDArray[np.float64]:
     """The target of every row as a number, nan where it is missing.
+
+    Parameters
+    ----------
+    first_row
+        How many rows of the file come before these, for messages.
 
     Raises
     ------
     InvalidDataError
-        If it is text, a date, true or false, infinite, or missing everywhere.
+        If it is text, a date, true or false, or infinite.
     """
     check_names([target], list(frame.columns), option="--target")
-    column = frame[target]
+    column: Any = frame[target]
     if pd.api.types.is_bool_dtype(column.dtype):
         raise InvalidDataError(
             f"The target {target!r} is true or false; sigmax predicts numbers, not classes."
         )
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         raise InvalidDataError(f"The target {target!r} must be numbers, got dates.")
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    numbers = as_numbers(column)
     is_text = np.isnan(numbers) & column.notna().to_numpy()
     if is_text.any():
         first = int(np.flatnonzero(is_text)[0])
         raise InvalidDataError(
             f"The target {target!r} must be numbers, got {shorten(str(column.iloc[first]))!r} in"
-            f" row {first + 1} and text in {np.sum(is_text):,} of {len(frame):,} rows."
+            f" row {first_row + first + 1} and text in {np.sum(is_text):,} of {len(frame):,} rows."
         )
     if np.isinf(numbers).any():
         first = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise InvalidDataError(f"The target {target!r} is infinite in row {first + 1}.")
-    if np.isnan(numbers).all():
-        raise InvalidDataError(f"The target {target!r} is missing in all {len(frame):,} rows.")
+        raise InvalidDataError(f"The target {target!r} is infinite in row {first_row + first + 1}.")
     return numbers
+
+
+def as_numbers(column: Any) -> NDArray[np.float64]:
+    """The cells of a column as numbers, nan for what is none."""
+    found: Any = pd.to_numeric(column, errors="coerce")
+    return found.to_numpy(np.float64, na_value=np.nan)
 
 
 def shorten(text: str) -> str:

@@ -15,6 +15,7 @@ ROOMS = [
     {"errors", "version", "random"},
     {"checks", "compilation", "files"},
     {"settings", "scaling", "inputs"},
+    {"tables"},
     {"features"},
     {"distributions"},
     {"metrics", "sample_distances"},

@@ -1,0 +1,1 @@
+"""Tables of users: files read and written, and what stands in their columns."""

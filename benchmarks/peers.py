@@ -45,17 +45,17 @@ from sigmax.paper.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.paper.engines import LocalEngine
-from sigmax.paper.methods import METHODS, Method
-from sigmax.paper.records import FILE_NAME, Record, Task, read_records
-from sigmax.paper.registry import Choice, Experiment, find_experiment, register
-from sigmax.paper.report import failure_table, machine_table
-from sigmax.paper.runner import run_tasks
 from sigmax.paper.score_rows import full_title, titles
-from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci import run_splits
 from sigmax.paper.uci_copies import copies_tables
 from sigmax.paper.uci_report import score_table, time_notes
+from sigmax.runs.engines import LocalEngine
+from sigmax.runs.methods import METHODS, Method
+from sigmax.runs.records import FILE_NAME, Record, Task, read_records
+from sigmax.runs.registry import Choice, Experiment, find_experiment, register
+from sigmax.runs.report import failure_table, machine_table
+from sigmax.runs.runner import run_tasks
+from sigmax.runs.tables import ReportTable
 
 NAME = "peers"
 OURS = "local"
@@ -430,7 +430,7 @@ def methods_table(records: Sequence[Record]) -> ReportTable:
         f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
         f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
         " standardised; all else is left as it comes.",
-        "All others: the settings of `sigmax.paper.methods`.",
+        "All others: the settings of `sigmax.runs.methods`.",
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")

@@ -29,6 +29,7 @@ ROOMS = [
     {"generative"},
     {"data"},
     {"plots"},
+    {"runs"},
     {"paper"},
     {"commands"},
     {"cli"},

@@ -17,11 +17,12 @@ from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.metrics import coverage, crps, log_likelihood
-from sigmax.paper import engines, registry, uci
-from sigmax.paper.engines import InProcessEngine, run_job
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Task, done, failed, read_records
-from sigmax.paper.registry import Choice
+from sigmax.paper import uci
+from sigmax.runs import engines, registry
+from sigmax.runs.engines import InProcessEngine, run_job
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Task, done, failed, read_records
+from sigmax.runs.registry import Choice
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "benchmarks" / "peers.py"

@@ -12,8 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sigmax.errors import InvalidArgumentError, SigmaxError
-from sigmax.paper import EXPERIMENTS
+from sigmax.errors import (
+    DataFileError,
+    InvalidArgumentError,
+    InvalidDataError,
+    ModelFileError,
+    SigmaxError,
+)
+from sigmax.runs import PAPER
 
 app = typer.Typer(
     help="Predictive distributions you can trust.", no_args_is_help=True, add_completion=False
@@ -22,6 +28,25 @@ console = Console()
 
 Out = Annotated[Path, typer.Option(help="Folder for records, tables and pictures.")]
 Names = Annotated[str, typer.Option(help="Names, separated by commas; all that is usual if empty.")]
+Source = Annotated[
+    str, typer.Argument(help="CSV, TSV, Parquet or Excel, also gzipped; - is standard input.")
+]
+ModelFolder = Annotated[Path, typer.Argument(help="A folder that `sigmax fit` wrote.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the models, as in n_steps=500; may be repeated."),
+]
+Columns = list[str] | None
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the split and of the models.")]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between the cells of a text file; found if left out.")
+]
+Encoding = Annotated[str | None, typer.Option(help="Of a text file; found if left out.")]
+Sheet = Annotated[str | None, typer.Option(help="Of an Excel file; the first if left out.")]
+IntervalMethod = Annotated[
+    str | None, typer.Option(help="Of the intervals: distribution or conformal; that of the fit.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace a folder that is there already.")]
 
 
 @app.callback()
@@ -35,17 +60,141 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
     """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
-    from sigmax.paper.engines import LocalEngine
-    from sigmax.paper.registry import Choice
+    from sigmax.runs.engines import LocalEngine
+    from sigmax.runs.registry import Choice
 
     run_and_show("toy", Choice(seed=seed), out, LocalEngine())
+
+
+@app.command()
+def fit(
+    data: Source,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model, its scores and its report.")] = (
+        Path("model")
+    ),
+    time_column: Annotated[
+        str | None, typer.Option(help="Hold out the last rows by this column.")
+    ] = None,
+    group_column: Annotated[
+        str | None, typer.Option(help="Hold out whole groups of this column.")
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of rows to judge the model by.")] = 0.2,
+    category: Annotated[
+        Columns, typer.Option(help="Take this column as categories; may be repeated.")
+    ] = None,
+    number: Annotated[
+        Columns, typer.Option(help="Take this column as numbers; may be repeated.")
+    ] = None,
+    drop: Annotated[
+        Columns, typer.Option(help="Do not learn from this column; may be repeated.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="fast, for a cheaper model.")] = None,
+    method: Annotated[str, typer.Option(help="local, combined, nn, ens-nn, gp, ...")] = "local",
+    no_refit: Annotated[
+        bool, typer.Option("--no-refit", help="Keep the model of the training rows.")
+    ] = False,
+    conformal: Annotated[
+        bool, typer.Option("--conformal", help="Intervals with a guarantee, from held-out rows.")
+    ] = False,
+    seed: Seed = 0,
+    set_: Settings = None,
+    force: Force = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Fit a model to a table, with honest scores of rows that it has not seen."""
+    with table_errors():
+        from sigmax.commands.fit import FitOptions, fit_table, write_result
+        from sigmax.commands.table_files import read_table
+
+        options = FitOptions(
+            target=target,
+            method=method,
+            preset=preset,
+            settings=dict(map(parse_setting, set_ or [])),
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            time_column=time_column,
+            group_column=group_column,
+            holdout=holdout,
+            refit=not no_refit,
+            conformal=conformal,
+            seed=seed,
+        )
+        frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
+        result = fit_table(frame, options, name=short_name(data), show=show_item, verbose=True)
+        write_result(result, out, force=force)
+    show_item(f"model, scores and report: {out}")
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    data: Source,
+    out: Annotated[
+        str | None,
+        typer.Option(help="CSV or Parquet by its name, - is standard output; beside the data."),
+    ] = None,
+    coverage: Annotated[float, typer.Option(help="Of the interval from lower to upper.")] = 0.9,
+    quantiles: Annotated[str, typer.Option(help="Levels of more columns, as 0.05,0.5,0.95.")] = "",
+    method: IntervalMethod = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Add predictions with their uncertainty to the rows of a file."""
+    with table_errors():
+        from sigmax.commands.folder import load_folder
+        from sigmax.commands.predict import PredictOptions, predict_file
+
+        options = PredictOptions(
+            coverage=coverage, quantiles=parse_levels(quantiles), method=method
+        )
+        saved = load_folder(model)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        written = predict_file(saved, data, out, options, reading)
+        Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Source,
+    by: Annotated[str | None, typer.Option(help="Also score every group of this column.")] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Also score ten equal parts by this column.")
+    ] = None,
+    method: IntervalMethod = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for all scores.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Score a model on labelled rows, all together and by group or time."""
+    with table_errors():
+        from sigmax.commands.evaluate import EvaluateOptions, evaluate_file
+        from sigmax.commands.folder import load_folder
+
+        options = EvaluateOptions(by=by, time_column=time_column, method=method)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        found = evaluate_file(load_folder(model), data, options, reading)
+        if found.n_left_out:
+            show_item(f"left out: {found.n_left_out:,} rows without a target")
+        for table in found.tables():
+            show_item(table)
+        if out is not None:
+            out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+            show_item(f"scores: {out}")
 
 
 @app.command()
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(EXPERIMENTS[:-1])} or {EXPERIMENTS[-1]}."),
+        typer.Argument(help=f"{', '.join(PAPER[:-1])} or {PAPER[-1]}."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for records and report; its name if left out.")
@@ -73,8 +222,8 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option(help="Run failed tasks again.")] = False,
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""
-    from sigmax.paper.engines import create_engine
-    from sigmax.paper.registry import Choice
+    from sigmax.runs.engines import create_engine
+    from sigmax.runs.registry import Choice
 
     with clear_errors():
         choice = Choice(
@@ -96,7 +245,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A folder with records of experiments.")],
 ) -> None:
     """Make the page and the tables of a folder from its records alone."""
-    from sigmax.paper.report import write_report
+    from sigmax.runs.report import write_report
 
     with clear_errors("FOLDER"):
         show_line(f"report: {write_report(folder)}")
@@ -104,7 +253,7 @@ def report(
 
 def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any) -> None:
     """Run an experiment, and show its tables, the paths of its figures, and what failed."""
-    from sigmax.paper.runner import run_experiment
+    from sigmax.runs.runner import run_experiment
 
     with clear_errors():
         with show_progress() as observe:
@@ -116,6 +265,48 @@ def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any)
         for record in result.failures:
             show_line(f"[red]failed:[/] {escape(f'{record.task.label}: {record.reason}')}")
         show_line(f"report: {result.report}")
+
+
+def show_item(item: Any) -> None:
+    """A table, or a line of plain text, in which nothing is markup."""
+    if isinstance(item, str):
+        show_line(escape(item))
+    else:
+        console.print(as_rich(item))
+
+
+def short_name(source: str) -> str:
+    return "standard input" if source == "-" else Path(source).name
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(level) for level in split_names(text))
+    except ValueError as error:
+        rule = "numbers between 0 and 1, separated by commas"
+        raise InvalidArgumentError(f"`--quantiles` must be {rule}, got {text!r}.") from error
+
+
+@contextmanager
+def table_errors() -> Iterator[None]:
+    """One sentence for what goes wrong: exit code 2 for bad input, 1 for a failed training."""
+    code = 1
+    try:
+        yield
+        return
+    except (InvalidArgumentError, InvalidDataError, DataFileError, ModelFileError) as error:
+        text, code = str(error), 2
+    except SigmaxError as error:
+        text = str(error)
+    except OSError as error:
+        text, code = f"Cannot read or write: {error}.", 2
+    except MemoryError:
+        text = "There is not enough memory; fewer rows or columns, or `--preset fast`, may help."
+    except KeyboardInterrupt:
+        text, code = "stopped; nothing was written", 130
+    Console(stderr=True).print(f"[red]error:[/] {escape(' '.join(text.split()))}", soft_wrap=True)
+    raise typer.Exit(code)
 
 
 def show_line(text: str) -> None:
@@ -172,9 +363,9 @@ def show_progress() -> Iterator[Callable[[Any], None]]:
 
 def as_rich(table: Any) -> rich.table.Table:
     """A table for the terminal."""
-    result = rich.table.Table(title=table.title, caption=" ".join(table.notes))
+    result = rich.table.Table(title=escape(table.title), caption=escape(" ".join(table.notes)))
     for i, column in enumerate(table.header):
-        result.add_column(column, justify="right" if i else "left", no_wrap=i == 0)
+        result.add_column(escape(column), justify="right" if i else "left", no_wrap=i == 0)
     for row in table.rows:
-        result.add_row(*(text.replace("**", "") for text in row))
+        result.add_row(*(escape(text.replace("**", "")) for text in row))
     return result

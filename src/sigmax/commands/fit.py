@@ -21,12 +21,12 @@ from sigmax.commands.folder import REPORT, SCORES, write_folder
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
 from sigmax.commands.table_files import new_folder
-from sigmax.commands.targets import check_names, read_target
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
+from sigmax.tables.targets import check_names, read_target
 from sigmax.version import __version__
 
 __all__ = ["FitOptions", "FitResult", "fit_table", "write_result"]

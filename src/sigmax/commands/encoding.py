@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["SimpleEncoding", "column_kinds"]
+__all__ = ["SimpleEncoding", "column_kinds", "own_categories"]
 
 MOST_LEVELS = 20
 """Levels of a category that get a column of 0 and 1; the rarer ones are 0 in all of them."""
@@ -71,12 +71,23 @@ class SimpleEncoding:
         return np.column_stack(columns) if columns else np.zeros((len(frame), 0))
 
 
-def texts(column: pd.Series) -> pd.Series:
+def own_categories(frame: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """Categories as text, all else as numbers: as CatBoost takes a table."""
+    return pd.DataFrame(
+        {
+            name: texts(frame[name]) if kind == "category" else numbers(frame[name], kind)
+            for name, kind in kinds.items()
+        },
+        index=frame.index,
+    )
+
+
+def texts(column: Any) -> Any:
     """Levels by their names; a gap is a level as well."""
     return column.astype(object).where(column.notna(), "").astype(str)
 
 
-def numbers(column: pd.Series, kind: str) -> NDArray[np.float64]:
+def numbers(column: Any, kind: str) -> NDArray[np.float64]:
     """Numbers or seconds, nan for gaps."""
     if kind == "time":
         seconds = column.astype("int64").to_numpy(np.float64)

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_count, check_number
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
-from sigmax.commands.encoding import column_kinds
+from sigmax.commands.encoding import SimpleEncoding, column_kinds
 from sigmax.commands.fit_page import fit_page, score_table
-from sigmax.commands.folder import REPORT, SCORES, write_folder
+from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
-from sigmax.commands.table_files import new_folder
 from sigmax.commands.targets import check_names, read_target
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
+from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
 
 __all__ = ["FitOptions", "FitResult", "fit_table", "write_result"]
@@ -169,7 +169,7 @@ def fit_table(
 def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
     """Write the folder of a model, whole or not at all."""
     texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
-    with new_folder(out, force) as folder:
+    with new_folder(out, force=force, names=NAMES) as folder:
         write_folder(folder, result.model, result.facts, texts)
 
 
@@ -251,13 +251,12 @@ def score_held_out(
     """Scores of the model and of both plain predictors on the same rows."""
     X, y = data.X.iloc[split.test], data.y[split.test]
     X_train, y_train = data.X.iloc[split.train], data.y[split.train]
-    plain = {
-        "marginal": MarginalBaseline(y_train),
-        "linear": LinearBaseline(X_train, y_train, kinds),
-    }
     dist, scores = score_model(model, X, y, method)
-    rows = {"model": scores}
-    rows |= {title: score_rows(y, one.predict_dist(X)) for title, one in plain.items()}
+    rows, encoding = {"model": scores}, SimpleEncoding.fit(X_train, kinds)
+    numbers, numbers_train = encoding(X, kinds), encoding(X_train, kinds)
+    for title, plain in {"marginal": MarginalBaseline(), "linear": LinearBaseline()}.items():
+        found = plain.fit(numbers_train, y_train).predict_dist(numbers)
+        rows[title] = score_rows(y, found)
     rows = {title: found.together(split.clusters) for title, found in rows.items()}
     return HeldOut(y, dist, rows)
 

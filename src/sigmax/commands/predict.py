@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_number
 from sigmax.commands.folder import SavedTableModel
-from sigmax.commands.table_files import read_chunks, write_table
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.tables.reading import read_chunks
+from sigmax.tables.writing import write_table
 
 __all__ = ["PredictOptions", "add_predictions", "default_output", "predict_chunks", "predict_file"]
 

@@ -1,7 +1,7 @@
 """Which rows are held out: at random with copies together, the last by time, or whole groups."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.folds import split_large_groups
 
-__all__ = ["Split", "copies", "cross_validation", "hold_out_rows", "time_order"]
+__all__ = ["Split", "copies", "cross_validation", "group_labels", "hold_out_rows", "time_order"]
 
 Labels = NDArray[np.int64]
 
@@ -76,24 +76,17 @@ def hold_out_rows(
 
 
 def cross_validation(
-    frame: pd.DataFrame,
-    features: list[str],
-    n_folds: int,
-    *,
-    group_column: str | None = None,
-    seed: int = 0,
+    clusters: Labels, n_folds: int, *, seed: int = 0
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows to learn from and to judge by; every row is judged once."""
-    size = -(-len(frame) // n_folds)
-    labels = copies(frame[features])
-    labels = split_large_groups(labels, size)
-    if group_column is not None:
-        labels = group_labels(frame[group_column], n_folds)
-    sizes = [len(part) for part in np.array_split(np.arange(len(frame)), n_folds)]
+    """Pairs of rows to learn from and to judge by; every row is judged once.
+
+    Rows of one cluster are in one fold, unless a cluster is larger than a fold.
+    """
+    n_rows = len(clusters)
+    labels = split_large_groups(clusters, -(-n_rows // n_folds))
+    sizes = [len(part) for part in np.array_split(np.arange(n_rows), n_folds)]
     folds = random_parts(labels, sizes[:-1], seed)
-    return [
-        (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(n_folds)
-    ]
+    return [(np.flatnonzero(folds != i), np.flatnonzero(folds == i)) for i in range(n_folds)]
 
 
 def random_parts(labels: Labels, sizes: list[int], seed: int) -> Labels:
@@ -110,18 +103,18 @@ def random_parts(labels: Labels, sizes: list[int], seed: int) -> Labels:
     return part[labels]
 
 
-def group_labels(column: pd.Series, fewest: int = 2) -> Labels:
+def group_labels(column: Any, fewest: int = 2) -> Labels:
     """A number for every group; rows without a group are one more."""
     labels = pd.factorize(column, use_na_sentinel=False)[0].astype(np.int64)
     n_groups = int(labels.max()) + 1
     if n_groups < fewest:
         raise InvalidDataError(
-            f"`--group-column`: {column.name!r} has {n_groups} groups; at least {fewest} are needed."
+            f"`--group-column`: {column.name!r} has {n_groups} groups, and {fewest} are needed."
         )
     return labels
 
 
-def last_rows(column: pd.Series, n_test: int) -> Split:
+def last_rows(column: Any, n_test: int) -> Split:
     """The last rows by time; rows of equal time are on one side, those without in training."""
     times = time_order(column, option="--time-column")
     known = np.sort(times[~np.isnan(times)])
@@ -141,7 +134,7 @@ def last_rows(column: pd.Series, n_test: int) -> Split:
     return Split(train, test, np.arange(len(test)), how)
 
 
-def time_order(column: pd.Series, *, option: str) -> NDArray[np.float64]:
+def time_order(column: Any, *, option: str) -> NDArray[np.float64]:
     """A number for every row that grows with time, nan where there is no time.
 
     Numbers are taken as they are; text must be dates.

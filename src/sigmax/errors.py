@@ -31,7 +31,7 @@ class DataFileError(SigmaxError, OSError):
     """A data file is missing or cannot be read; the message says which and what to do."""
 
 
-class TableFileError(SigmaxError, OSError):
+class TableFileError(DataFileError):
     """A user's table cannot be read or written; the message names the file and the place in it."""
 
 

@@ -1,1 +1,7 @@
-"""Tables of users: files read and written, and what stands in their columns."""
+"""A user's table: its columns and their kinds, checked and read."""
+
+from sigmax.tables.levels import Levels
+from sigmax.tables.schema import Column, Kind, Schema
+from sigmax.tables.table import Table, infer_schema
+
+__all__ = ["Column", "Kind", "Levels", "Schema", "Table", "infer_schema"]

@@ -1,111 +1,183 @@
-"""Columns of text: which cells are gaps, and which columns are numbers."""
+"""From the cells of one column to numbers, levels or times, whatever type they came in."""
 
+import math
+import warnings
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute
+from numpy.typing import NDArray
 
-__all__ = ["GAPS", "as_series", "parse_numbers", "parse_text"]
+from sigmax.errors import InvalidDataError
 
-pc: Any = pyarrow.compute  # its functions are made when it is imported, unseen by checkers
+__all__ = ["find_time_format", "is_gap", "level_names", "parse_numbers", "parse_times"]
 
-GAPS = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-)
-"""The words for a missing value, the same as pandas has."""
+ISO = "ISO8601"
 
-N_TRIED = 20
-"""Cells of a column that are looked at before all of them are."""
-
-SPACE = "[ \u00a0\u202f]"
-CURRENCY = "[$€£¥]"
-CODE = r"^[+-]?0[0-9xX]"
-WHOLE = r"^[+-]?[0-9]+$"
-
-
-def parse_text(column: pa.ChunkedArray, decimal: str = ".") -> pd.Series:
-    """A column of text as numbers if every cell is a gap or a number, or else as text.
-
-    Cells may have a currency sign, separators of thousands or a per cent sign, as in ``$1,200.50``
-    or ``12 %``, if all cells have the same sign; the sign is dropped. Whole numbers that begin with
-    a zero (``02134``) are codes, and stay text; so do those too long for 64 bits.
-    """
-    trimmed = pc.utf8_trim_whitespace(column)
-    is_gap = pc.is_in(trimmed, value_set=pa.array(GAPS))
-    present = pc.if_else(is_gap, pa.scalar(None, pa.string()), trimmed)
-    if present.null_count == len(present):
-        return pd.Series(float("nan"), index=range(len(present)), dtype="float64")
-    numbers = parse_numbers(present, decimal)
-    if numbers is None:
-        return pc.if_else(is_gap, pa.scalar(None, pa.string()), column).to_pandas()
-    return as_series(numbers)
-
-
-def parse_numbers(column: pa.ChunkedArray, decimal: str = ".") -> pa.ChunkedArray | None:
-    """Numbers for cells without blanks at their ends, or None if not every cell is one."""
-    first = pc.drop_null(column.slice(0, 50 * N_TRIED)).slice(0, N_TRIED)
-    if try_numbers(first, decimal) is None:
-        return None
-    return try_numbers(column, decimal)
-
-
-def try_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
-    numbers = plain_numbers(column, decimal)
-    return written_numbers(column, decimal) if numbers is None else numbers
-
-
-def plain_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
-    """Numbers of columns that hold nothing but digits, signs, points and exponents."""
-    try:
-        numbers = pc.cast(column, pa.int64())
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return None if any_match(column, CODE) else numbers
-    if decimal != ".":
-        return None
-    try:
-        numbers = pc.cast(column, pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    is_too_long = pc.all(pc.match_substring_regex(column, WHOLE)).as_py()
-    return None if is_too_long else numbers
-
-
-def written_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
-    """Numbers of columns with units, separators of thousands or another decimal sign."""
-    point, comma = (r"\.", ",") if decimal == "." else (",", r"\.")
-    group = f"(?:{comma}|['\u00a0\u202f])"
-    digits = rf"(?:[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+|[0-9]+)(?:{point}[0-9]*)?"
-    number = rf"(?:{digits}|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    pattern = (
-        rf"^(?P<sign>[+-]?){SPACE}*(?P<head>{CURRENCY}?){SPACE}*"
-        rf"(?P<number>{number}){SPACE}*(?P<tail>%|{CURRENCY}|)$"
+TIME_FORMATS = tuple(
+    day + clock
+    for clock in ("", " %H:%M:%S", " %H:%M", "T%H:%M:%S", " %I:%M:%S %p", " %I:%M %p", "T%H%M%S")
+    for day in (
+        "%m/%d/%Y",
+        "%d/%m/%Y",
+        "%Y/%m/%d",
+        "%d.%m.%Y",
+        "%m-%d-%Y",
+        "%d-%m-%Y",
+        "%Y%m%d",
+        "%d-%b-%Y",
+        "%d %b %Y",
+        "%d %B %Y",
+        "%b %d, %Y",
+        "%B %d, %Y",
+        "%m/%d/%y",
+        "%d/%m/%y",
     )
-    parts = pc.extract_regex(column, pattern)
-    if parts.null_count > column.null_count:
+    if not (day == "%Y%m%d" and clock == "")  # a plain number
+)
+"""Tried in this order: where nothing tells months from days, the month comes first."""
+
+ISO_DATE = r"\s*\d{4}-\d{1,2}-\d{1,2}([T ].*)?\s*"
+
+N_LOOKED_AT = 50
+"""Values on which a format is tried before all are."""
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a cell is empty: None, NaN, a missing time, or text without a character."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return value is None or value is pd.NA or value is pd.NaT
+
+
+def level_names(values: NDArray[Any]) -> list[str]:
+    """What levels are called: the same, whether they came as text, numbers or truth values.
+
+    Examples
+    --------
+    >>> level_names(np.array(["a", 1, 1.0, 1.5, True], dtype=object))
+    ['a', '1', '1', '1.5', 'True']
+    """
+    return [level_name(value) for value in values]
+
+
+def level_name(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, float | np.floating | Decimal) and value == int(value):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        return repr(float(value))
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+
+
+def parse_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Objects as numbers, NaN for gaps.
+
+    Raises
+    ------
+    InvalidDataError
+        If something is no number; the message names it.
+    """
+    numbers = np.empty(len(values))
+    for i, value in enumerate(values):
+        try:
+            numbers[i] = math.nan if is_gap(value) else float(value)
+        except (TypeError, ValueError) as error:
+            raise InvalidDataError(
+                f"Column {name!r} holds numbers, but row {i} is {str(value)[:50]!r}; a column of"
+                " text is learned from as categories, or named in `categorical_features`."
+            ) from error
+    return numbers
+
+
+def find_time_format(values: NDArray[Any]) -> str | None:
+    """The way in which all texts are written as dates or times, if there is one.
+
+    Examples
+    --------
+    >>> find_time_format(np.array(["09/22/1986", "12/01/1999"], dtype=object))
+    '%m/%d/%Y'
+    >>> find_time_format(np.array(["2019-03-23 20:21:09", "2020-01-01"], dtype=object))
+    'ISO8601'
+    >>> find_time_format(np.array(["12", "15"], dtype=object))
+    """
+    texts = pd.Series(values, dtype=object)
+    if not len(texts) or not all(isinstance(text, str) for text in values):
         return None
-    sign, head, digits, tail = (pc.struct_field(parts, i) for i in range(4))
-    if any(len(pc.unique(pc.drop_null(unit))) > 1 for unit in (head, tail)):
+    some = texts.iloc[:: max(1, len(texts) // N_LOOKED_AT)]
+    if not some.str.contains(r"\d").all() or not some.str.len().between(6, 40).all():
         return None
-    digits = pc.replace_substring_regex(digits, group, "")
-    if decimal != ".":
-        digits = pc.replace_substring(digits, decimal, ".")
-    is_negative = pc.equal(sign, "-")
-    digits = pc.if_else(is_negative, pc.binary_join_element_wise("-", digits, ""), digits)
-    return plain_numbers(digits, ".")
+    if some.str.fullmatch(ISO_DATE).all():
+        return ISO if texts_as_times(texts, ISO) is not None else None
+    for time_format in TIME_FORMATS:
+        if texts_as_times(some, time_format) is not None:
+            if texts_as_times(texts, time_format) is not None:
+                return time_format
+    return None
 
 
-def any_match(column: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(column, pattern)).as_py())
+def texts_as_times(texts: "pd.Series[Any]", time_format: str) -> "pd.Series[Any] | None":
+    """Texts of one format as times, None if any is not of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return pd.to_datetime(texts.str.strip(), format=time_format, utc=True)
+        except (ValueError, TypeError, OverflowError):
+            return None
 
 
-def as_series(column: pa.ChunkedArray) -> pd.Series:
-    """A column of pandas; whole numbers and truth values with gaps stay what they are."""
-    if column.null_count and pa.types.is_integer(column.type):
-        return column.to_pandas(types_mapper=lambda _: pd.Int64Dtype())
-    if column.null_count and pa.types.is_boolean(column.type):
-        return column.to_pandas(types_mapper=lambda _: pd.BooleanDtype())
-    return column.to_pandas()
+def parse_times(values: NDArray[Any], time_format: str | None, name: str) -> NDArray[np.float64]:
+    """Times, or texts of a format, in seconds since 1970, UTC unless they say otherwise.
+
+    Raises
+    ------
+    InvalidDataError
+        If something is no time; the message names it.
+    """
+    seconds = np.full(len(values), np.nan)
+    present = np.flatnonzero([not is_gap(value) for value in values])
+    texts = np.array([isinstance(value, str) for value in values[present]], dtype=bool)
+    for rows, formats in (
+        (present[texts], dict.fromkeys([time_format or ISO, ISO])),
+        (present[~texts], [None]),
+    ):
+        if not len(rows):
+            continue
+        cells = pd.Series(values[rows], dtype=object)
+        for this in formats:
+            found = as_times(cells) if this is None else texts_as_times(cells, this)
+            if found is not None:
+                seconds[rows] = in_seconds(found)
+                break
+        else:
+            wrong = next(
+                value
+                for value in cells
+                if all(texts_as_times(pd.Series([value]), this or ISO) is None for this in formats)
+            )
+            raise InvalidDataError(
+                f"Column {name!r} holds times, but one cell is {str(wrong)[:50]!r}."
+            )
+    return seconds
+
+
+def as_times(cells: "pd.Series[Any]") -> "pd.Series[Any] | None":
+    """Objects of Python's, NumPy's or pandas' time types as times."""
+    if any(isinstance(cell, int | float | bool | np.number) for cell in cells):
+        return None
+    try:
+        return pd.to_datetime(cells, utc=True)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def in_seconds(times: "pd.Series[Any]") -> NDArray[np.float64]:
+    """Seconds since 1970."""
+    return times.to_numpy(dtype="datetime64[us]").astype(np.int64) / 1e6

@@ -10,10 +10,12 @@ from itertools import islice
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from sigmax.errors import MissingExtraError, TableFileError, TableFileWarning
 from sigmax.tables.memory import check_memory, in_words
 from sigmax.tables.names import clean_names
+from sigmax.tables.numerals import parse_text
 from sigmax.tables.parquet import told
 from sigmax.tables.sources import Format, Source
 
@@ -126,7 +128,7 @@ def has_value(cell: Any) -> bool:
 
 
 def as_column(cells: Sequence[Any]) -> pd.Series:
-    """Numbers, times or truth values if all cells are, or else text."""
+    """Numbers, times or truth values if all cells are, or else what the cells are as text."""
     present = [cell for cell in cells if cell is not None]
     if not present:
         return pd.Series([float("nan")] * len(cells))
@@ -139,4 +141,5 @@ def as_column(cells: Sequence[Any]) -> pd.Series:
         return numbers.astype("int64" if len(present) == len(cells) else "Int64")
     if all(isinstance(cell, datetime.date) for cell in present):
         return pd.Series(pd.to_datetime(pd.Series(cells, dtype="object")))
-    return pd.Series([None if cell is None else str(cell) for cell in cells])
+    texts = [None if cell is None else str(cell) for cell in cells]
+    return parse_text(pa.chunked_array([pa.array(texts, pa.string())]))

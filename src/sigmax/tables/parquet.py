@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sigmax.errors import SigmaxError, TableFileError
-from sigmax.tables.cells import as_series, pc
 from sigmax.tables.memory import check_memory
 from sigmax.tables.names import clean_names
+from sigmax.tables.numerals import as_series, pc
 from sigmax.tables.sources import Source, reason
 
 __all__ = ["read_parquet"]

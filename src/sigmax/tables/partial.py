@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from sigmax.errors import TableFileError
 from sigmax.tables.sources import reason
@@ -24,7 +24,7 @@ __all__ = ["check_new_folder", "new_file", "new_folder"]
 
 
 @contextmanager
-def new_file(path: str | Path) -> Iterator[IO[bytes]]:
+def new_file(path: str | Path) -> Iterator[Any]:
     """A stream to a file that takes its place, or that of an older one, when all is written.
 
     Raises

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from sigmax.checks import check_count
 from sigmax.errors import TableFileError
-from sigmax.tables.cells import parse_text
 from sigmax.tables.excel import read_excel
 from sigmax.tables.memory import check_memory
+from sigmax.tables.numerals import parse_text
 from sigmax.tables.parquet import read_parquet
 from sigmax.tables.sources import Format, Source, open_source
 from sigmax.tables.text import Layout, TextChunk, find_layout, read_text
@@ -103,9 +103,9 @@ def read_chunks(
             layout = find_layout(file, delimiter=delimiter, encoding=encoding, decimal=decimal)
             frames = read_text_chunks(file, layout, rows_per_chunk, max_rows)
         else:
-            frame = read_excel(file, sheet, max_rows)
-            starts = range(0, len(frame), rows_per_chunk)
-            frames = (frame.iloc[start : start + rows_per_chunk] for start in starts)
+            whole = read_excel(file, sheet, max_rows)
+            starts = range(0, len(whole), rows_per_chunk)
+            frames = (whole.iloc[start : start + rows_per_chunk] for start in starts)
         first = 0
         for frame in frames:
             frame.index = pd.RangeIndex(first, first + len(frame))

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
 from sigmax.errors import TableFileError
 
@@ -91,11 +91,11 @@ class Source:
                     )
                 yield block
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> Any:
         """The content, uncompressed, as a stream."""
         return OPENERS[self.compression](self.path) if self.compression else self.path.open("rb")
 
-    def read(self, stream: IO[bytes], size: int = BLOCK) -> bytes:
+    def read(self, stream: Any, size: int = BLOCK) -> bytes:
         try:
             return stream.read(size)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
@@ -140,7 +140,7 @@ def open_source(source: str | Path) -> Iterator[Source]:
 
 
 @contextmanager
-def copied(stream: IO[bytes]) -> Iterator[Path]:
+def copied(stream: Any) -> Iterator[Path]:
     """A temporary file with all that is still to come from a stream."""
     with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
         path = Path(folder) / "table"

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
 import pandas as pd
 import pyarrow as pa
@@ -106,7 +106,7 @@ def harmless(cell: str) -> str:
     return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
 
 
-def write_parquet(frames: Iterable[pd.DataFrame], stream: IO[bytes]) -> None:
+def write_parquet(frames: Iterable[pd.DataFrame], stream: Any) -> None:
     """Rows as Parquet; when a frame has other types than the ones before, those are widened."""
     file = ParquetRows(stream)
     for frame in frames:
@@ -125,7 +125,7 @@ def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
 class ParquetRows:
     """A Parquet file under work, whose types may still change."""
 
-    def __init__(self, stream: IO[bytes]):
+    def __init__(self, stream: Any):
         self.stream = stream
         self.writer: pq.ParquetWriter | None = None
         self.schema: pa.Schema | None = None

@@ -1,0 +1,244 @@
+"""Rows as a user gives them: arrays, or frames of pandas, polars and whatever narwhals reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
+
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.tables.columns import RawColumn, as_frame, columns_of_array, columns_of_frame
+from sigmax.tables.levels import Levels
+from sigmax.tables.schema import Kind, Schema
+
+__all__ = ["Table", "infer_schema"]
+
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""An odd multiplier that spreads the bits of row hashes: 2⁶⁴ over the golden ratio."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Checked rows, the columns of each kind in the order of the schema."""
+
+    schema: Schema
+    numbers: NDArray[np.float64]
+    """NaN is a gap."""
+    times: NDArray[np.float64]
+    """Seconds since 1970; NaN is a gap."""
+    categories: tuple[Levels, ...]
+
+    @classmethod
+    def of_numbers(
+        cls, numbers: NDArray[np.float64], names: Sequence[str] | None = None
+    ) -> "Table":
+        """A table of numbers alone."""
+        names = [f"x{j}" for j in range(numbers.shape[1])] if names is None else names
+        columns = columns_of_array(numbers, names)
+        schema = Schema(tuple(column.describe(Kind.NUMBER) for column in columns))
+        return cls(schema, numbers, np.empty((len(numbers), 0)), ())
+
+    @classmethod
+    def read_training(
+        cls,
+        estimator: BaseEstimator,
+        X: Any,
+        y: Any,
+        *,
+        categorical: Sequence[Any] | None = None,
+        numeric: Sequence[Any] | None = None,
+    ) -> tuple["Table", NDArray[np.float64]]:
+        """The rows to learn from and their targets; the estimator keeps the names of the columns.
+
+        Numbers stay in the order of their columns. With columns of other kinds or gaps, columns of
+        a frame are ordered by name, so that their order says nothing.
+
+        Raises
+        ------
+        ValueError
+            If a number is infinite, a target is not finite, or there are fewer than two rows.
+        """
+        frame = as_frame(X)
+        y_checked = {"multi_output": True, "y_numeric": True, "estimator": estimator}
+        if frame is None or (is_numeric(frame) and not categorical):
+            numbers = read_array(estimator, X, reset=True)
+            names = getattr(estimator, "feature_names_in_", None)
+            columns = columns_of_array(numbers, named(names, numbers.shape[1]))
+        else:
+            validate_data(estimator, X, skip_check_array=True)
+            columns = columns_of_frame(frame)
+        if not columns or len(columns[0].cells) < 2:
+            n_rows = len(columns[0].cells) if columns else 0
+            raise InvalidDataError(
+                f"Found array with {n_rows} sample(s) (shape=({n_rows}, {len(columns)})) while a"
+                " minimum of 2 is required."
+            )
+        y = _check_y(y, **y_checked)
+        check_consistent_length(columns[0].cells, y)
+        schema = describe_columns(columns, categorical, numeric)
+        if frame is not None and not schema.is_plain:
+            schema = Schema(tuple(sorted(schema.columns, key=lambda column: column.name)))
+        return cls.from_columns(columns, schema), np.asarray(y, dtype=np.float64)
+
+    @classmethod
+    def read(cls, estimator: BaseEstimator, X: Any, schema: Schema) -> "Table":
+        """Rows to predict, refused if their columns are not those that were learned from."""
+        check_is_fitted(estimator)
+        frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
+        if frame is None or (schema.is_plain and is_numeric(frame)):
+            numbers = read_array(estimator, X, reset=False)
+            columns = columns_of_array(numbers, named(names, numbers.shape[1]))
+        else:
+            if names is not None:
+                frame = in_order(frame, list(names))
+            validate_data(estimator, frame.to_native(), skip_check_array=True, reset=False)
+            columns = columns_of_frame(frame)
+            if names is None:
+                unnamed = named(None, len(columns))
+                columns = [
+                    RawColumn(name, column.cells, column.kind)
+                    for name, column in zip(unnamed, columns, strict=True)
+                ]
+        return cls.from_columns(columns, schema)
+
+    @classmethod
+    def from_columns(cls, columns: Sequence[RawColumn], schema: Schema) -> "Table":
+        """The cells as the schema says they are."""
+        by_name = {column.name: column for column in columns}
+        n_rows = len(columns[0].cells)
+
+        def stacked(kind: Kind) -> NDArray[np.float64]:
+            found = [by_name[column.name].numbers(column) for column in schema.of_kind(kind)]
+            return np.stack(found, axis=1) if found else np.empty((n_rows, 0))
+
+        levels = tuple(by_name[column.name].levels() for column in schema.of_kind(Kind.CATEGORY))
+        return cls(schema, stacked(Kind.NUMBER), stacked(Kind.TIME), levels)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, rows: Any) -> "Table":
+        categories = tuple(column[rows] for column in self.categories)
+        return Table(self.schema, self.numbers[rows], self.times[rows], categories)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """One number for every cell: rows that are equal here are equal."""
+        if self.schema.is_plain:
+            return self.numbers
+        numbers = np.concatenate([self.numbers, self.times], axis=1)
+        for column in numbers.T:
+            is_empty = np.isnan(column)
+            if is_empty.any():  # a gap is a value of its own, beyond all others
+                largest = np.max(np.abs(column[~is_empty]), initial=0.0)
+                column[is_empty] = -2.0 * largest - 1.0
+        codes = [column.codes.astype(np.float64) for column in self.categories]
+        return np.column_stack([numbers, *codes])
+
+    def canonical_order(self, *others: NDArray[np.float64]) -> NDArray[np.intp]:
+        """An order of the rows that depends on what is in them alone: that of a hash.
+
+        ``others`` are further numbers of every row, such as the targets.
+        """
+        columns = np.column_stack([self.values, *others]) + 0.0  # no negative zeros
+        hashes = np.zeros(len(columns), dtype=np.uint64)
+        for column in columns.T:
+            bits = np.ascontiguousarray(column).view(np.uint64)
+            hashes = (hashes ^ (bits * MIXER)) * MIXER
+            hashes ^= hashes >> np.uint64(29)
+        return np.argsort(hashes, kind="stable")
+
+
+def infer_schema(
+    X: Any,
+    *,
+    categorical: Sequence[Any] | None = None,
+    numeric: Sequence[Any] | None = None,
+) -> Schema:
+    """What the columns of a frame or an array seem to be, in the order in which they came.
+
+    Parameters
+    ----------
+    categorical, numeric
+        Names or positions of columns that are to be read as categories or as numbers.
+    """
+    frame = as_frame(X)
+    if frame is not None:
+        return describe_columns(columns_of_frame(frame), categorical, numeric)
+    X = np.asarray(X)
+    X = X if X.dtype.kind == "O" else X.astype(np.float64)
+    return describe_columns(columns_of_array(X, named(None, X.shape[1])), categorical, numeric)
+
+
+def describe_columns(
+    columns: Sequence[RawColumn], categorical: Sequence[Any] | None, numeric: Sequence[Any] | None
+) -> Schema:
+    """The schema of some columns, of which the user may have named kinds."""
+    names = [column.name for column in columns]
+    kinds = dict.fromkeys(chosen_names("numeric_features", numeric, names), Kind.NUMBER)
+    for name in chosen_names("categorical_features", categorical, names):
+        if name in kinds:
+            raise InvalidArgumentError(
+                f"Column {name!r} is in `categorical_features` and in `numeric_features`."
+            )
+        kinds[name] = Kind.CATEGORY
+    return Schema(tuple(column.describe(kinds.get(column.name)) for column in columns))
+
+
+def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str]) -> list[str]:
+    """Names of columns, which may be given by position."""
+    if chosen is None:
+        return []
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence | np.ndarray):
+        raise InvalidArgumentError(f"`{setting}` must be a list of columns, got {chosen!r}.")
+    found = []
+    for column in chosen:
+        is_position = isinstance(column, int | np.integer) and not isinstance(column, bool)
+        if is_position and -len(names) <= column < len(names):
+            found.append(names[column])
+        elif column in names:
+            found.append(str(column))
+        else:
+            raise InvalidArgumentError(f"`{setting}` names {column!r}, which is no column of X.")
+    return found
+
+
+def named(names: Any, n_columns: int) -> list[str]:
+    """The names of columns, made up where there are none."""
+    return [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
+
+
+def is_numeric(frame: Any) -> bool:
+    """Whether all columns of a frame are numbers by their type."""
+    return all(dtype.is_numeric() for dtype in frame.schema.values())
+
+
+def in_order(frame: Any, names: list[str]) -> Any:
+    """The columns of a frame by name, refused if some are missing or too many."""
+    have = {str(name) for name in frame.columns}
+    missing = [name for name in names if name not in have]
+    known = set(names)
+    extra = [name for name in frame.columns if str(name) not in known]
+    for what, found in (("is missing", missing), ("was not there in `fit`", extra)):
+        if found:
+            others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise InvalidDataError(f"Column {found[0]!r}{others} {what}.")
+    return frame.select(names)
+
+
+def read_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
+    """Numbers, or objects if not all cells are numbers, as scikit-learn reads arrays."""
+    checks: dict[str, Any] = {"ensure_all_finite": "allow-nan", "reset": reset}
+    if reset:
+        checks["ensure_min_samples"] = 2
+    try:
+        return np.asarray(validate_data(estimator, X, dtype=np.float64, **checks))
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+    return np.asarray(validate_data(estimator, X, dtype=None, **checks), dtype=object)

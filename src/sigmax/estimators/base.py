@@ -13,11 +13,18 @@ from sklearn.utils.validation import _check_sample_weight
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.saving import AbstractSavable
-from sigmax.features import Features, Table
+from sigmax.features import Features
+from sigmax.tables import Table
 
 __all__ = ["AbstractRegressor"]
 
-NO_SETTINGS = ("preset", "random_state", "verbose")
+NO_SETTINGS = (
+    "preset",
+    "categorical_features",
+    "numeric_features",
+    "random_state",
+    "verbose",
+)
 """Arguments of constructors that do not belong to the method."""
 
 
@@ -93,17 +100,24 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return tags
 
     def _read_training(self, X, y, sample_weight) -> "TrainingRows":
-        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``."""
-        table, y = Table.read_training(self, X, y)
+        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``.
+
+        Rows of more than numbers are put into an order that depends on their content alone.
+        """
+        kinds = {
+            kind: getattr(self, f"{kind}_features", None) for kind in ("categorical", "numeric")
+        }
+        table, y = Table.read_training(self, X, y, **kinds)
         self.is_single_output_ = y.ndim == 1
         y = y.reshape(len(table), -1)
-        weight = _check_sample_weight(
-            sample_weight, table.values, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
         kept = np.flatnonzero(weight > 0)
-        if len(kept) == len(table):
+        if not table.schema.is_plain:
+            order = table.canonical_order(y, weight)
+            kept = order[weight[order] > 0]
+        elif len(kept) == len(table):
             return TrainingRows(table, y, weight, kept)
         return TrainingRows(table[kept], y[kept], weight[kept], kept)
 

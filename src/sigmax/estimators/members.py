@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_choice
 from sigmax.distributions import Mixture, Predictive
@@ -15,9 +16,10 @@ from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.joint_fit import FitInputs, fit_together
 from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
-from sigmax.features import Features, Table
+from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.scaling import Standardizer
+from sigmax.tables import Table
 from sigmax.training import Fold, Stage, TrainingData
 
 __all__ = ["AbstractNetworkRegressor"]
@@ -36,6 +38,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     """More held-out rows than this say nothing new about which snapshot is best."""
 
     preset: str | None
+    categorical_features: Any
+    numeric_features: Any
     random_state: Any
     verbose: int
 
@@ -88,12 +92,21 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _mixture(self, X: Inputs) -> Mixture:
         """The members' densities at some rows: leaves (components, rows, outputs)."""
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or frame of shape (n, d)
+            Numbers, categories, truth values, times and dates, with gaps: an array, or a frame of
+            pandas, polars or another library that narwhals reads.
         y : array-like of shape (n,) or (n, p)
             One target, or p targets with their own variances.
         sample_weight : array-like of shape (n,), optional
@@ -108,8 +121,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _inputs(self, X) -> Inputs:
         """Rows to predict, as networks take them."""
-        table = Table.read(self, X)
-        return self.features_(table)
+        check_is_fitted(self)
+        return self.features_(Table.read(self, X, self.features_.schema))
 
     def _predictive(self, mixture: Mixture) -> Predictive:
         """A mixture in standardised units, in the units of y."""
@@ -122,6 +135,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         n_members = len(jax.tree.leaves(self.networks_)[0])
         facts = {"is_single_output": bool(self.is_single_output_)}
         facts |= {"n_rows": self.n_rows_, "n_members": n_members}
+        facts |= self.features_.facts()
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
         return facts, arrays | self.features_.state() | self.y_scaling_.state("y")
@@ -130,7 +144,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
-        self.features_ = Features.from_state(arrays, self.n_features_in_)
+        self.features_ = Features.from_state(facts, arrays)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores

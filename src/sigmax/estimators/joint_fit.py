@@ -119,6 +119,7 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
         mine = model._finish(mine, fold, rows, given)
         model.networks_ = jax.tree.map(np.asarray, mine)
+        model.held_out_ = model._score_held_out(fold, rows, given)
         model.history_ = {name: history[group] for name, history in histories.items()}
         model._keep_rows(given)
 

@@ -1,6 +1,7 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -256,6 +257,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         else:
             found = mixture_recalibration(networks, folds, data, held_out_dist)
         return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
+
+    def _predict_held_out(self) -> Callable:
+        return held_out_dist
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)

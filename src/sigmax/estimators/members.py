@@ -1,6 +1,7 @@
 """What all networks share as estimators: settings, fit, prediction, saving."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -8,12 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_choice
 from sigmax.distributions import Mixture, Predictive
+from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.held_out_scores import HeldOutScores
 from sigmax.estimators.joint_fit import FitInputs, fit_together
+from sigmax.estimators.recalibration import held_out_moments
 from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.features import Features
@@ -46,6 +51,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     networks_: Any
     n_rows_: int
     """Rows that were learned from."""
+    held_out_: HeldOutScores
+    """What conformal intervals follow from."""
 
     def recipe(self, n_rows: int | None = None) -> dict[str, Any]:
         """All settings in force: those of the preset, with the given ones in their place.
@@ -89,6 +96,18 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
+    def _predict_held_out(self) -> Callable:
+        """A function of a network, rows that it holds out and the data, to densities."""
+
+    def _score_held_out(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> HeldOutScores:
+        """What rows that the trained members hold out say about the width of intervals."""
+        if not inputs.recipe.validation_fraction:
+            return HeldOutScores.empty(len(folds.group), inputs.y.shape[1])
+        found = held_out_moments(self.networks_, folds, data, self._predict_held_out())
+        mean, variance = (np.asarray(part, np.float64) for part in found)
+        return HeldOutScores.create(mean, variance, inputs.y, inputs.weight, folds)
+
+    @abstractmethod
     def _mixture(self, X: Inputs) -> Mixture:
         """The members' densities at some rows: leaves (components, rows, outputs)."""
 
@@ -119,6 +138,24 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """The equal mixture of the members' densities, in the units of ``y``."""
         return self._predictive(self._mixture(self._inputs(X)))
 
+    def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
+        inputs = self._inputs(X)
+        if not len(self.held_out_):
+            raise InvalidArgumentError(
+                "`method` can be 'conformal' only where members hold rows out, with a"
+                " `validation_fraction` above 0."
+            )
+        mixture = self._mixture(inputs).affine(self.y_scaling_.mean, self.y_scaling_.scale)
+        n_members = self.held_out_.members.shape[1]
+        # Rows first, as a prediction has them, and then members and their draws.
+        components = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+        n_rows, _, n_outputs = components.shape
+        shape = n_rows, n_members, -1, n_outputs
+        means, variances = (part.reshape(shape) for part in (components.mean, components.variance))
+        mean, variance = means.mean(axis=2), variances.mean(axis=2) + means.var(axis=2)
+        bounds = self.held_out_.interval(mean.swapaxes(0, 1), variance.swapaxes(0, 1), coverage)
+        return bounds[:, 0] if self.is_single_output_ else bounds
+
     def _inputs(self, X) -> Inputs:
         """Rows to predict, as networks take them."""
         check_is_fitted(self)
@@ -138,6 +175,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         facts |= self.features_.facts()
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
+        arrays |= self.held_out_.state()
         return facts, arrays | self.features_.state() | self.y_scaling_.state("y")
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -146,6 +184,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
         self.features_ = Features.from_state(facts, arrays)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
+        self.held_out_ = HeldOutScores.from_state(arrays, n_members, n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores
             for name, scores in arrays.items()

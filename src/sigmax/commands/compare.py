@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sigmax.checks import check_choice, check_count
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.compare_tables import compare_tables
-from sigmax.commands.encoding import SimpleEncoding, column_kinds, own_categories
+from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
 from sigmax.commands.fit import FitOptions, UsableRows
 from sigmax.commands.peers import (
     CatBoost,
@@ -27,14 +27,16 @@ from sigmax.commands.peers import (
     load_package,
 )
 from sigmax.commands.scores import RowScores, score_rows
-from sigmax.commands.splits import copies, cross_validation, group_labels
+from sigmax.commands.splits import cross_validation, group_labels
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TableFileError
+from sigmax.estimators.folds import duplicate_groups
 from sigmax.runs.engines import AbstractEngine
 from sigmax.runs.fitting import stopwatch, with_settings
 from sigmax.runs.methods import METHODS, Method
 from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
 from sigmax.runs.registry import Choice, Experiment, register
 from sigmax.runs.runner import ExperimentResult, Observer, run_experiment
+from sigmax.tables import Table
 from sigmax.tables.reading import read_table
 
 __all__ = ["COMPARED", "CompareOptions", "compare_file", "usual_methods"]
@@ -185,7 +187,7 @@ class TaskTable:
     """A table with its folds."""
 
     data: UsableRows
-    kinds: Mapping[str, str]
+    table: Table
     folds: list[tuple[NDArray[np.intp], NDArray[np.intp]]]
     clusters: NDArray[np.int64]
     """Rows of one number belong together."""
@@ -204,12 +206,12 @@ def read_task_table(source: str, key: JsonKey) -> TaskTable:
             f"{options.n_folds} folds need at least {2 * options.n_folds} rows with a target, got"
             f" {len(data.y):,}."
         )
-    kinds = column_kinds(data.X, options.categories, options.numbers)
-    clusters = copies(data.X)
+    table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
+    clusters = duplicate_groups(table.values)
     if options.group_column is not None:
         clusters = group_labels(data.frame[options.group_column], options.n_folds)
     folds = cross_validation(clusters, options.n_folds, seed=options.seed)
-    return TaskTable(data, kinds, folds, clusters)
+    return TaskTable(data, table, folds, clusters)
 
 
 def run_compare(job: Sequence[Task]) -> list[Record]:
@@ -222,8 +224,8 @@ def run_task(task: Task) -> Record:
     machine = describe_machine()
     table = read_task_table(task.dataset, JsonKey(task.settings["table"]))
     train, test = table.folds[task.split]
-    method, facts = COMPARED[task.method], {"n_train": len(train), "n_test": len(test)}
-    facts["input"] = "as it is" if task.method in OF_TABLES else "simple encoding"
+    method, how = COMPARED[task.method], "as it is" if task.method in OF_TABLES else "numbers"
+    facts = {"n_train": len(train), "n_test": len(test), "input": how}
     if method.largest is not None and len(train) > method.largest:
         reason = f"{len(train):,} training rows, and it takes {method.largest:,}"
         return infeasible(task, reason, data=facts, machine=machine)
@@ -259,13 +261,11 @@ def prepare_inputs(
     method: str, table: TaskTable, train: NDArray[np.intp], test: NDArray[np.intp]
 ) -> tuple[Any, Any]:
     """The training and the test rows as the method takes them."""
-    frames = table.data.X.iloc[train], table.data.X.iloc[test]
-    if method == "catboost":
-        return own_categories(frames[0], table.kinds), own_categories(frames[1], table.kinds)
-    if method in OF_TABLES:
-        return frames
-    encoding = SimpleEncoding.fit(frames[0], table.kinds)
-    return encoding(frames[0], table.kinds), encoding(frames[1], table.kinds)
+    if method in OURS and method in OF_TABLES:
+        return table.data.X.iloc[train], table.data.X.iloc[test]
+    parts = table.table[train], table.table[test]
+    encode = own_categories if method == "catboost" else SimpleEncoding.fit(parts[0])
+    return encode(parts[0]), encode(parts[1])
 
 
 def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, list[float]]:

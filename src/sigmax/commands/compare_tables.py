@@ -99,7 +99,7 @@ def full_title(records: Sequence[Record]) -> str:
 
 def method_title(method: str, folds: Folds) -> str:
     """Its name, with a mark if it did not have the table as it is."""
-    is_encoded = next(iter(folds.values())).data["input"] == "simple encoding"
+    is_encoded = next(iter(folds.values())).data["input"] == "numbers"
     return f"{method} *" if is_encoded else method
 
 

@@ -119,7 +119,7 @@ def find_class(name: str) -> type[AbstractRegressor]:
     """A final estimator of the package by its name."""
     known = {known: getattr(sigmax.estimators, known) for known in sigmax.estimators.__all__}
     found = known.get(name)
-    is_model = isinstance(found, type) and issubclass(found, AbstractRegressor)
-    if not is_model or name.startswith("Abstract"):
-        raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")
-    return found
+    if isinstance(found, type) and issubclass(found, AbstractRegressor):
+        if not name.startswith("Abstract"):
+            return found
+    raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")

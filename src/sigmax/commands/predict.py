@@ -80,7 +80,7 @@ def add_predictions(
     """A table with its predictions in further columns."""
     found = dict.fromkeys(names, np.empty(0))
     if len(frame):
-        found = predict_rows(saved, frame[saved.features], options)
+        found = predict_rows(saved, frame.filter(items=saved.features), options)
     columns = {names[name]: values for name, values in found.items()}
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 

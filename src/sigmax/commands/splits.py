@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.folds import split_large_groups
 
-__all__ = ["Split", "copies", "cross_validation", "group_labels", "hold_out_rows", "time_order"]
+__all__ = ["Split", "cross_validation", "group_labels", "hold_out_rows", "time_order"]
 
 Labels = NDArray[np.int64]
 
@@ -28,38 +28,23 @@ class Split:
     """In words."""
 
 
-def copies(frame: pd.DataFrame) -> Labels:
-    """A number for every row, the same for rows that are equal up to single precision.
-
-    Examples
-    --------
-    >>> copies(pd.DataFrame({"x": [1.0, 2.0, 1.0 + 1e-9], "c": ["a", "a", "a"]}))
-    array([0, 1, 0])
-    """
-    if frame.shape[1] == 0:
-        return np.zeros(len(frame), dtype=np.int64)
-    rounded = {
-        i: column.astype(np.float32) + 0.0  # and -0.0 is 0.0
-        if pd.api.types.is_float_dtype(column.dtype)
-        else column.astype(str)
-        if column.dtype == object
-        else column
-        for i, (_, column) in enumerate(frame.items())
-    }
-    hashes = pd.util.hash_pandas_object(pd.DataFrame(rounded), index=False)
-    return pd.factorize(hashes)[0].astype(np.int64)
-
-
 def hold_out_rows(
     frame: pd.DataFrame,
-    features: list[str],
+    copies: Labels,
     share: float,
     *,
     time_column: str | None = None,
     group_column: str | None = None,
     seed: int = 0,
 ) -> Split:
-    """Hold out a share of the rows, at least one, by the rule of the columns that are named."""
+    """Hold out a share of the rows, at least one, by the rule of the columns that are named.
+
+    Parameters
+    ----------
+    copies
+        A number for every row, the same for rows of equal X: they are on one side of a random
+        split.
+    """
     n_test = max(1, round(share * len(frame)))
     if time_column is not None:
         return last_rows(frame[time_column], n_test)
@@ -68,7 +53,7 @@ def hold_out_rows(
         folds = random_parts(labels, [n_test], seed)
         how = f"whole groups of {group_column!r}: {len(np.unique(labels[folds == 0])):,} of them"
     else:
-        labels = split_large_groups(copies(frame[features]), n_test)
+        labels = split_large_groups(copies, n_test)
         folds = random_parts(labels, [n_test], seed)
         how = "rows at random, copies on one side"
     train, test = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)

@@ -68,11 +68,17 @@ def demo(
     out: Out = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
-    """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
-    from sigmax.runs.engines import LocalEngine
-    from sigmax.runs.registry import Choice
+    """From a made-up table to intervals, then the paper's toy problem with three models."""
+    with table_errors():
+        from sigmax.commands.demo import TOY_MODELS, run_table_demo
+        from sigmax.runs.engines import InProcessEngine
+        from sigmax.runs.registry import Choice
 
-    run_and_show("toy", Choice(seed=seed), out, LocalEngine())
+        run_table_demo(out, seed, show_item)
+        toy = f"$ sigmax reproduce toy --methods {','.join(TOY_MODELS)} --out {out / 'toy'}"
+        show_item(toy)
+    choice = Choice(methods=TOY_MODELS, seed=seed)
+    run_and_show("toy", choice, out / "toy", InProcessEngine())
 
 
 @app.command()

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from sigmax.commands.peers import AbstractBooster
 from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
@@ -88,7 +89,7 @@ def test_a_tenth_of_the_rows_is_held_out_by_the_seed(script):
     X, y = draw(200, 0)
     seen = []
 
-    class Watched(script.AbstractBooster):
+    class Watched(AbstractBooster):
         def boost(self, X, y, X_held, y_held):
             seen.append((X, X_held))
 
@@ -122,7 +123,7 @@ def test_tied_quantiles_give_a_density_nonetheless(script):
 
 
 def test_a_missing_package_is_noticed_before_anything_is_run(script, jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "is_installed", lambda name: False)
+    monkeypatch.setattr("sigmax.commands.peers.is_installed", lambda name: False)
     for method, message in (("catboost", r"sigmax\[peers\]"), ("tabpfn", "not available")):
         with pytest.raises(MissingExtraError, match=message):
             choice = Choice(datasets=["yacht"], methods=["marginal", method])

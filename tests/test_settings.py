@@ -9,7 +9,13 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.settings import describe_settings
 
 MODELS = [name for name in sigmax.__all__ if name.endswith(("Regressor", "VAE"))]
-NO_SETTINGS = {"preset", "random_state", "verbose"}
+NO_SETTINGS = {
+    "preset",
+    "categorical_features",
+    "numeric_features",
+    "random_state",
+    "verbose",
+}
 
 
 def presets_of(estimator: type) -> dict:

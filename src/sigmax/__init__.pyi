@@ -12,6 +12,7 @@ from . import plots as plots
 from . import sample_distances as sample_distances
 from . import sampling as sampling
 from . import scorers as scorers
+from . import tables as tables
 from . import training as training
 from .estimators import BayesianRegressor as BayesianRegressor
 from .estimators import CombinedRegressor as CombinedRegressor

@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sigmax.errors import (
-    DataFileError,
     InvalidArgumentError,
     InvalidDataError,
     ModelFileError,
     SigmaxError,
+    TableFileError,
     TableFileWarning,
 )
 from sigmax.runs import PAPER
@@ -38,7 +38,16 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting of the models, as in n_steps=500; may be repeated."),
 ]
-Columns = list[str] | None
+Categories = Annotated[
+    list[str] | None, typer.Option(help="Take this column as categories; may be repeated.")
+]
+Numbers = Annotated[
+    list[str] | None, typer.Option(help="Take this column as numbers; may be repeated.")
+]
+Dropped = Annotated[
+    list[str] | None, typer.Option(help="Do not learn from this column; may be repeated.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that work at once.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split and of the models.")]
 Delimiter = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; found if left out.")
@@ -61,11 +70,17 @@ def demo(
     out: Out = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
-    """The paper's toy problem: seven models, two pictures, one table, a few minutes."""
-    from sigmax.runs.engines import LocalEngine
-    from sigmax.runs.registry import Choice
+    """From a made-up table to intervals, then the paper's toy problem with three models."""
+    with table_errors():
+        from sigmax.commands.demo import TOY_MODELS, run_table_demo
+        from sigmax.runs.engines import InProcessEngine
+        from sigmax.runs.registry import Choice
 
-    run_and_show("toy", Choice(seed=seed), out, LocalEngine())
+        run_table_demo(out, seed, show_item)
+        toy = f"$ sigmax reproduce toy --methods {','.join(TOY_MODELS)} --out {out / 'toy'}"
+        show_item(toy)
+    choice = Choice(methods=TOY_MODELS, seed=seed)
+    run_and_show("toy", choice, out / "toy", InProcessEngine())
 
 
 @app.command()
@@ -82,15 +97,9 @@ def fit(
         str | None, typer.Option(help="Hold out whole groups of this column.")
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of rows to judge the model by.")] = 0.2,
-    category: Annotated[
-        Columns, typer.Option(help="Take this column as categories; may be repeated.")
-    ] = None,
-    number: Annotated[
-        Columns, typer.Option(help="Take this column as numbers; may be repeated.")
-    ] = None,
-    drop: Annotated[
-        Columns, typer.Option(help="Do not learn from this column; may be repeated.")
-    ] = None,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
     preset: Annotated[str | None, typer.Option(help="fast, for a cheaper model.")] = None,
     method: Annotated[str, typer.Option(help="local, combined, nn, ens-nn, gp, ...")] = "local",
     no_refit: Annotated[
@@ -109,7 +118,9 @@ def fit(
     """Fit a model to a table, with honest scores of rows that it has not seen."""
     with table_errors():
         from sigmax.commands.fit import FitOptions, fit_table, write_result
-        from sigmax.commands.table_files import read_table
+        from sigmax.commands.folder import NAMES
+        from sigmax.tables.reading import read_table
+        from sigmax.tables.writing import check_new_folder
 
         options = FitOptions(
             target=target,
@@ -126,6 +137,7 @@ def fit(
             conformal=conformal,
             seed=seed,
         )
+        check_new_folder(out, force=force, names=NAMES)
         frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
         result = fit_table(frame, options, name=short_name(data), show=show_item, verbose=True)
         write_result(result, out, force=force)
@@ -136,13 +148,9 @@ def fit(
 def describe(
     data: Source,
     target: Annotated[str, typer.Option(help="The column to predict.")],
-    category: Annotated[
-        Columns, typer.Option(help="Take these columns as categories: a,b or repeated.")
-    ] = None,
-    number: Annotated[
-        Columns, typer.Option(help="Take these columns as numbers: a,b or repeated.")
-    ] = None,
-    drop: Annotated[Columns, typer.Option(help="Leave these columns out: a,b or repeated.")] = None,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
     time_column: Annotated[
         str | None, typer.Option(help="The last rows by this column will be held out.")
     ] = None,
@@ -232,6 +240,57 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    data: Source,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[Path, typer.Option(help="Folder for records and report.")] = Path("comparison"),
+    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    methods: Names = "",
+    rank_by: Annotated[str, typer.Option(help="crps or log_likelihood.")] = "crps",
+    group_column: Annotated[
+        str | None, typer.Option(help="Groups of this column are never divided.")
+    ] = None,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
+    seed: Seed = 0,
+    set_: Settings = None,
+    workers: Workers = 1,
+    retry_failed: Annotated[bool, typer.Option(help="Run failed tasks again.")] = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Cross-validate methods on a table and rank them, or go on with a comparison."""
+    with table_errors(stopped="stopped; the same command goes on from here"):
+        from sigmax.commands.compare import CompareOptions, compare_file
+        from sigmax.commands.compare_tables import ranked_table
+        from sigmax.runs.engines import LocalEngine
+
+        options = CompareOptions(
+            target=target,
+            methods=split_names(methods),
+            n_folds=folds,
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            group_column=group_column,
+            seed=seed,
+            settings=dict(map(parse_setting, set_ or [])),
+            rank_by=rank_by,
+        )
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        engine = LocalEngine(n_workers=workers)
+        chosen = {"reading": reading, "retry_failed": retry_failed}
+        with show_progress() as observe:
+            result = compare_file(data, options, out, engine, observe=observe, **chosen)
+        show_item(ranked_table(result.records, rank_by))
+        for record in result.failures:
+            show_item(f"failed: {record.task.label}: {record.reason}")
+        show_item(f"report: {result.report}")
+
+
+@app.command()
 def reproduce(
     experiment: Annotated[
         str,
@@ -247,10 +306,7 @@ def reproduce(
     acquisitions: Annotated[
         str, typer.Option(help="For active: variance, epistemic, information, random.")
     ] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the models, as in n_steps=500; may be repeated."),
-    ] = None,
+    set_: Settings = None,
     quick: Annotated[
         bool, typer.Option(help="For moons and images: few steps and rows, minutes on a CPU.")
     ] = False,
@@ -258,7 +314,7 @@ def reproduce(
     address: Annotated[
         str | None, typer.Option(help="A Ray cluster to join; without one, one is started here.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that work at once.")] = 1,
+    workers: Workers = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
     retry_failed: Annotated[bool, typer.Option(help="Run failed tasks again.")] = False,
 ) -> None:
@@ -267,6 +323,9 @@ def reproduce(
     from sigmax.runs.registry import Choice
 
     with clear_errors():
+        if experiment not in PAPER:
+            known = ", ".join(PAPER)
+            raise InvalidArgumentError(f"No experiment {experiment!r}: choose from {known}.")
         choice = Choice(
             datasets=split_names(datasets),
             methods=split_names(methods),
@@ -329,15 +388,18 @@ def parse_levels(text: str) -> tuple[float, ...]:
         raise InvalidArgumentError(f"`--quantiles` must be {rule}, got {text!r}.") from error
 
 
+INPUT_ERRORS = (InvalidArgumentError, InvalidDataError, ModelFileError, TableFileError)
+
+
 @contextmanager
-def table_errors() -> Iterator[None]:
+def table_errors(stopped: str = "stopped; nothing was written") -> Iterator[None]:
     """One sentence for what goes wrong: exit code 2 for bad input, 1 for a failed training."""
     code = 1
     try:
         with shown_notes():
             yield
         return
-    except (InvalidArgumentError, InvalidDataError, DataFileError, ModelFileError) as error:
+    except INPUT_ERRORS as error:
         text, code = str(error), 2
     except SigmaxError as error:
         text = str(error)
@@ -346,7 +408,7 @@ def table_errors() -> Iterator[None]:
     except MemoryError:
         text = "There is not enough memory; fewer rows or columns, or `--preset fast`, may help."
     except KeyboardInterrupt:
-        text, code = "stopped; nothing was written", 130
+        text, code = stopped, 130
     Console(stderr=True).print(f"[red]error:[/] {escape(' '.join(text.split()))}", soft_wrap=True)
     raise typer.Exit(code)
 

@@ -6,7 +6,7 @@ from typing import Any, final
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 __all__ = ["InputShape", "Inputs"]
 
@@ -17,6 +17,9 @@ class InputShape:
     """What a network has to know of its inputs before it sees any."""
 
     n_numbers: int
+    n_extras: int = 0
+    n_codes: tuple[int, ...] = ()
+    """Codes of every column of categories."""
 
 
 @final
@@ -26,12 +29,19 @@ class Inputs(eqx.Module):
     Examples
     --------
     >>> rows = Inputs(np.zeros((5, 3)))
-    >>> len(rows), rows[:2].coordinates.shape, rows.input_shape
-    (5, (2, 3), InputShape(n_numbers=3))
+    >>> len(rows), rows[:2].coordinates.shape, rows.input_shape.n_numbers
+    (5, (2, 3), 3)
     """
 
     numbers: Float[Array | np.ndarray, "*rows numbers"]
-    """In standard deviations from the mean."""
+    """In standard deviations from the mean, and 0 for a gap."""
+    extras: Float[Array | np.ndarray, "*rows extras"] | None = None
+    """Further numbers: flags of gaps, cyclic parts of times, statistics of levels."""
+    codes: Int[Array | np.ndarray, "*rows categories"] | None = None
+    """Categories, from 0 in every column."""
+    position: Float[Array | np.ndarray, "*rows coordinates"] | None = None
+    """The coordinates, where they are not the numbers themselves."""
+    n_codes: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
     def coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
@@ -39,11 +49,12 @@ class Inputs(eqx.Module):
 
         Neighbour graphs, extrapolation gates and kernels in input space see these alone.
         """
-        return self.numbers
+        return self.numbers if self.position is None else self.position
 
     @property
     def input_shape(self) -> InputShape:
-        return InputShape(self.numbers.shape[-1])
+        n_extras = 0 if self.extras is None else self.extras.shape[-1]
+        return InputShape(self.numbers.shape[-1], n_extras, self.n_codes)
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -27,7 +27,7 @@ class Standardizer:
     def fit(
         cls, values: np.ndarray, weight: np.ndarray, *, constant_scale: float | None = None
     ) -> "Standardizer":
-        """Weighted mean and standard deviation of every column.
+        """Weighted mean and standard deviation of every column, without gaps (NaN).
 
         A column that never varies has no scale of its own: it gets 1, or, with
         ``constant_scale``, that share of its own size (a target then keeps a spread that is small
@@ -39,10 +39,13 @@ class Standardizer:
         >>> standard(np.array([[5.0]]))
         array([[3.]], dtype=float32)
         """
-        share = weight / weight.sum()
+        of_rows = weight / weight.sum()
         mean, scale = np.empty(values.shape[1]), np.empty(values.shape[1])
         for j, column in enumerate(values.T):  # one by one: no copy of the whole table
-            largest = float(np.max(np.abs(column)))
+            share, is_empty = of_rows, np.isnan(column)
+            if is_empty.any():
+                column, share = column[~is_empty], weight[~is_empty] / weight[~is_empty].sum()
+            largest = float(np.max(np.abs(column), initial=0.0))
             unit = largest if largest > 0 else 1.0  # squares of 1e200 overflow
             center = share @ (column / unit)
             std = np.sqrt(share @ (column / unit - center) ** 2)

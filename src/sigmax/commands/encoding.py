@@ -1,84 +1,79 @@
 """A table as plain numbers, for models that take nothing else."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["SimpleEncoding", "column_kinds"]
+from sigmax.scaling import Standardizer
+from sigmax.tables import Kind, Schema, Table, infer_schema
+from sigmax.tables.columns import as_frame, columns_of_frame
+
+__all__ = ["SimpleEncoding", "own_categories", "read_features"]
 
 MOST_LEVELS = 20
 """Levels of a category that get a column of 0 and 1; the rarer ones are 0 in all of them."""
 
 
-def column_kinds(
-    frame: pd.DataFrame, categorical: tuple[str, ...] = (), numeric: tuple[str, ...] = ()
-) -> dict[str, str]:
-    """``number``, ``time`` or ``category`` for every column."""
-    kinds = {}
-    for name, column in frame.items():
-        is_number = pd.api.types.is_numeric_dtype(column.dtype)
-        is_number = (is_number and name not in categorical) or name in numeric
-        is_time = pd.api.types.is_datetime64_any_dtype(column.dtype)
-        kinds[str(name)] = "number" if is_number else "time" if is_time else "category"
-    return kinds
+def read_features(
+    frame: pd.DataFrame, *, categorical: tuple[str, ...] = (), numeric: tuple[str, ...] = ()
+) -> Table:
+    """The columns of a frame by their kinds, some of which may be chosen."""
+    schema = infer_schema(frame, categorical=categorical, numeric=numeric)
+    return Table.from_columns(columns_of_frame(as_frame(frame)), schema)
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SimpleEncoding:
     """Numbers and times in standard deviations, gaps at the mean and flagged, levels as 0 and 1."""
 
-    units: Mapping[str, tuple[float, float]]
-    """Mean and standard deviation of numbers and times."""
-    has_gaps: Mapping[str, bool]
-    levels: Mapping[str, tuple[str, ...]]
-    """The most frequent levels of categories."""
+    scaling: Standardizer
+    """Of numbers and times."""
+    has_gaps: NDArray[np.bool_]
+    levels: tuple[tuple[str, ...], ...]
+    """The most frequent levels of every category."""
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, kinds: Mapping[str, str]) -> "SimpleEncoding":
+    def fit(cls, table: Table) -> "SimpleEncoding":
         """Learn from the training rows."""
-        units, has_gaps, levels = {}, {}, {}
-        for name, kind in kinds.items():
-            if kind == "category":
-                counts = texts(frame[name]).value_counts()
-                levels[name] = tuple(counts.index[:MOST_LEVELS])
-            else:
-                values = numbers(frame[name], kind)
-                known = values[np.isfinite(values)]
-                mean, std = (known.mean(), known.std()) if len(known) else (0.0, 1.0)
-                units[name] = float(mean), float(std) or 1.0
-                has_gaps[name] = len(known) < len(values)
-        return cls(units, has_gaps, levels)
+        numbers = numbers_of(table)
+        scaling = Standardizer.fit(numbers, np.ones(len(numbers)))
+        has_gaps = np.any(np.isnan(numbers), axis=0)
+        levels = []
+        for column in table.categories:
+            counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.names))
+            common = np.argsort(-counts, kind="stable")[:MOST_LEVELS]
+            levels.append(tuple(column.names[i] for i in common if counts[i]))
+        return cls(scaling, np.atleast_1d(has_gaps), tuple(levels))
 
-    def __call__(self, frame: pd.DataFrame, kinds: Mapping[str, str]) -> NDArray[np.float64]:
+    def __call__(self, table: Table) -> NDArray[np.float64]:
         """One row of numbers for every row."""
-        columns = []
-        for name, kind in kinds.items():
-            if kind == "category":
-                cells = texts(frame[name]).to_numpy()
-                columns += [(cells == level).astype(np.float64) for level in self.levels[name]]
-                continue
-            mean, std = self.units[name]
-            values = (numbers(frame[name], kind) - mean) / std
-            is_gap = ~np.isfinite(values)
-            columns.append(np.where(is_gap, 0.0, values))
-            if self.has_gaps[name]:
-                columns.append(is_gap.astype(np.float64))
-        return np.column_stack(columns) if columns else np.zeros((len(frame), 0))
+        numbers = numbers_of(table)
+        is_gap = np.isnan(numbers)
+        scaled = self.scaling(np.where(is_gap, self.scaling.mean, numbers), np.float64)
+        parts = [np.asarray(scaled), is_gap[:, self.has_gaps].astype(np.float64)]
+        for column, names in zip(table.categories, self.levels, strict=True):
+            codes = column.among(names, unknown=-2)
+            parts.append((codes[:, None] == np.arange(len(names))).astype(np.float64))
+        return np.concatenate(parts, axis=1)
 
 
-def texts(column: pd.Series) -> pd.Series:
-    """Levels by their names; a gap is a level as well."""
-    return column.astype(object).where(column.notna(), "").astype(str)
+def numbers_of(table: Table) -> NDArray[np.float64]:
+    """Numbers and times, nan for gaps."""
+    return np.concatenate([table.numbers, table.times], axis=1)
 
 
-def numbers(column: pd.Series, kind: str) -> NDArray[np.float64]:
-    """Numbers or seconds, nan for gaps."""
-    if kind == "time":
-        seconds = column.astype("int64").to_numpy(np.float64)
-        return np.where(column.isna(), np.nan, seconds)
-    return pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+def own_categories(table: Table) -> pd.DataFrame:
+    """Categories as text, all else as numbers: as CatBoost takes a table."""
+    columns: dict[str, Any] = {}
+    for column, levels in zip(named(table.schema, Kind.CATEGORY), table.categories, strict=True):
+        columns[column] = np.array([*levels.names, "(gap)"], dtype=object)[levels.codes]
+    numbers = [*named(table.schema, Kind.NUMBER), *named(table.schema, Kind.TIME)]
+    return pd.DataFrame(columns | dict(zip(numbers, numbers_of(table).T, strict=True)))
+
+
+def named(schema: Schema, kind: Kind) -> list[str]:
+    return [column.name for column in schema.of_kind(kind)]

@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_count, check_number
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
-from sigmax.commands.encoding import column_kinds
+from sigmax.commands.encoding import SimpleEncoding, read_features
 from sigmax.commands.fit_page import fit_page, score_table
-from sigmax.commands.folder import REPORT, SCORES, write_folder
+from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
-from sigmax.commands.table_files import new_folder
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
+from sigmax.estimators.folds import duplicate_groups
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
+from sigmax.tables import Schema, Table
 from sigmax.tables.targets import check_names, read_target
+from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
 
 __all__ = ["FitOptions", "FitResult", "fit_table", "write_result"]
@@ -129,12 +131,12 @@ def fit_table(
     options.check()
     data = UsableRows.read(frame, options)
     model = options.create_model()
-    kinds = column_kinds(data.X, options.categories, options.numbers)
+    table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
     for line in data.lines(name, len(frame)):
         show(line)
     split = hold_out_rows(
         data.frame,
-        data.features,
+        duplicate_groups(table.values),
         options.holdout,
         time_column=options.time_column,
         group_column=options.group_column,
@@ -143,13 +145,13 @@ def fit_table(
     show(f"held out: {len(split.test):,} of {len(data.y):,} rows, {split.how}")
     show(f"fitting {type(model).__name__} to {len(split.train):,} rows")
     seconds = fit_model(model, data.X.iloc[split.train], data.y[split.train], verbose=verbose)
-    held_out = score_held_out(model, data, split, kinds, method=options.intervals)
-    table = score_table(held_out.summaries, options.target)
-    show(table)
+    held_out = score_held_out(model, data, split, table, method=options.intervals)
+    scores_table = score_table(held_out.summaries, options.target)
+    show(scores_table)
     if options.refit:
         show(f"fitting again, to all {len(data.y):,} rows, for the model that is kept")
         fit_model(model, data.X, data.y, verbose=verbose)
-    facts = describe_fit(options, data, kinds, split, name)
+    facts = describe_fit(options, data, table.schema, split, name)
     scores = {
         "target": options.target,
         "rows": facts["rows"],
@@ -162,14 +164,14 @@ def fit_table(
             if title != "model"
         },
     }
-    page = fit_page(facts, table, data.lines(name, len(frame)), held_out.y, held_out.dist)
+    page = fit_page(facts, scores_table, data.lines(name, len(frame)), held_out.y, held_out.dist)
     return FitResult(model=model, facts=facts, scores=scores, page=page)
 
 
 def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
     """Write the folder of a model, whole or not at all."""
     texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
-    with new_folder(out, force) as folder:
+    with new_folder(out, force=force, names=NAMES) as folder:
         write_folder(folder, result.model, result.facts, texts)
 
 
@@ -216,7 +218,7 @@ class UsableRows:
 
     @property
     def X(self) -> pd.DataFrame:
-        return self.frame[self.features]
+        return self.frame.filter(items=self.features)
 
     def lines(self, name: str, n_rows: int) -> list[str]:
         """What was understood, in words."""
@@ -244,20 +246,19 @@ def score_held_out(
     model: AbstractRegressor,
     data: UsableRows,
     split: Split,
-    kinds: Mapping[str, str],
+    table: Table,
     *,
     method: str,
 ) -> HeldOut:
     """Scores of the model and of both plain predictors on the same rows."""
     X, y = data.X.iloc[split.test], data.y[split.test]
-    X_train, y_train = data.X.iloc[split.train], data.y[split.train]
-    plain = {
-        "marginal": MarginalBaseline(y_train),
-        "linear": LinearBaseline(X_train, y_train, kinds),
-    }
+    y_train = data.y[split.train]
     dist, scores = score_model(model, X, y, method)
-    rows = {"model": scores}
-    rows |= {title: score_rows(y, one.predict_dist(X)) for title, one in plain.items()}
+    rows, encoding = {"model": scores}, SimpleEncoding.fit(table[split.train])
+    numbers, numbers_train = encoding(table[split.test]), encoding(table[split.train])
+    for title, plain in {"marginal": MarginalBaseline(), "linear": LinearBaseline()}.items():
+        found = plain.fit(numbers_train, y_train).predict_dist(numbers)
+        rows[title] = score_rows(y, found)
     rows = {title: found.together(split.clusters) for title, found in rows.items()}
     return HeldOut(y, dist, rows)
 
@@ -272,7 +273,7 @@ def fit_model(model: Any, X: pd.DataFrame, y: NDArray, *, verbose: bool) -> floa
 
 
 def describe_fit(
-    options: FitOptions, data: UsableRows, kinds: Mapping[str, str], split: Split, name: str
+    options: FitOptions, data: UsableRows, schema: Schema, split: Split, name: str
 ) -> dict[str, Any]:
     """What the folder says about the model."""
     packages = ("jax", "numpy", "pandas", "scikit-learn")
@@ -280,7 +281,7 @@ def describe_fit(
     return {
         "source": name,
         "target": options.target,
-        "features": [{"name": feature, "kind": kinds[feature]} for feature in data.features],
+        "features": [{"name": column.name, "kind": column.kind.value} for column in schema],
         "rows": {"with_target": len(data.y), "train": len(split.train), "test": len(split.test)},
         "split": split.how,
         "fitted_to": "all rows" if options.refit else "the training rows",

@@ -16,9 +16,20 @@ from sigmax.errors import ModelFileError
 from sigmax.estimators import AbstractRegressor
 from sigmax.files import header_checksum, render
 
-__all__ = ["MODEL", "REPORT", "SCHEMA", "SCORES", "SavedTableModel", "load_folder", "write_folder"]
+__all__ = [
+    "MODEL",
+    "NAMES",
+    "REPORT",
+    "SCHEMA",
+    "SCORES",
+    "SavedTableModel",
+    "load_folder",
+    "write_folder",
+]
 
 SCHEMA, SCORES, REPORT, MODEL = "schema.json", "scores.json", "report.html", "model"
+NAMES = (SCHEMA, SCORES, REPORT, MODEL)
+"""All that a folder holds."""
 FORMAT = 1
 
 
@@ -84,13 +95,12 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """Refuse links, strangers, and files that are missing or changed."""
-    known = {SCHEMA, SCORES, REPORT, MODEL}
-    strangers = sorted(path.name for path in folder.iterdir() if path.name not in known)
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in NAMES)
     if strangers:
         raise ModelFileError(
             f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
         )
-    for path in [folder / name for name in known] + list((folder / MODEL).glob("*")):
+    for path in [folder / name for name in NAMES] + list((folder / MODEL).glob("*")):
         if path.is_symlink():
             raise ModelFileError(f"{str(path)!r} is a link; a model folder holds its own files.")
     for name in (SCORES, REPORT):
@@ -109,7 +119,7 @@ def find_class(name: str) -> type[AbstractRegressor]:
     """A final estimator of the package by its name."""
     known = {known: getattr(sigmax.estimators, known) for known in sigmax.estimators.__all__}
     found = known.get(name)
-    is_model = isinstance(found, type) and issubclass(found, AbstractRegressor)
-    if not is_model or name.startswith("Abstract"):
-        raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")
-    return found
+    if isinstance(found, type) and issubclass(found, AbstractRegressor):
+        if not name.startswith("Abstract"):
+            return found
+    raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")

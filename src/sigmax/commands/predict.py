@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_number
 from sigmax.commands.folder import SavedTableModel
-from sigmax.commands.table_files import read_chunks, write_table
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.tables.reading import read_chunks
+from sigmax.tables.writing import write_table
 
 __all__ = ["PredictOptions", "add_predictions", "default_output", "predict_chunks", "predict_file"]
 
@@ -79,7 +80,7 @@ def add_predictions(
     """A table with its predictions in further columns."""
     found = dict.fromkeys(names, np.empty(0))
     if len(frame):
-        found = predict_rows(saved, frame[saved.features], options)
+        found = predict_rows(saved, frame.filter(items=saved.features), options)
     columns = {names[name]: values for name, values in found.items()}
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 

@@ -1,7 +1,7 @@
 """Which rows are held out: at random with copies together, the last by time, or whole groups."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.folds import split_large_groups
 
-__all__ = ["Split", "copies", "cross_validation", "hold_out_rows", "time_order"]
+__all__ = ["Split", "cross_validation", "group_labels", "hold_out_rows", "time_order"]
 
 Labels = NDArray[np.int64]
 
@@ -28,38 +28,23 @@ class Split:
     """In words."""
 
 
-def copies(frame: pd.DataFrame) -> Labels:
-    """A number for every row, the same for rows that are equal up to single precision.
-
-    Examples
-    --------
-    >>> copies(pd.DataFrame({"x": [1.0, 2.0, 1.0 + 1e-9], "c": ["a", "a", "a"]}))
-    array([0, 1, 0])
-    """
-    if frame.shape[1] == 0:
-        return np.zeros(len(frame), dtype=np.int64)
-    rounded = {
-        i: column.astype(np.float32) + 0.0  # and -0.0 is 0.0
-        if pd.api.types.is_float_dtype(column.dtype)
-        else column.astype(str)
-        if column.dtype == object
-        else column
-        for i, (_, column) in enumerate(frame.items())
-    }
-    hashes = pd.util.hash_pandas_object(pd.DataFrame(rounded), index=False)
-    return pd.factorize(hashes)[0].astype(np.int64)
-
-
 def hold_out_rows(
     frame: pd.DataFrame,
-    features: list[str],
+    copies: Labels,
     share: float,
     *,
     time_column: str | None = None,
     group_column: str | None = None,
     seed: int = 0,
 ) -> Split:
-    """Hold out a share of the rows, at least one, by the rule of the columns that are named."""
+    """Hold out a share of the rows, at least one, by the rule of the columns that are named.
+
+    Parameters
+    ----------
+    copies
+        A number for every row, the same for rows of equal X: they are on one side of a random
+        split.
+    """
     n_test = max(1, round(share * len(frame)))
     if time_column is not None:
         return last_rows(frame[time_column], n_test)
@@ -68,7 +53,7 @@ def hold_out_rows(
         folds = random_parts(labels, [n_test], seed)
         how = f"whole groups of {group_column!r}: {len(np.unique(labels[folds == 0])):,} of them"
     else:
-        labels = split_large_groups(copies(frame[features]), n_test)
+        labels = split_large_groups(copies, n_test)
         folds = random_parts(labels, [n_test], seed)
         how = "rows at random, copies on one side"
     train, test = np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)
@@ -76,24 +61,17 @@ def hold_out_rows(
 
 
 def cross_validation(
-    frame: pd.DataFrame,
-    features: list[str],
-    n_folds: int,
-    *,
-    group_column: str | None = None,
-    seed: int = 0,
+    clusters: Labels, n_folds: int, *, seed: int = 0
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Pairs of rows to learn from and to judge by; every row is judged once."""
-    size = -(-len(frame) // n_folds)
-    labels = copies(frame[features])
-    labels = split_large_groups(labels, size)
-    if group_column is not None:
-        labels = group_labels(frame[group_column], n_folds)
-    sizes = [len(part) for part in np.array_split(np.arange(len(frame)), n_folds)]
+    """Pairs of rows to learn from and to judge by; every row is judged once.
+
+    Rows of one cluster are in one fold, unless a cluster is larger than a fold.
+    """
+    n_rows = len(clusters)
+    labels = split_large_groups(clusters, -(-n_rows // n_folds))
+    sizes = [len(part) for part in np.array_split(np.arange(n_rows), n_folds)]
     folds = random_parts(labels, sizes[:-1], seed)
-    return [
-        (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(n_folds)
-    ]
+    return [(np.flatnonzero(folds != i), np.flatnonzero(folds == i)) for i in range(n_folds)]
 
 
 def random_parts(labels: Labels, sizes: list[int], seed: int) -> Labels:
@@ -110,18 +88,18 @@ def random_parts(labels: Labels, sizes: list[int], seed: int) -> Labels:
     return part[labels]
 
 
-def group_labels(column: pd.Series, fewest: int = 2) -> Labels:
+def group_labels(column: Any, fewest: int = 2) -> Labels:
     """A number for every group; rows without a group are one more."""
     labels = pd.factorize(column, use_na_sentinel=False)[0].astype(np.int64)
     n_groups = int(labels.max()) + 1
     if n_groups < fewest:
         raise InvalidDataError(
-            f"`--group-column`: {column.name!r} has {n_groups} groups; at least {fewest} are needed."
+            f"`--group-column`: {column.name!r} has {n_groups} groups, and {fewest} are needed."
         )
     return labels
 
 
-def last_rows(column: pd.Series, n_test: int) -> Split:
+def last_rows(column: Any, n_test: int) -> Split:
     """The last rows by time; rows of equal time are on one side, those without in training."""
     times = time_order(column, option="--time-column")
     known = np.sort(times[~np.isnan(times)])
@@ -141,7 +119,7 @@ def last_rows(column: pd.Series, n_test: int) -> Split:
     return Split(train, test, np.arange(len(test)), how)
 
 
-def time_order(column: pd.Series, *, option: str) -> NDArray[np.float64]:
+def time_order(column: Any, *, option: str) -> NDArray[np.float64]:
     """A number for every row that grows with time, nan where there is no time.
 
     Numbers are taken as they are; text must be dates.

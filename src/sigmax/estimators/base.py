@@ -10,15 +10,25 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight
 
+from sigmax.checks import check_choice
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators.saving import AbstractSavable
-from sigmax.features import Features, Table
+from sigmax.features import Features
+from sigmax.tables import Table
 
 __all__ = ["AbstractRegressor"]
 
-NO_SETTINGS = ("preset", "random_state", "verbose")
+NO_SETTINGS = (
+    "preset",
+    "categorical_features",
+    "numeric_features",
+    "random_state",
+    "verbose",
+)
 """Arguments of constructors that do not belong to the method."""
+
+INTERVALS = ("conformal", "distribution")
 
 
 class AbstractRegressor(RegressorMixin, AbstractSavable):
@@ -43,6 +53,13 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def predict_dist(self, X) -> Predictive:
         """One density per row and output, in the units of ``y``."""
 
+    def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
+        """What `predict_interval` gives by the method "conformal"."""
+        raise InvalidArgumentError(
+            "`method` can be 'conformal' only where members hold rows out;"
+            f" wrap {type(self).__name__} in sigmax.calibration.ConformalRegressor instead."
+        )
+
     def recipe(self) -> dict[str, Any]:
         """All settings in force, by name."""
         settings = self.get_params(deep=False)
@@ -64,8 +81,24 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         dist = self.predict_dist(X)
         return (dist.mean, dist.std) if return_std else dist.mean
 
-    def predict_interval(self, X, coverage: float = 0.9) -> NDArray[np.float64]:
-        """Central interval that holds ``coverage`` of the distribution: last axis lower, upper."""
+    def predict_interval(
+        self, X, coverage: float = 0.9, method: str = "distribution"
+    ) -> NDArray[np.float64]:
+        """An interval for every row and output: last axis lower, upper.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        coverage : float
+            The probability with which a new y is meant to lie in its interval.
+        method : "conformal" or "distribution"
+            "distribution" is the central interval that holds ``coverage`` of the distribution.
+            "conformal" trusts the distribution for its mean and its relative spread only: how wide
+            intervals are follows from the errors of the rows that members held out in `fit`. They
+            are infinite where these rows are too few, fewer than nine for a coverage of 0.9.
+        """
+        if check_choice("method", method, INTERVALS) == "conformal":
+            return self._conformal_interval(X, coverage)
         return self.predict_dist(X).interval(coverage)
 
     def predict_quantiles(self, X, alpha=(0.05, 0.5, 0.95)) -> NDArray[np.float64]:
@@ -93,17 +126,24 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return tags
 
     def _read_training(self, X, y, sample_weight) -> "TrainingRows":
-        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``."""
-        table, y = Table.read_training(self, X, y)
+        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``.
+
+        Rows of more than numbers are put into an order that depends on their content alone.
+        """
+        kinds = {
+            kind: getattr(self, f"{kind}_features", None) for kind in ("categorical", "numeric")
+        }
+        table, y = Table.read_training(self, X, y, **kinds)
         self.is_single_output_ = y.ndim == 1
         y = y.reshape(len(table), -1)
-        weight = _check_sample_weight(
-            sample_weight, table.values, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
         kept = np.flatnonzero(weight > 0)
-        if len(kept) == len(table):
+        if not table.schema.is_plain:
+            order = table.canonical_order(y, weight)
+            kept = order[weight[order] > 0]
+        elif len(kept) == len(table):
             return TrainingRows(table, y, weight, kept)
         return TrainingRows(table[kept], y[kept], weight[kept], kept)
 

@@ -52,6 +52,11 @@ class BayesianRegressor(AbstractSampledRegressor):
         unless this is given.
     patience : int, default 0
         Scorings without a better snapshot before training stops; 0 never stops early.
+    categorical_features : list of str or int, optional
+        Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
+        pandas' categories are read so anyway, but for text that is a date throughout.
+    numeric_features : list of str or int, optional
+        Columns of ``X`` to read as numbers, whatever their type says.
     random_state : int, RandomState, Generator or None
         Seed of all draws.
     verbose : int, default 0
@@ -87,6 +92,8 @@ class BayesianRegressor(AbstractSampledRegressor):
         decay_rate=None,
         validation_fraction=None,
         patience=None,
+        categorical_features=None,
+        numeric_features=None,
         random_state=None,
         verbose=0,
     ):

@@ -8,18 +8,21 @@ from typing import Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
+from sigmax.errors import InvalidDataError
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
 from sigmax.estimators.gp_inference import GPRows, Hyper, Posterior, predict_latent
 from sigmax.estimators.gp_search import Found, starts
-from sigmax.features import Features, Table
+from sigmax.features import Features
 from sigmax.files import take_array
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
+from sigmax.tables import Kind, Table
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["AbstractGPRegressor"]
@@ -95,9 +98,11 @@ class AbstractGPRegressor(AbstractRegressor):
         y, weight = rows.y, rows.weight
         self._check_size(len(rows.table))
         key = make_key(self.random_state)
-        self.features_ = Features.fit(rows.table, weight)
+        self._check_numbers(rows.table)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
-        X, y = self._coordinates(rows.table), self.y_scaling_(y, np.float64)
+        y = self.y_scaling_(y, np.float64)
+        self.features_, _ = Features.fit(rows.table, y, weight, rows.indices)
+        X = self._coordinates(rows.table)
         weight = weight / weight.mean()
 
         from rich.progress import Progress
@@ -133,6 +138,23 @@ class AbstractGPRegressor(AbstractRegressor):
         """Where rows lie, in double precision, which a covariance needs."""
         return np.asarray(self.features_(table, np.float64).coordinates)
 
+    def _check_numbers(self, table: Table) -> None:
+        """Refuse what a covariance of numbers cannot take."""
+        name, remedy = type(self).__name__, "encode it first, or use LocalRegressor"
+        for column in table.schema:
+            if column.kind is not Kind.NUMBER:
+                what = "categories" if column.kind is Kind.CATEGORY else "times"
+                raise InvalidDataError(
+                    f"{name} takes numbers alone, but column {column.name!r} holds {what}:"
+                    f" {remedy}."
+                )
+        is_empty = np.isnan(table.numbers).any(axis=0)
+        if is_empty.any():
+            empty = table.schema.columns[int(np.argmax(is_empty))].name
+            raise InvalidDataError(
+                f"{name} takes numbers without gaps, but column {empty!r} contains NaN: {remedy}."
+            )
+
     def _check_size(self, n_rows: int) -> None:
         """Refuse more rows than can be dealt with."""
 
@@ -165,7 +187,10 @@ class AbstractGPRegressor(AbstractRegressor):
         Of shape (draws, n) or (draws, n, p); the variances are squared scales of Student-t's where
         hyper-parameters are averaged over.
         """
-        X = self._coordinates(Table.read(self, X))
+        check_is_fitted(self)
+        table = Table.read(self, X, self.features_.schema)
+        self._check_numbers(table)
+        X = self._coordinates(table)
         log_noise = self.posterior_.hyper.log_noise
         n_outputs, n_draws = log_noise.shape
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior_)
@@ -194,14 +219,14 @@ class AbstractGPRegressor(AbstractRegressor):
             leaves = vars(part).items()
             arrays |= {name: leaf for name, leaf in leaves if isinstance(leaf, np.ndarray)}
         facts = {"is_single_output": bool(self.is_single_output_), "n_iter": self.n_iter_}
-        return facts, arrays
+        return facts | self.features_.facts(), arrays
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         p = 1 if self.is_single_output_ else len(arrays["y.mean"])
         d, self.n_iter_ = self.n_features_in_, int(facts["n_iter"])
         self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
-        self.features_ = Features.from_state(arrays, d)
+        self.features_ = Features.from_state(facts, arrays)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", p)
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]

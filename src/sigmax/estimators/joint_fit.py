@@ -119,6 +119,7 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
         mine = model._finish(mine, fold, rows, given)
         model.networks_ = jax.tree.map(np.asarray, mine)
+        model.held_out_ = model._score_held_out(fold, rows, given)
         model.history_ = {name: history[group] for name, history in histories.items()}
         model._keep_rows(given)
 
@@ -131,7 +132,6 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
     table, y, weight = rows.table, rows.y, rows.weight
     recipe, key = model._recipe(len(table)), make_key(model.random_state)
     model.n_rows_ = len(table)
-    model.features_ = Features.fit(table, weight)
     model.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
     share = recipe.validation_fraction
     labels = duplicate_groups(table.values)
@@ -142,7 +142,9 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
         unknown = few_rows_spread(n_distinct)
         model.y_scaling_ = replace(model.y_scaling_, scale=unknown * model.y_scaling_.scale)
     held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
-    X, y = model.features_(table), model.y_scaling_(y)
+    standardised = (y - model.y_scaling_.mean) / model.y_scaling_.scale
+    model.features_, X = Features.fit(table, standardised, weight, labels)
+    y = model.y_scaling_(y)
     networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
     keys = jax.random.split(named_key(key, "members"), recipe.n_members)
     graphs = neighborhoods(np.asarray(X.coordinates), recipe)

@@ -1,6 +1,7 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -125,6 +126,11 @@ class LocalRegressor(AbstractNetworkRegressor):
         One factor on all scales and one bound on the degrees of freedom, from the members' held-out
         rows and their disagreement; with fewer than 200 rows also how far predictions are taken
         back to the mean and the variance of y.
+    categorical_features : list of str or int, optional
+        Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
+        pandas' categories are read so anyway, but for text that is a date throughout.
+    numeric_features : list of str or int, optional
+        Columns of ``X`` to read as numbers, whatever their type says.
     random_state : int, RandomState, Generator or None
         Seed of all draws.
     verbose : int, default 0
@@ -180,6 +186,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         validation_fraction=None,
         patience=None,
         recalibrate=None,
+        categorical_features=None,
+        numeric_features=None,
         random_state=None,
         verbose=0,
     ):
@@ -249,6 +257,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         else:
             found = mixture_recalibration(networks, folds, data, held_out_dist)
         return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
+
+    def _predict_held_out(self) -> Callable:
+        return held_out_dist
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)

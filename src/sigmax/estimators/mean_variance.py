@@ -57,6 +57,11 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
         Widen all scales by the one factor that suits the members' held-out rows best. With fewer
         than 200 rows these also decide how far predictions are taken back to the mean and the
         variance of y.
+    categorical_features : list of str or int, optional
+        Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
+        pandas' categories are read so anyway, but for text that is a date throughout.
+    numeric_features : list of str or int, optional
+        Columns of ``X`` to read as numbers, whatever their type says.
     random_state : int, RandomState, Generator or None
         Seed of all draws.
     verbose : int, default 0
@@ -96,6 +101,8 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
         validation_fraction=None,
         patience=None,
         recalibrate=None,
+        categorical_features=None,
+        numeric_features=None,
         random_state=None,
         verbose=0,
     ):

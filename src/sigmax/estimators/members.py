@@ -1,6 +1,7 @@
 """What all networks share as estimators: settings, fit, prediction, saving."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -8,16 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_choice
 from sigmax.distributions import Mixture, Predictive
+from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.held_out_scores import HeldOutScores
 from sigmax.estimators.joint_fit import FitInputs, fit_together
+from sigmax.estimators.recalibration import held_out_moments
 from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
-from sigmax.features import Features, Table
+from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.scaling import Standardizer
+from sigmax.tables import Table
 from sigmax.training import Fold, Stage, TrainingData
 
 __all__ = ["AbstractNetworkRegressor"]
@@ -36,12 +43,16 @@ class AbstractNetworkRegressor(AbstractRegressor):
     """More held-out rows than this say nothing new about which snapshot is best."""
 
     preset: str | None
+    categorical_features: Any
+    numeric_features: Any
     random_state: Any
     verbose: int
 
     networks_: Any
     n_rows_: int
     """Rows that were learned from."""
+    held_out_: HeldOutScores
+    """What conformal intervals follow from."""
 
     def recipe(self, n_rows: int | None = None) -> dict[str, Any]:
         """All settings in force: those of the preset, with the given ones in their place.
@@ -85,15 +96,36 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
+    def _predict_held_out(self) -> Callable:
+        """A function of a network, rows that it holds out and the data, to densities."""
+
+    def _score_held_out(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> HeldOutScores:
+        """What rows that the trained members hold out say about the width of intervals."""
+        if not inputs.recipe.validation_fraction:
+            return HeldOutScores.empty(len(folds.group), inputs.y.shape[1])
+        found = held_out_moments(self.networks_, folds, data, self._predict_held_out())
+        mean, variance = (np.asarray(part, np.float64) for part in found)
+        return HeldOutScores.create(mean, variance, inputs.y, inputs.weight, folds)
+
+    @abstractmethod
     def _mixture(self, X: Inputs) -> Mixture:
         """The members' densities at some rows: leaves (components, rows, outputs)."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
 
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or frame of shape (n, d)
+            Numbers, categories, truth values, times and dates, with gaps: an array, or a frame of
+            pandas, polars or another library that narwhals reads.
         y : array-like of shape (n,) or (n, p)
             One target, or p targets with their own variances.
         sample_weight : array-like of shape (n,), optional
@@ -106,10 +138,28 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """The equal mixture of the members' densities, in the units of ``y``."""
         return self._predictive(self._mixture(self._inputs(X)))
 
+    def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
+        inputs = self._inputs(X)
+        if not len(self.held_out_):
+            raise InvalidArgumentError(
+                "`method` can be 'conformal' only where members hold rows out, with a"
+                " `validation_fraction` above 0."
+            )
+        mixture = self._mixture(inputs).affine(self.y_scaling_.mean, self.y_scaling_.scale)
+        n_members = self.held_out_.members.shape[1]
+        # Rows first, as a prediction has them, and then members and their draws.
+        components = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+        n_rows, _, n_outputs = components.shape
+        shape = n_rows, n_members, -1, n_outputs
+        means, variances = (part.reshape(shape) for part in (components.mean, components.variance))
+        mean, variance = means.mean(axis=2), variances.mean(axis=2) + means.var(axis=2)
+        bounds = self.held_out_.interval(mean.swapaxes(0, 1), variance.swapaxes(0, 1), coverage)
+        return bounds[:, 0] if self.is_single_output_ else bounds
+
     def _inputs(self, X) -> Inputs:
         """Rows to predict, as networks take them."""
-        table = Table.read(self, X)
-        return self.features_(table)
+        check_is_fitted(self)
+        return self.features_(Table.read(self, X, self.features_.schema))
 
     def _predictive(self, mixture: Mixture) -> Predictive:
         """A mixture in standardised units, in the units of y."""
@@ -122,16 +172,19 @@ class AbstractNetworkRegressor(AbstractRegressor):
         n_members = len(jax.tree.leaves(self.networks_)[0])
         facts = {"is_single_output": bool(self.is_single_output_)}
         facts |= {"n_rows": self.n_rows_, "n_members": n_members}
+        facts |= self.features_.facts()
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
+        arrays |= self.held_out_.state()
         return facts, arrays | self.features_.state() | self.y_scaling_.state("y")
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
-        self.features_ = Features.from_state(arrays, self.n_features_in_)
+        self.features_ = Features.from_state(facts, arrays)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
+        self.held_out_ = HeldOutScores.from_state(arrays, n_members, n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores
             for name, scores in arrays.items()

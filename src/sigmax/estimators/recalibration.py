@@ -20,6 +20,7 @@ __all__ = [
     "Recalibration",
     "cross_fitted_recalibration",
     "held_out_factor",
+    "held_out_moments",
     "mixture_recalibration",
     "recalibrated",
     "with_factor",
@@ -187,6 +188,20 @@ def held_out_factor(
 ) -> Float[Array, ""]:
     """The factor on all scales that suits the members' held-out rows best, each on its own."""
     return best_scale_factor(*held_out(networks, folds, data, predict))
+
+
+@compiled
+def held_out_moments(
+    networks: Any, folds: Fold, data: TrainingData, predict: Callable
+) -> tuple[Float[Array, "members held_out outputs"], Float[Array, "members held_out outputs"]]:
+    """Mean and variance of the rows that every member holds out; anything for padding."""
+
+    def judge(network, fold, data):
+        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
+        dist = predict(network, rows, data)
+        return dist.mean, dist.variance
+
+    return eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
 
 
 @compiled

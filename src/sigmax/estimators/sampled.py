@@ -1,7 +1,9 @@
 """Networks that predict by drawing themselves: one component of the mixture per draw."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -16,6 +18,7 @@ from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
+from sigmax.training import Batch, TrainingData
 
 __all__ = ["AbstractSampledRegressor", "draw_members"]
 
@@ -26,9 +29,28 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
     The draws are the same in every prediction, so that a fitted model is a function.
     """
 
+    def _predict_held_out(self) -> Callable:
+        return MixtureOfDraws(self._recipe().n_draws)
+
     def _mixture(self, X: Inputs) -> Mixture:
-        keys = jax.random.split(jax.random.key(0), self._recipe().n_draws)
+        keys = draw_keys(self._recipe().n_draws)
         return Mixture(by_blocks(partial(draw_members, self.networks_, keys), X, axis=1))
+
+
+def draw_keys(n_draws: int) -> Key[Array, " draws"]:
+    """The keys of all predictions."""
+    return jax.random.split(jax.random.key(0), n_draws)
+
+
+@final
+@dataclass(frozen=True)
+class MixtureOfDraws:
+    """One network's density at rows of the data."""
+
+    n_draws: int
+
+    def __call__(self, network: Any, rows: Batch, data: TrainingData) -> Mixture:
+        return Mixture(jax.vmap(lambda key: network.sample(rows.X, key))(draw_keys(self.n_draws)))
 
 
 def create_members(create, recipe: SampledRecipe, key: PRNGKeyArray) -> Any:

@@ -1,5 +1,6 @@
 """Variance networks as estimators: their inputs, their gate, their prediction."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -79,6 +80,9 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         # The same rows chose the snapshots and so flatter them: nothing is made narrower.
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
+
+    def _predict_held_out(self) -> Callable:
+        return predict_rows
 
     def _mixture(self, X: Inputs) -> Mixture:
         return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))

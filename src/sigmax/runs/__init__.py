@@ -16,4 +16,5 @@ PAPER = (
 """Names of the paper's experiments, in the order of reports."""
 
 EXPERIMENTS = {name: f"sigmax.paper.{name}" for name in PAPER}
+EXPERIMENTS["compare"] = "sigmax.commands.compare"
 """Name of an experiment -> module that registers it; `find_experiment` imports the modules."""

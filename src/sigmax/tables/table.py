@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_y, validate_data
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables.columns import RawColumn, as_frame, columns_of_array, columns_of_frame
-from sigmax.tables.levels import Levels
+from sigmax.tables.levels import GAP, Levels
 from sigmax.tables.schema import Kind, Schema
 
 __all__ = ["Table", "infer_schema"]
@@ -42,6 +42,16 @@ class Table:
         columns = columns_of_array(numbers, names)
         schema = Schema(tuple(column.describe(Kind.NUMBER) for column in columns))
         return cls(schema, numbers, np.empty((len(numbers), 0)), ())
+
+    @classmethod
+    def of_gaps(cls, schema: Schema, n_rows: int) -> "Table":
+        """Rows without any content."""
+        numbers, times = (
+            np.full((n_rows, len(schema.of_kind(kind))), np.nan)
+            for kind in (Kind.NUMBER, Kind.TIME)
+        )
+        no_levels = Levels(np.full(n_rows, GAP, dtype=np.int32), ())
+        return cls(schema, numbers, times, (no_levels,) * len(schema.of_kind(Kind.CATEGORY)))
 
     @classmethod
     def read_training(
@@ -88,7 +98,6 @@ class Table:
     @classmethod
     def read(cls, estimator: BaseEstimator, X: Any, schema: Schema) -> "Table":
         """Rows to predict, refused if their columns are not those that were learned from."""
-        check_is_fitted(estimator)
         frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
         if frame is None or (schema.is_plain and is_numeric(frame)):
             numbers = read_array(estimator, X, reset=False)

@@ -1,4 +1,4 @@
-"""Recalibration: one factor on every scale, and the picture that shows whether it is needed."""
+"""Recalibration: one factor on every scale."""
 
 import math
 from typing import Any
@@ -8,10 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from sigmax.checks import check_count
-from sigmax.metrics import pit
-
-__all__ = ["best_scale_factor", "pit_histogram"]
+__all__ = ["best_scale_factor"]
 
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
@@ -64,17 +61,3 @@ def best_scale_factor(
 
     best, _ = lax.scan(refine, jnp.zeros((), y.dtype), jnp.asarray(end * NARROWER, y.dtype))
     return jnp.where(jnp.any(weight > 0), jnp.exp(best), 1.0)
-
-
-def pit_histogram(y, dist, bins: int = 10) -> Float[np.ndarray, " bins"]:
-    """Heights of the histogram of the probability integral transform; all 1 when calibrated.
-
-    Examples
-    --------
-    >>> from sigmax.distributions import Normal, Predictive
-    >>> dist = Predictive(Normal(np.zeros(4), np.ones(4)))
-    >>> pit_histogram([-3.0, -0.1, 0.1, 3.0], dist, bins=4)
-    array([1., 1., 1., 1.])
-    """
-    bins = check_count("bins", bins)
-    return np.histogram(pit(y, dist), bins, range=(0, 1), density=True)[0]

@@ -1,0 +1,226 @@
+"""Conformal intervals around any regressor that predicts a standard deviation."""
+
+import math
+from numbers import Integral
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.model_selection import KFold, check_cv
+from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from sigmax.calibration.conformal import ConformalScores
+from sigmax.checks import check_count, check_number
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+
+__all__ = ["ConformalRegressor"]
+
+
+@final
+class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """Intervals with guaranteed coverage around any regressor with ``predict(X, return_std=True)``.
+
+    Rows that a copy of the regressor did not learn from say how wide intervals must be, in units of
+    the standard deviation that it predicts. If they and new rows are exchangeable, an interval
+    holds a new y with a probability of at least its coverage, whatever the data and the regressor:
+    on average over all rows, or over those of a group, not for every x.
+
+    - By default, some rows are set aside (split conformal prediction).
+    - ``cv=5`` learns one copy for every fold, from all others (CV+): all rows are learned from, and
+      all say how wide intervals must be. What is guaranteed is a coverage of 1 - 2α where 1 - α
+      is asked for, less about √(2/n); in practice it is about 1 - α.
+    - ``cv="prefit"`` takes a fitted regressor as it is; `fit` is given rows that it did not see.
+
+    Parameters
+    ----------
+    estimator : regressor
+        With ``predict(X, return_std=True)``, as ours, ``BayesianRidge`` and
+        ``GaussianProcessRegressor`` have it.
+    cv : None, int, splitter or "prefit", default None
+        None sets `calibration_fraction` of the rows aside; a number is that of shuffled folds; a
+        splitter or a list of splits must hold out every row at most once.
+    calibration_fraction : float, default 0.2
+        Share of the rows that are set aside without `cv`.
+    random_state : int, RandomState or None
+        Seed of the split, or of the shuffle before folds are made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from sigmax.calibration import ConformalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (2000, 1))
+    >>> y = X[:, 0] + rng.standard_t(2, 2000)
+    >>> model = ConformalRegressor(BayesianRidge(), random_state=0).fit(X[:1000], y[:1000])
+    >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9).T
+    >>> round(float(np.mean((lower <= y[1000:]) & (y[1000:] <= upper))), 2)
+    0.9
+    """
+
+    estimators_: list[Any]
+    """The fitted copies."""
+    scores_: ConformalScores
+    groups_: NDArray[Any] | None
+    """The group of every held-out row, if groups were given."""
+    is_single_output_: bool
+
+    def __init__(self, estimator, *, cv=None, calibration_fraction=0.2, random_state=None):
+        self.estimator = estimator
+        self.cv = cv
+        self.calibration_fraction = calibration_fraction
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None, groups=None) -> "ConformalRegressor":
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Arrays or data frames; the regressor is given rows of the same kind.
+        y : array-like of shape (n,) or (n, p)
+        sample_weight : array-like of shape (n,), optional
+            How much each row counts, for the regressor and for the width of intervals.
+        groups : array-like of shape (n,), optional
+            A label for every row: then `predict_interval` can hold its coverage in every group.
+        """
+        fraction = self.calibration_fraction
+        check_number("calibration_fraction", fraction, above=0.0, below=1.0)
+        if y is None:
+            raise InvalidDataError("`fit` requires y to be passed, but the target y is None.")
+        X, y = indexable(X, y)
+        given = np.asarray(y)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        labels = None if groups is None else check_groups(groups, len(given))
+        folds = self._folds(X, y, len(given))
+        self.estimators_ = [self._fitted(X, y, weight, learned) for learned, _ in folds]
+        mean, std = np.empty_like(given, dtype=float), np.empty_like(given, dtype=float)
+        for model, (_, held_out) in zip(self.estimators_, folds, strict=True):
+            found = moments(model, _safe_indexing(X, held_out), given.shape[1:])
+            mean[held_out], std[held_out] = found
+        rows = np.concatenate([held_out for _, held_out in folds])
+        number = np.repeat(np.arange(len(folds)), [len(held_out) for _, held_out in folds])
+        y, mean, std = (part[rows].reshape(len(rows), -1) for part in (given, mean, std))
+        weight = None if weight is None else weight[rows]
+        self.scores_ = ConformalScores.create(y, mean, std, weight, number)
+        self.groups_ = None if labels is None else labels[rows]
+        self.is_single_output_ = given.ndim == 1
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimators_[0], name):
+                setattr(self, name, getattr(self.estimators_[0], name))
+        return self
+
+    def predict(self, X, return_std: bool = False) -> Any:
+        """The regressor's mean and, on request, its standard deviation; of several their mixture's.
+
+        The standard deviation is the one that it predicts by itself.
+        """
+        mean, std = self._moments(X)
+        mean, spread = mean.mean(axis=0), np.sqrt(np.mean(std**2, axis=0) + mean.var(axis=0))
+        return (mean, spread) if return_std else mean
+
+    def predict_interval(self, X, coverage: float = 0.9, groups=None) -> NDArray[np.float64]:
+        """Intervals that hold y with a probability of ``coverage``: last axis lower, upper.
+
+        They are infinite where too few rows were held out: ⌈(n + 1) coverage⌉ must be at most n.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        coverage : float
+        groups : array-like of shape (n,), optional
+            The group of every row, if `fit` was given groups. Only held-out rows of its group then
+            count for a row, and the coverage holds in every group. In a group that is new or too
+            small nothing can be promised: its intervals are infinite. Without ``groups`` all
+            held-out rows count for all rows.
+        """
+        mean, std = (part.reshape(*part.shape[:2], -1) for part in self._moments(X))
+        if groups is None:
+            bounds = self.scores_.interval(mean, std, coverage)
+        else:
+            if self.groups_ is None:
+                raise InvalidArgumentError("`groups` can be given only if `fit` was given groups.")
+            labels = check_groups(groups, mean.shape[1])
+            bounds = np.empty((*mean.shape[1:], 2))
+            for label in np.unique(labels):
+                rows = labels == label
+                own = self.scores_[self.groups_ == label]
+                bounds[rows] = own.interval(mean[:, rows], std[:, rows], coverage)
+        return bounds[:, 0] if self.is_single_output_ else bounds
+
+    def _folds(self, X, y, n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Which rows are learned from and which are held out, for every copy."""
+        if isinstance(self.cv, str):
+            if self.cv != "prefit":
+                rule = 'None, a number of folds, a splitter or "prefit"'
+                raise InvalidArgumentError(f"`cv` must be {rule}, got {self.cv!r}.")
+            return [(np.arange(0), np.arange(n_rows))]
+        if self.cv is None:
+            n_held_out = max(1, round(self.calibration_fraction * n_rows))
+            if n_held_out >= n_rows:
+                rule = "rows to learn from and rows to set aside"
+                raise InvalidDataError(f"`X` must have {rule}, got n_samples={n_rows}.")
+            order = check_random_state(self.random_state).permutation(n_rows)
+            return [(order[n_held_out:], order[:n_held_out])]
+        cv: Any = self.cv
+        if isinstance(cv, Integral):
+            n_folds = check_count("cv", cv, minimum=2)
+            if n_rows < n_folds:
+                rule = f"at least as many rows as folds, {n_folds}"
+                raise InvalidDataError(f"`X` must have {rule}, got n_samples={n_rows}.")
+            cv = KFold(n_folds, shuffle=True, random_state=self.random_state)
+        splitter: Any = check_cv(cv)
+        folds = list(splitter.split(X, y))
+        if np.bincount(np.concatenate([held_out for _, held_out in folds])).max() > 1:
+            raise InvalidArgumentError("`cv` must hold out every row at most once, got repeats.")
+        return folds
+
+    def _fitted(self, X, y, weight: NDArray | None, rows: NDArray[np.intp]) -> Any:
+        """A copy that has learned from some rows, or the regressor itself if it is fitted."""
+        if isinstance(self.cv, str):
+            check_is_fitted(self.estimator)
+            return self.estimator
+        own = {} if weight is None else {"sample_weight": weight[rows]}
+        model: Any = clone(self.estimator)
+        return model.fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
+
+    def _moments(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means and standard deviations of all copies, along a new first axis."""
+        check_is_fitted(self)
+        outputs = () if self.is_single_output_ else self.scores_.score.shape[1:]
+        found = [moments(model, X, outputs) for model in self.estimators_]
+        mean, std = (np.stack(part) for part in zip(*found, strict=True))
+        return mean, std
+
+
+def moments(model: Any, X, outputs: tuple[int, ...]) -> tuple[NDArray, NDArray]:
+    """Mean and standard deviation of every row and output."""
+    try:
+        found = model.predict(X, return_std=True)
+    except TypeError as error:
+        if "return_std" not in str(error):
+            raise
+        raise InvalidArgumentError(
+            f"`estimator` must have `predict(X, return_std=True)`, got {type(model).__name__}."
+        ) from error
+    mean, std = (np.asarray(part, np.float64) for part in found)
+    shape = (len(mean), *outputs)
+    if mean.size != math.prod(shape) or std.shape != mean.shape:
+        shapes = f"shapes {mean.shape} and {std.shape}"
+        raise InvalidDataError(f"`estimator` must predict one number per y, got {shapes}.")
+    if np.isnan(mean).any() or not np.all(std >= 0):
+        raise InvalidDataError("`estimator` must predict numbers and no negative spread.")
+    return mean.reshape(shape), std.reshape(shape)
+
+
+def check_groups(groups: Any, n_rows: int) -> NDArray[Any]:
+    """The labels as an array, refused if they are not one per row."""
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        rule = f"one label per row, ({n_rows},)"
+        raise InvalidDataError(f"`groups` must be {rule}, got shape {labels.shape}.")
+    return labels

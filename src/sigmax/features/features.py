@@ -1,0 +1,211 @@
+"""What was learned about the columns of a table, and how rows of it become inputs."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.features.categories import CategoryMap, EncodedCategory
+from sigmax.features.times import cycles_of, elapsed, on_cycles
+from sigmax.files import take_array
+from sigmax.inputs import Inputs
+from sigmax.scaling import Standardizer
+from sigmax.tables import Kind, Schema, Table
+
+__all__ = ["Features"]
+
+GAP_STEP = 0.5
+"""How far a gap is from the mean of its column, in standard deviations."""
+
+STATS_AS_NUMBERS = 0
+EMBED = True
+CYCLE_RADIUS = 0.35
+"""Radius of the circles on which distances see times of day, week and year."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Features:
+    """From rows of a table to what networks and distances see.
+
+    Networks see numbers in standard deviations, with a flag for gaps; times as a trend, on cycles,
+    and as the time between two of them; categories by a code for a learned embedding. Columns of
+    many levels are also seen by the mean and the spread of the target, cross-fitted, and by the
+    letters of their names.
+
+    Distances see the same numbers. Two categories of few levels are one step apart, however rare
+    they are, and so are gaps. A level or a gap that no training row has is about as far away as
+    another row, in a direction of its own.
+    """
+
+    schema: Schema
+    scaling: Standardizer
+    """Of numbers, times, and times between two."""
+    cycles: tuple[tuple[str, ...], ...]
+    """Of every column of times."""
+    categories: tuple[CategoryMap, ...]
+    reach: float
+    """Root mean squared distance of two training rows."""
+
+    @classmethod
+    def fit(
+        cls,
+        table: Table,
+        y: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        groups: NDArray[np.int_],
+    ) -> tuple["Features", Inputs]:
+        """What there is to learn from training rows, and these rows as inputs.
+
+        The inputs of training rows differ from those of the same rows to predict: the statistics
+        of a row leave out its own target.
+
+        Parameters
+        ----------
+        y
+            Targets (rows, outputs) in standardised units.
+        weight
+            How much each row counts.
+        groups
+            A label for every row; copies share one.
+        """
+        schema = table.schema
+        scaling = Standardizer.fit(real_numbers(table), weight)
+        if schema.is_plain:
+            found = cls(schema, scaling, (), (), float(np.sqrt(2 * len(schema))))
+            return found, found(table)
+        times = zip(schema.of_kind(Kind.TIME), table.times.T, strict=True)
+        cycles = tuple(cycles_of(column, seconds) for column, seconds in times)
+        fitted = [CategoryMap.fit(levels, y, weight, groups) for levels in table.categories]
+        found = cls(schema, scaling, cycles, tuple(one for one, _ in fitted), 0.0)
+        rows = found.encode(table, [encoded for _, encoded in fitted])
+        share = weight / weight.sum()
+        position = np.asarray(rows.coordinates, dtype=np.float64)
+        variance = share @ (position - share @ position) ** 2
+        reach = float(np.sqrt(2 * variance.sum()))
+        return cls(schema, scaling, cycles, found.categories, max(reach, 1.0)), rows
+
+    def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
+        """The rows as networks and distances take them."""
+        if self.schema.is_plain:
+            return self.plain_inputs(table.numbers, dtype)
+        columns = zip(self.categories, table.categories, strict=True)
+        return self.encode(table, [column(levels) for column, levels in columns])
+
+    def plain_inputs(self, numbers: NDArray[np.float64], dtype: Any) -> Inputs:
+        """Inputs where the training rows were numbers without gaps."""
+        is_empty = np.isnan(numbers)
+        if not is_empty.any():
+            return Inputs(self.scaling(numbers, dtype))
+        filled = self.scaling(np.where(is_empty, self.scaling.mean, numbers), dtype)
+        highest = [0.0 if column.high is None else column.high for column in self.schema]
+        beyond = self.scaling(np.array(highest)[None], dtype) + self.reach
+        position = np.where(is_empty, beyond, filled).astype(dtype)
+        return Inputs(filled, position=position)
+
+    def encode(self, table: Table, categories: list[EncodedCategory]) -> Inputs:
+        """Inputs where there is more than numbers."""
+        real, flagged = real_numbers(table), self.flagged()
+        is_empty = np.isnan(real)
+        numbers = self.scaling(np.where(is_empty, self.scaling.mean[None], real))
+        flags = is_empty[:, flagged].astype(np.float32)
+        seconds = table.times.T
+        circles = np.concatenate(
+            [np.empty((len(table), 0))]
+            + [on_cycles(own, periods) for own, periods in zip(seconds, self.cycles, strict=True)],
+            axis=1,
+        ).astype(np.float32)
+        extras = np.concatenate([flags, circles, *(one.extras for one in categories)], axis=1)
+        n_direct = table.numbers.shape[1] + table.times.shape[1]
+        is_new = is_empty[:, :n_direct].copy()
+        is_new[:, flagged] = False
+        unusual = is_new.sum(axis=1).astype(np.float64)
+        for column, one in zip(self.categories, categories, strict=True):
+            unusual += one.is_new * (column.novelty**2 + 0.1)
+        apart = (self.reach * np.sqrt(unusual)).astype(np.float32)[:, None]
+        distant = [one.coordinates for one in categories]
+        position = np.concatenate(
+            [numbers, GAP_STEP * flags, CYCLE_RADIUS * circles, *distant, apart], axis=1
+        )
+        codes = None
+        if STATS_AS_NUMBERS:
+            extras = np.concatenate(
+                [
+                    flags,
+                    circles,
+                    *(one.extras for one, c in zip(categories, self.categories) if c.text is None),
+                ],
+                axis=1,
+            )
+            numbers = np.concatenate(
+                [
+                    numbers,
+                    *(
+                        one.extras[:, :STATS_AS_NUMBERS]
+                        for one, c in zip(categories, self.categories)
+                        if c.text is not None
+                    ),
+                ],
+                axis=1,
+            )
+            extras = np.concatenate(
+                [
+                    extras,
+                    *(
+                        one.extras[:, STATS_AS_NUMBERS:]
+                        for one, c in zip(categories, self.categories)
+                        if c.text is not None
+                    ),
+                ],
+                axis=1,
+            )
+        if not EMBED:
+            return Inputs(numbers, extras, None, position, ())
+        if categories:
+            codes = np.stack([one.codes for one in categories], axis=1)
+        n_codes = tuple(column.n_codes for column in self.categories)
+        return Inputs(numbers, extras, codes, position, n_codes)
+
+    def flagged(self) -> NDArray[np.intp]:
+        """Which numbers and times had gaps in the training rows."""
+        direct = [*self.schema.of_kind(Kind.NUMBER), *self.schema.of_kind(Kind.TIME)]
+        return np.flatnonzero([column.has_gaps for column in direct])
+
+    def blank(self, n_rows: int) -> Inputs:
+        """Rows of the right shape and type, without content."""
+        if self.schema.is_plain:
+            return Inputs(np.zeros((n_rows, len(self.schema)), dtype=np.float32))
+        return self(Table.of_gaps(self.schema, n_rows))
+
+    def facts(self) -> dict[str, Any]:
+        """What a saved model needs of it, as plain JSON."""
+        return {"schema": self.schema.as_json(), "cycles": [list(names) for names in self.cycles]}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a saved model needs of it, as named arrays."""
+        arrays = self.scaling.state("features") | {"features.reach": np.asarray(self.reach)}
+        for j, column in enumerate(self.categories):
+            arrays |= column.state(f"features.category{j}")
+        return arrays
+
+    @classmethod
+    def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Features":
+        """What `facts` and `state` were taken from, refused if they do not fit each other."""
+        schema = Schema.from_json(facts["schema"])
+        cycles = tuple(tuple(map(str, names)) for names in facts["cycles"])
+        n_real = real_numbers(Table.of_gaps(schema, 1)).shape[1]
+        categories = tuple(
+            CategoryMap.from_state(arrays, f"features.category{j}", column.levels, column.has_gaps)
+            for j, column in enumerate(schema.of_kind(Kind.CATEGORY))
+        )
+        scaling = Standardizer.from_state(arrays, "features", n_real)
+        reach = float(take_array(arrays, "features.reach", ()))
+        return cls(schema, scaling, cycles, categories, reach)
+
+
+def real_numbers(table: Table) -> NDArray[np.float64]:
+    """Numbers, times, and times between two, NaN for gaps."""
+    if table.schema.is_plain:
+        return table.numbers
+    return np.concatenate([table.numbers, table.times, elapsed(table.times)], axis=1)

@@ -45,7 +45,7 @@ def test_a_screen_names_columns_target_and_leaks(run, data_folder):
 
 def test_a_wide_table_stays_on_one_screen(run, tmp_path):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(50, 300)), columns=[f"x{i}" for i in range(300)])
+    frame = pd.DataFrame({f"x{i}": rng.normal(size=50) for i in range(300)})
     frame.assign(y=rng.normal(size=50), word="a").to_csv(tmp_path / "wide.csv", index=False)
     result = run(tmp_path / "wide.csv", "--target", "y")
     assert result.exit_code == 0, result.output

@@ -10,6 +10,7 @@ import threading
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openpyxl
@@ -37,7 +38,7 @@ def write(tmp_path):
     return write
 
 
-def plain(frame: pd.DataFrame) -> dict[str, list]:
+def plain(frame: Any) -> dict[str, list]:
     """Cells as Python has them, None for gaps."""
     cells = frame.astype(object)
     return cells.where(cells.notna(), None).to_dict(orient="list")
@@ -159,7 +160,7 @@ def test_parquet_keeps_its_types(tmp_path):
             "text": pa.array(["a", None, "02"]),
             "level": pa.array(["x", "y", "x"]).dictionary_encode(),
             "day": pa.array([day.date() for day in days]),
-            "moment": pa.array(days.to_pydatetime()),
+            "moment": pa.array(days.to_numpy()),
             "truth": pa.array([True, None, False]),
             "money": pa.array([1, 2, 3]).cast(pa.decimal128(21, 2)),
         }
@@ -298,7 +299,7 @@ def test_what_is_no_table_is_refused_with_file_and_place(name, write):
 
 def test_wrong_options_are_refused(write):
     path = write("größe\n1\n".encode("cp1252"))
-    for options, message in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"encoding": "utf-8"}, "line 1: a byte that is no character"),
         ({"encoding": "utf-16"}, "no character"),
         ({"encoding": "klingon"}, "no encoding 'klingon'"),
@@ -306,7 +307,8 @@ def test_wrong_options_are_refused(write):
         ({"encoding": "cp1252", "delimiter": "ab"}, "one character"),
         ({"encoding": "cp1252", "delimiter": '"'}, "one character"),
         ({"encoding": "cp1252", "decimal": "x"}, "decimal sign"),
-    ]:
+    ]
+    for options, message in cases:
         with pytest.raises(TableFileError, match=message):
             read_table(path, **options)
 

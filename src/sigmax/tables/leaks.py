@@ -21,7 +21,7 @@ MIN_ROWS = 20
 """Fewer rows say nothing about exactness."""
 COPY = 0.995
 """Rank correlation with the target from which a column is a copy of it."""
-PIECES = 0.995
+PIECES = 0.9995
 """Share of the possible variance of ranks that levels explain if they cut the target in pieces."""
 MAX_PIECES = 50
 FEW = 5
@@ -96,6 +96,8 @@ def rank_correlation(x: Numbers, y: Numbers) -> float:
     """The size of the rank correlation of the rows without a gap, 0 for too few of them."""
     is_known = np.isfinite(x)
     if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+        return 0.0
+    if len(np.unique(x[is_known])) <= MAX_PIECES:  # strict enough is only `cuts_in_pieces`
         return 0.0
     ranks = rankdata(x[is_known]), rankdata(y[is_known])
     if min(map(np.ptp, ranks)) == 0:
@@ -190,7 +192,7 @@ def remainder(columns: list[Numbers], y: Numbers) -> float:
 
 def coefficients(columns: list[Numbers], y: Numbers) -> Numbers:
     """Of the linear function of some columns that is nearest to ``y``; the last is its constant."""
-    return np.linalg.lstsq(design(columns, y), y, rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(design(columns, y), y, rcond=None)[0], dtype=np.float64)
 
 
 def design(columns: list[Numbers], y: Numbers) -> Numbers:

@@ -1,6 +1,7 @@
 """The command line: each command fills settings, calls one function and shows what came."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from sigmax.errors import (
     ModelFileError,
     SigmaxError,
     TableFileError,
+    TableFileWarning,
 )
 from sigmax.runs import PAPER
 
@@ -140,6 +142,45 @@ def fit(
         result = fit_table(frame, options, name=short_name(data), show=show_item, verbose=True)
         write_result(result, out, force=force)
     show_item(f"model, scores and report: {out}")
+
+
+@app.command()
+def describe(
+    data: Source,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    category: Annotated[
+        Columns, typer.Option(help="Take these columns as categories: a,b or repeated.")
+    ] = None,
+    number: Annotated[
+        Columns, typer.Option(help="Take these columns as numbers: a,b or repeated.")
+    ] = None,
+    drop: Annotated[Columns, typer.Option(help="Leave these columns out: a,b or repeated.")] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="The last rows by this column will be held out.")
+    ] = None,
+    group_column: Annotated[
+        str | None, typer.Option(help="Whole groups of this column will be held out.")
+    ] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Show what a table holds and what looks wrong with it, before anything is fitted."""
+    with table_errors():
+        from sigmax.commands.describe import DescribeOptions, describe_file, screen
+
+        options = DescribeOptions(
+            target=target,
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            time_column=time_column,
+            group_column=group_column,
+        )
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        found = describe_file(data, options, reading)
+        for part in screen(found, short_name(data)):
+            console.print(part)
 
 
 @app.command()
@@ -359,7 +400,8 @@ def table_errors(stopped: str = "stopped; nothing was written") -> Iterator[None
     """One sentence for what goes wrong: exit code 2 for bad input, 1 for a failed training."""
     code = 1
     try:
-        yield
+        with shown_notes():
+            yield
         return
     except INPUT_ERRORS as error:
         text, code = str(error), 2
@@ -373,6 +415,23 @@ def table_errors(stopped: str = "stopped; nothing was written") -> Iterator[None
         text, code = stopped, 130
     Console(stderr=True).print(f"[red]error:[/] {escape(' '.join(text.split()))}", soft_wrap=True)
     raise typer.Exit(code)
+
+
+@contextmanager
+def shown_notes() -> Iterator[None]:
+    """What was read in another way than it stands is told in a line, on standard error."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: Any, *place: Any) -> None:
+            if issubclass(category, TableFileWarning):
+                Console(stderr=True).print(f"[yellow]note:[/] {escape(str(message))}")
+            else:
+                usual(message, category, *place)
+
+        warnings.simplefilter("always", TableFileWarning)
+        warnings.showwarning = show
+        yield
 
 
 def show_line(text: str) -> None:

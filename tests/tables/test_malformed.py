@@ -4,7 +4,9 @@ import gzip
 import io
 import random
 import warnings
+from typing import Any
 
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,10 +31,14 @@ FRAME = pd.DataFrame(
 def whole_files() -> dict[str, bytes]:
     """One file of every kind that can be read."""
     text = FRAME.to_csv(index=False).encode()
-    files = {name: io.BytesIO() for name in ("parquet", "xlsx")}
-    FRAME.to_parquet(files["parquet"], index=False)
-    FRAME.to_excel(files["xlsx"], index=False)
-    contents = {name: file.getvalue() for name, file in files.items()}
+    parquet, excel = io.BytesIO(), io.BytesIO()
+    FRAME.to_parquet(parquet, index=False)
+    book = openpyxl.Workbook()
+    sheet: Any = book.active
+    for row in [list(FRAME.columns), *FRAME.astype(object).where(FRAME.notna(), None).to_numpy()]:
+        sheet.append(list(row))
+    book.save(excel)
+    contents = {"parquet": parquet.getvalue(), "xlsx": excel.getvalue()}
     return {"csv": text, "csv.gz": gzip.compress(text), **contents}
 
 

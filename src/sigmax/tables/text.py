@@ -153,18 +153,18 @@ def read_rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]
             last = reader.line_num
             if is_header:
                 is_header = is_blank(row)
-            elif not row or (is_blank(row) and n_columns > 1):
+            elif len(row) == n_columns and (n_columns > 1 or row[0].strip()):
+                if n_blank and n_columns == 1:
+                    yield from ((last, [""]) for _ in range(n_blank))
+                n_blank = 0
+                yield last, row
+            elif is_blank(row):
                 n_blank += 1  # a gap if there is one column and a row follows
-            elif len(row) != n_columns:
+            else:
                 raise TableFileError(
                     f"{source.name}, line {last}: the header has {n_columns} columns and this row"
                     f" has {len(row)}."
                 )
-            else:
-                if n_columns == 1:
-                    yield from ((last, [""]) for _ in range(n_blank))
-                n_blank = 0
-                yield last, row
 
 
 def quarrel(error: csv.Error) -> str:
@@ -228,12 +228,23 @@ def find_delimiter(lines: list[str]) -> str:
 
 
 def find_decimal(rows: list[list[str]], delimiter: str) -> str:
-    """A comma if more cells have one between digits than have a point there."""
+    """A comma if more cells have one between digits than have a point there.
+
+    Three digits after it may also be thousands; they count if there is nothing else to go by, and
+    only between semicolons, which stand where the comma is taken.
+    """
     if delimiter == ",":
         return "."
     cells = [cell.strip() for row in rows for cell in row]
-    n_commas = sum(bool(re.fullmatch(r"[+-]?\d[\d.]*,\d+", cell)) for cell in cells)
-    n_points = sum(bool(re.fullmatch(r"[+-]?\d[\d,]*\.\d+", cell)) for cell in cells)
+
+    def count(pattern: str) -> int:
+        return sum(bool(re.fullmatch(pattern, cell)) for cell in cells)
+
+    fraction = r"(\d{1,2}|\d{4,})"
+    n_commas = count(rf"[+-]?\d[\d.]*,{fraction}")
+    n_points = count(rf"[+-]?\d[\d,]*\.{fraction}")
+    if n_commas == n_points == 0 and delimiter == ";":
+        n_commas, n_points = count(r"[+-]?\d+,\d{3}"), count(r"[+-]?\d+\.\d{3}")
     return "," if n_commas > n_points else "."
 
 

@@ -2,7 +2,8 @@
 
 In text, a cell or name that a spreadsheet would run as a formula (it begins with ``=``, ``+``,
 ``-``, ``@``, a tab or a line end, and is no number) gets an apostrophe in front, by which
-spreadsheets know text. A file appears whole or not at all.
+spreadsheets know text; line ends in cells are written as newlines. A file appears whole or not at
+all.
 """
 
 import gzip
@@ -103,6 +104,8 @@ def harmless(cell: str) -> str:
     >>> harmless("=1+1"), harmless("-3.5"), harmless("plain")
     ("'=1+1", '-3.5', 'plain')
     """
+    if "\r" in cell:  # which many readers take for the end of the row
+        cell = cell.replace("\r\n", "\n").replace("\r", "\n")
     return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
 
 

@@ -141,7 +141,7 @@ class LeastSquares(RegressorMixin, BaseEstimator):
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_five_folds_of_few_rows_cover_about_what_is_asked_for(noise):
-    """Only 0.8 is guaranteed. The standard error of 60 problems is 0.007; expected is 0.9 to 0.92."""
+    """Only 0.8 is guaranteed. The standard error of the mean of 60 problems is 0.007."""
     rng, covered = np.random.default_rng(2), []
     for seed in range(60):
         x = rng.uniform(0, 1, (90, 1))

@@ -1,6 +1,5 @@
 """Variance networks as estimators: their inputs, their gate, their prediction."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
+    held_out_moments,
     recalibrated,
     with_factor,
 )
@@ -81,8 +81,10 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
 
-    def _predict_held_out(self) -> Callable:
-        return predict_rows
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return held_out_moments(self.networks_, folds, data, predict_rows)
 
     def _mixture(self, X: Inputs) -> Mixture:
         return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))

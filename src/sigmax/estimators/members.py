@@ -185,7 +185,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
-        self.features_ = Features.from_state(facts, arrays)
+        self.features_ = Features.from_state(facts, arrays, n_outputs)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
         self.held_out_ = HeldOutScores.from_state(arrays, n_members, n_outputs)
         self.history_ = {

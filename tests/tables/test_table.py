@@ -221,7 +221,7 @@ def test_plain_numbers_keep_their_order_and_copies_nothing():
 def test_columns_of_other_things_and_of_one_name_are_refused():
     with pytest.raises(InvalidDataError, match="Column 'a' is of type List"):
         infer_schema(pl.DataFrame({"a": [[1], [2]]}))
-    twice = pd.DataFrame([[1, "a"], [2, "b"]], columns=["a", "a"])
+    twice = pd.DataFrame([[1, "a"], [2, "b"]], columns=np.array(["a", "a"]))
     with pytest.raises((InvalidDataError, ValueError), match="a"):
         infer_schema(twice)
 

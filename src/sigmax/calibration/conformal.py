@@ -176,16 +176,17 @@ def upper_bound(
         ]
     )
     low, high = alone.min(axis=0), alone.max(axis=0)
+    low = np.where(np.isinf(high), high, low)  # wide enough, where a model alone says so
     precision = ROUNDING * np.maximum(np.abs(low), np.abs(high))
     for _ in range(MOST_HALVINGS):
-        is_open = np.isfinite(high) & (high - low > precision)
+        is_open = low + precision < high
         if not is_open.any():
             break
-        middle = low + np.where(is_open, high - low, 0.0) / 2
+        middle = np.where(is_open, low / 2 + high / 2, high)
         below = sum(ranked[k].weight_up_to(over(middle - mean[k], std[k])) for k in known)
         high = np.where(is_open & (below >= needed), middle, high)
         low = np.where(is_open & (below < needed), middle, low)
-    return high  # infinite where a model alone says so: wide enough
+    return high
 
 
 def over(error: np.ndarray, std: np.ndarray) -> np.ndarray:

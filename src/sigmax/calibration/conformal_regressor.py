@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.model_selection import KFold, check_cv
-from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils import _safe_indexing, check_array, check_random_state, indexable
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from sigmax.calibration.conformal import ConformalScores
@@ -91,14 +91,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if y is None:
             raise InvalidDataError("`fit` requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
-        given = np.asarray(y)
+        given = check_array(y, dtype="float64", ensure_2d=False, input_name="y")
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         labels = None if groups is None else check_groups(groups, len(given))
         folds = self._folds(X, y, len(given))
         self.estimators_ = [self._fitted(X, y, weight, learned) for learned, _ in folds]
-        mean, std = np.empty_like(given, dtype=float), np.empty_like(given, dtype=float)
+        mean, std = np.empty_like(given), np.empty_like(given)
         for model, (_, held_out) in zip(self.estimators_, folds, strict=True):
             found = moments(model, _safe_indexing(X, held_out), given.shape[1:])
             mean[held_out], std[held_out] = found

@@ -6,7 +6,7 @@ so that the same command goes on where it was stopped, and another file is anoth
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
@@ -110,6 +110,11 @@ class CompareOptions:
             seed=self.seed,
         )
 
+    def for_columns(self, columns: Sequence[str]) -> "CompareOptions":
+        """The same options, with names that were joined by commas apart."""
+        found = self.fit_options().for_columns(columns)
+        return replace(self, categories=found.categories, numbers=found.numbers, drop=found.drop)
+
     def to_json(self) -> dict[str, Any]:
         """What tells two comparisons of the same file apart."""
         return {
@@ -150,10 +155,12 @@ def compare_file(
     SigmaxError
         If the file or an option cannot be used; nothing has been run then.
     """
-    options.check()
     if str(source) == "-":
         raise TableFileError("`compare` reads its table more than once: give it a file.")
     reading = {name: value for name, value in (reading or {}).items() if value is not None}
+    columns = list(map(str, read_table(source, **reading, max_rows=1).columns))
+    options = options.for_columns(columns)
+    options.check()
     table = {"options": options.to_json(), "reading": reading, "sha256": file_hash(source)}
     read_task_table(str(source), JsonKey(table))  # what is wrong with it is told before the run
     choice = Choice(

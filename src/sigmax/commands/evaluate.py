@@ -164,7 +164,8 @@ def find_parts(columns: pd.DataFrame, options: EvaluateOptions) -> dict[str, NDA
     if options.by is not None:
         codes, groups = pd.factorize(columns[options.by], use_na_sentinel=False)
         largest_first = np.argsort(-np.bincount(codes), kind="stable")
-        return {str(groups[i]): np.flatnonzero(codes == i) for i in largest_first}
+        names = ["(gap)" if pd.isna(group) else str(group) for group in groups]
+        return {names[i]: np.flatnonzero(codes == i) for i in largest_first}
     if options.time_column is not None:
         column: Any = columns[options.time_column]
         times = time_order(column, option="--time-column")

@@ -3,8 +3,8 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_count, check_number
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
+from sigmax.commands.describe import screen
 from sigmax.commands.encoding import SimpleEncoding, read_features
 from sigmax.commands.fit_page import fit_page, score_table
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
@@ -27,6 +28,8 @@ from sigmax.estimators.folds import duplicate_groups
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
 from sigmax.tables import Schema, Table
+from sigmax.tables.names import split_columns
+from sigmax.tables.profile import profile_table
 from sigmax.tables.targets import check_names, read_target
 from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
@@ -37,7 +40,7 @@ FEWEST_ROWS = 10
 """Rows with a target that a fit needs."""
 
 Show = Callable[[Any], None]
-"""Takes a line of plain text or a `ReportTable`."""
+"""Takes a line of plain text, a `ReportTable`, or a part of rich."""
 
 
 @final
@@ -88,6 +91,25 @@ class FitOptions:
         for name in sorted({*self.categories, *self.numbers} & {self.target, *self.drop}):
             raise InvalidArgumentError(f"{name!r} is no feature, so it has no kind to choose.")
 
+    def for_columns(self, columns: Sequence[str]) -> "FitOptions":
+        """The same options, with names that were joined by commas apart."""
+        names = {
+            name: split_columns(getattr(self, name), columns)
+            for name in ("categories", "numbers", "drop")
+        }
+        return replace(self, **names)
+
+    def notes(self) -> list[str]:
+        """What becomes of the column by which rows are held out."""
+        named = {*self.categories, *self.numbers, *self.drop}
+        if self.time_column is not None and self.time_column not in named:
+            name = self.time_column
+            return [f"{name!r} is also learned from; --drop {name!r} holds out by it alone"]
+        if self.group_column is not None and self.group_column not in named:
+            name = self.group_column
+            return [f"{name!r} is not learned from; --category {name!r} would have it learned"]
+        return []
+
     def create_model(self) -> AbstractRegressor:
         """The estimator, unfitted."""
         settings = dict(self.settings)
@@ -128,11 +150,22 @@ def fit_table(
     InvalidDataError, InvalidArgumentError
         If the table or an option cannot be used; nothing has been fitted then.
     """
+    options = options.for_columns(list(map(str, frame.columns)))
     options.check()
     data = UsableRows.read(frame, options)
     model = options.create_model()
     table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
-    for line in data.lines(name, len(frame)):
+    profile = profile_table(
+        frame,
+        options.target,
+        schema=table.schema,
+        time_column=options.time_column,
+        group_column=options.group_column,
+        drop=[column for column in frame.columns if column not in [*data.features, options.target]],
+    )
+    for part in screen(profile, name):
+        show(part)
+    for line in options.notes():
         show(line)
     split = hold_out_rows(
         data.frame,
@@ -164,7 +197,7 @@ def fit_table(
             if title != "model"
         },
     }
-    page = fit_page(facts, scores_table, data.lines(name, len(frame)), held_out.y, held_out.dist)
+    page = fit_page(facts, scores_table, profile, held_out.y, held_out.dist)
     return FitResult(model=model, facts=facts, scores=scores, page=page)
 
 
@@ -219,13 +252,6 @@ class UsableRows:
     @property
     def X(self) -> pd.DataFrame:
         return self.frame.filter(items=self.features)
-
-    def lines(self, name: str, n_rows: int) -> list[str]:
-        """What was understood, in words."""
-        lines = [f"{name}: {n_rows:,} rows, {len(self.features)} features"]
-        if n_rows > len(self.y):
-            lines.append(f"left out: {n_rows - len(self.y):,} rows without a target")
-        return lines
 
 
 @final

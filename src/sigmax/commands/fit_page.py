@@ -1,7 +1,7 @@
 """The report of a fit: what was understood, the scores, and two pictures."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from sigmax.metrics import pit
 from sigmax.plots import BAND, INK, MODEL, QUIET, tidy
 from sigmax.runs.html import Section, render_page
 from sigmax.runs.tables import ReportTable
+from sigmax.tables.profile import Profile
 
 __all__ = ["estimate_text", "fit_page", "score_table", "score_titles"]
 
@@ -47,7 +48,8 @@ def estimate_text(estimate: Estimate, *, percent: bool = False) -> str:
     scale = max(error if np.isfinite(error) else 0.0, abs(value) / 1000) or 1.0
     digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
     text = f"{value:,.{digits}f}"
-    return f"{text} ± {error:,.{digits}f}{unit}" if np.isfinite(error) else text + unit
+    has_error = np.isfinite(error) and error > 0
+    return f"{text} ± {error:,.{digits}f}{unit}" if has_error else text + unit
 
 
 def score_table(summaries: Mapping[str, Mapping[str, Estimate]], target: str) -> ReportTable:
@@ -77,16 +79,26 @@ def score_table(summaries: Mapping[str, Mapping[str, Estimate]], target: str) ->
 def fit_page(
     facts: Mapping[str, Any],
     scores: ReportTable,
-    lines: Sequence[str],
+    profile: Profile,
     y: NDArray[np.float64],
     dist: Predictive,
 ) -> str:
     """The page as HTML; whatever comes from the file is shown as text."""
     features = ReportTable(
-        title="columns that the model learns from",
-        header=["column", "kind"],
-        rows=[[column["name"], column["kind"]] for column in facts["features"]],
-        notes=list(lines),
+        title=f"{profile.n_rows:,} rows; columns that the model learns from",
+        header=["column", "kind", "gaps", "different values", "from", "to"],
+        rows=[
+            [c.name, c.kind.value, f"{c.n_gaps:,}", f"{c.n_distinct:,}", c.low, c.high]
+            for c in profile.columns
+        ],
+        notes=[f"Left out for want of a target: {profile.target.n_gaps:,} rows."],
+        in_words=True,
+    )
+    findings = ReportTable(
+        title="what to look at",
+        header=["what", "finding"],
+        rows=[[finding.code, finding.text] for finding in profile.findings],
+        notes=[] if profile.findings else ["Nothing was found."],
         in_words=True,
     )
     how = ReportTable(
@@ -107,7 +119,7 @@ def fit_page(
     }
     sections = [
         Section("Scores", [scores], pictures),
-        Section("What was understood", [features]),
+        Section("What was understood", [findings, features]),
         Section("How it was fitted", [how]),
     ]
     return render_page(f"sigmax: {facts['target']} of {facts['source']}", sections)

@@ -90,7 +90,7 @@ def predict_rows(
 ) -> dict[str, NDArray[np.float64]]:
     """The columns that predictions add, by name."""
     model: Any = saved.model
-    dist, parts = model.predict_dist(X), model.predict_uncertainty(X)
+    dist, gate = model.predict_dist(X), model.predict_gate(X)
     method = options.method or saved.facts["intervals"]
     ends = [round((1 + sign * options.coverage) / 2, 12) for sign in (-1, 1)]
     levels = sorted({*options.quantiles, *(ends if method == "distribution" else [])})
@@ -101,12 +101,12 @@ def predict_rows(
         lower, upper = (quantiles[end] for end in ends)
     return {
         "mean": dist.mean,
-        "std": parts["total"],
+        "std": dist.std,
         "lower": lower,
         "upper": upper,
-        "aleatoric": parts["aleatoric"],
-        "epistemic": parts["epistemic"],
-        "off_data": parts.get("gate", np.full(len(X), np.nan)),
+        "aleatoric": np.sqrt(dist.aleatoric_variance),
+        "epistemic": np.sqrt(dist.epistemic_variance),
+        "off_data": np.full(len(X), np.nan) if gate is None else gate,
         **{f"q{level:g}": quantiles[level] for level in options.quantiles},
     }
 

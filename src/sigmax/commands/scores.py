@@ -124,6 +124,8 @@ def score_model(model: Any, X: Any, y: NDArray[np.float64], method: str) -> tupl
 def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
     """Of the mean of values that are independent between clusters only; nan of one cluster.
 
+    It is never below that of independent values: a few clusters may agree by chance.
+
     Examples
     --------
     >>> values = np.array([1.0, 2.0, 3.0, 4.0])
@@ -135,6 +137,9 @@ def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
     if not np.all(np.isfinite(values)):
         return math.nan
     labels = np.unique(clusters, return_inverse=True)[1].reshape(-1)
-    sums = np.bincount(labels, weights=values - np.mean(values))
-    n = len(sums)
-    return math.sqrt(n / (n - 1) * float(np.sum(sums**2))) / len(values) if n > 1 else math.nan
+    gaps = values - np.mean(values)
+    sums = np.bincount(labels, weights=gaps)
+    if len(sums) < 2:
+        return math.nan
+    squares = [len(part) / (len(part) - 1) * float(np.sum(part**2)) for part in (sums, gaps)]
+    return math.sqrt(max(squares)) / len(values)

@@ -226,7 +226,7 @@ class AbstractGPRegressor(AbstractRegressor):
         p = 1 if self.is_single_output_ else len(arrays["y.mean"])
         d, self.n_iter_ = self.n_features_in_, int(facts["n_iter"])
         self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
-        self.features_ = Features.from_state(facts, arrays)
+        self.features_ = Features.from_state(facts, arrays, p)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", p)
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]

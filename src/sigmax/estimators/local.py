@@ -1,7 +1,6 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRe
 from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
+    held_out_moments,
     mixture_recalibration,
     recalibrated,
 )
@@ -214,6 +214,10 @@ class LocalRegressor(AbstractNetworkRegressor):
             "gate": mean_gates(self.networks_, X),
         }
 
+    def predict_gate(self, X) -> NDArray[np.float64]:
+        """How far each row is off the data, from 0 to 1."""
+        return mean_gates(self.networks_, self._inputs(X))
+
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.
 
@@ -258,8 +262,10 @@ class LocalRegressor(AbstractNetworkRegressor):
             found = mixture_recalibration(networks, folds, data, held_out_dist)
         return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
 
-    def _predict_held_out(self) -> Callable:
-        return held_out_dist
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return held_out_moments(self.networks_, folds, data, held_out_dist)
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)

@@ -1,7 +1,6 @@
 """What all networks share as estimators: settings, fit, prediction, saving."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.held_out_scores import HeldOutScores
 from sigmax.estimators.joint_fit import FitInputs, fit_together
-from sigmax.estimators.recalibration import held_out_moments
 from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.features import Features
@@ -96,14 +94,19 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
-    def _predict_held_out(self) -> Callable:
-        """A function of a network, rows that it holds out and the data, to densities."""
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the rows that each trained member holds out.
+
+        Of shape (members, held out, outputs), in standardised units; anything for padding.
+        """
 
     def _score_held_out(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> HeldOutScores:
         """What rows that the trained members hold out say about the width of intervals."""
         if not inputs.recipe.validation_fraction:
             return HeldOutScores.empty(len(folds.group), inputs.y.shape[1])
-        found = held_out_moments(self.networks_, folds, data, self._predict_held_out())
+        found = self._held_out_moments(folds, data, inputs)
         mean, variance = (np.asarray(part, np.float64) for part in found)
         return HeldOutScores.create(mean, variance, inputs.y, inputs.weight, folds)
 
@@ -182,7 +185,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
-        self.features_ = Features.from_state(facts, arrays)
+        self.features_ = Features.from_state(facts, arrays, n_outputs)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
         self.held_out_ = HeldOutScores.from_state(arrays, n_members, n_outputs)
         self.history_ = {

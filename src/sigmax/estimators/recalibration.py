@@ -190,11 +190,19 @@ def held_out_factor(
     return best_scale_factor(*held_out(networks, folds, data, predict))
 
 
-@compiled
 def held_out_moments(
     networks: Any, folds: Fold, data: TrainingData, predict: Callable
-) -> tuple[Float[Array, "members held_out outputs"], Float[Array, "members held_out outputs"]]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the rows that every member holds out; anything for padding."""
+    mean, variance = moments_of_members(networks, folds, data, predict)
+    return np.asarray(mean), np.asarray(variance)
+
+
+@compiled
+def moments_of_members(
+    networks: Any, folds: Fold, data: TrainingData, predict: Callable
+) -> tuple[Float[Array, "members held_out outputs"], Float[Array, "members held_out outputs"]]:
+    """What `held_out_moments` returns, on the device."""
 
     def judge(network, fold, data):
         rows = data.rows(fold.group, fold.validation, fold.validation_weight)

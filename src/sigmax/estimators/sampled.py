@@ -1,9 +1,7 @@
 """Networks that predict by drawing themselves: one component of the mixture per draw."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,12 +11,13 @@ from jaxtyping import Array, Key, PRNGKeyArray
 from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.blocks import by_blocks, stack_members
+from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER
 from sigmax.random import named_generator
-from sigmax.training import Batch, TrainingData
+from sigmax.training import Fold, TrainingData
 
 __all__ = ["AbstractSampledRegressor", "draw_members"]
 
@@ -29,28 +28,22 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
     The draws are the same in every prediction, so that a fitted model is a function.
     """
 
-    def _predict_held_out(self) -> Callable:
-        return MixtureOfDraws(self._recipe().n_draws)
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As for new rows, by the program that predicts them: no training row is remembered."""
+        own = np.arange(len(folds.group))
+        drawn = self._mixture(inputs.X[np.asarray(folds.validation).reshape(-1)]).components
+        # Of all members' draws at all members' rows, each one's at its own.
+        shape = len(own), -1, *folds.validation.shape, inputs.y.shape[1]
+        mean, std = (
+            np.asarray(leaf).reshape(shape)[own, :, own] for leaf in (drawn.mean, drawn.std)
+        )
+        return mean.mean(axis=1), np.mean(std**2, axis=1) + mean.var(axis=1)
 
     def _mixture(self, X: Inputs) -> Mixture:
-        keys = draw_keys(self._recipe().n_draws)
+        keys = jax.random.split(jax.random.key(0), self._recipe().n_draws)
         return Mixture(by_blocks(partial(draw_members, self.networks_, keys), X, axis=1))
-
-
-def draw_keys(n_draws: int) -> Key[Array, " draws"]:
-    """The keys of all predictions."""
-    return jax.random.split(jax.random.key(0), n_draws)
-
-
-@final
-@dataclass(frozen=True)
-class MixtureOfDraws:
-    """One network's density at rows of the data."""
-
-    n_draws: int
-
-    def __call__(self, network: Any, rows: Batch, data: TrainingData) -> Mixture:
-        return Mixture(jax.vmap(lambda key: network.sample(rows.X, key))(draw_keys(self.n_draws)))
 
 
 def create_members(create, recipe: SampledRecipe, key: PRNGKeyArray) -> Any:

@@ -1,6 +1,5 @@
 """Variance networks as estimators: their inputs, their gate, their prediction."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
+    held_out_moments,
     recalibrated,
     with_factor,
 )
@@ -45,8 +45,11 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     networks_: VarianceNetwork
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
-        parts = super().predict_uncertainty(X)
-        return parts | {"gate": mean_gates(self.networks_, self._inputs(X))}
+        return super().predict_uncertainty(X) | {"gate": self.predict_gate(X)}
+
+    def predict_gate(self, X) -> NDArray[np.float64]:
+        """How far each row is off the data, from 0 to 1."""
+        return mean_gates(self.networks_, self._inputs(X))
 
     @property
     def factor_(self) -> float:
@@ -81,8 +84,10 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
 
-    def _predict_held_out(self) -> Callable:
-        return predict_rows
+    def _held_out_moments(
+        self, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return held_out_moments(self.networks_, folds, data, predict_rows)
 
     def _mixture(self, X: Inputs) -> Mixture:
         return Mixture(by_blocks(partial(predict_members, self.networks_), X, axis=1))

@@ -9,27 +9,39 @@ from numpy.typing import NDArray
 from sigmax.features.statistics import cross_fitted_statistics, level_statistics
 from sigmax.features.texts import TextMap
 from sigmax.files import take_array
-from sigmax.tables import Levels
+from sigmax.tables import GAP, Levels
 
 __all__ = ["CategoryMap", "EncodedCategory"]
 
-MISMATCH = 0.7
+MISMATCH = 1.0
 """Distance of two rows that differ in one category, in standard deviations of a number."""
 
-MANY_LEVELS = 40
-"""Columns of more levels are seen by statistics of the target and by the letters of their names."""
+MOST_LEVELS, FEWEST_LEVELS, MOST_CELLS = 200, 20, 2_000_000
+"""Every level has a coordinate of its own in columns of at most so many levels, fewer where rows
+are many: so many cells of coordinates are made for a column at most."""
 
 RARE = 3
 """Levels of fewer rows share the embedding of new ones."""
 
-ONE_HOT = 0.0
-USE_STATS = True
-USE_TEXT = True
 NEW = 0
 """The code of levels that are new or rare."""
 
 OFTEN_NEW = 0.05
-"""With so many rows that are alone in their level, a new level is nothing new."""
+"""With so large a share of rows that are alone in their level, a new level is nothing new."""
+
+LEAST_STD = 0.2
+"""Statistics that differ less, in standard deviations of the target, are not blown up."""
+
+
+def most_levels(n_rows: int) -> int:
+    """Columns of more levels are seen by statistics of the target and the letters of their names.
+
+    Examples
+    --------
+    >>> most_levels(1000), most_levels(50_000), most_levels(1_000_000)
+    (200, 40, 20)
+    """
+    return int(np.clip(MOST_CELLS // n_rows, FEWEST_LEVELS, MOST_LEVELS))
 
 
 @final
@@ -38,7 +50,10 @@ class EncodedCategory:
     """Some rows of one column."""
 
     codes: NDArray[np.int32]
-    extras: NDArray[np.float32]
+    statistics: NDArray[np.float32]
+    """Of the target, at this level; none in columns of few levels."""
+    letters: NDArray[np.float32]
+    """Where the name of the level stands among all names; none in columns of few levels."""
     coordinates: NDArray[np.float32]
     is_new: NDArray[np.bool_]
     """Levels, or gaps, that no training row has."""
@@ -47,18 +62,23 @@ class EncodedCategory:
 @final
 @dataclass(frozen=True, eq=False)
 class CategoryMap:
-    """What was learned about one column: an entry for every level, for gaps, and for new levels."""
+    """What was learned about one column; every level, gaps and new levels have an entry.
+
+    In a column of few levels each is a corner of a simplex: all are `MISMATCH` apart. In a column
+    of many, levels are near each other where the target behaves alike and names are alike.
+    """
 
     names: tuple[str, ...]
-    codes: NDArray[np.int32]
-    extras: NDArray[np.float32]
-    coordinates: NDArray[np.float32]
     has_gaps: bool
+    codes: NDArray[np.int32]
     novelty: float
     """How unusual a new level is: 1 if training rows have none, 0 if many are of their own kind."""
+    statistics: NDArray[np.float32]
+    letters: NDArray[np.float32]
     text: TextMap | None
-    text_scales: NDArray[np.float32]
-    """What the coordinates of a name are multiplied by, for networks and for distances."""
+    """None in a column of few levels."""
+    letter_scales: NDArray[np.float32]
+    """What coordinates of names are multiplied by for networks, and these for distances."""
 
     @property
     def n_codes(self) -> int:
@@ -81,125 +101,112 @@ class CategoryMap:
         groups
             A label for every row; copies share one.
         """
-        n_levels, rows = len(levels.names), levels.codes
-        entry = np.where(rows < 0, n_levels, rows)  # gaps come after the levels, new levels last
+        n_levels = len(levels.names)
+        entry = np.where(levels.codes == GAP, n_levels, levels.codes).astype(np.int32)
         count = np.bincount(entry, minlength=n_levels + 2)
-        has_gaps = bool(count[n_levels])
-        kept = count >= min(RARE, max(1, len(rows) // 20))
-        kept[n_levels + 1] = False
-        codes = np.where(kept, np.cumsum(kept), NEW).astype(np.int32)
-        novelty = max(0.0, 1 - np.sum(count[:n_levels] == 1) / (OFTEN_NEW * len(rows)))
-        if n_levels <= MANY_LEVELS:
-            n_dimensions = n_levels + has_gaps
-            corners = np.zeros((n_levels + 2, n_dimensions), dtype=np.float32)
-            corners[:n_dimensions] = np.eye(n_dimensions) * MISMATCH / np.sqrt(2)
+        is_kept = count >= RARE
+        codes = np.where(is_kept, np.cumsum(is_kept), NEW).astype(np.int32)
+        share_alone = np.sum(count[:n_levels] == 1) / len(entry)
+        novelty = max(0.0, 1 - float(share_alone) / OFTEN_NEW)
+        known = (levels.names, bool(count[n_levels]), codes, novelty)
+        if n_levels <= most_levels(len(entry)):
             none = np.zeros((n_levels + 2, 0), dtype=np.float32)
-            if ONE_HOT:
-                none = corners * np.float32(ONE_HOT / MISMATCH * np.sqrt(2))
-            found = cls(
-                levels.names, codes, none, corners, has_gaps, novelty, None, np.ones(2, np.float32)
-            )
+            found = cls(*known, none, none, None, np.ones(2, dtype=np.float32))
             return found, found(levels)
-        return cls.fit_many(levels, codes, has_gaps, novelty, y, weight, groups)
-
-    @classmethod
-    def fit_many(
-        cls,
-        levels: Levels,
-        codes: NDArray[np.int32],
-        has_gaps: bool,
-        novelty: float,
-        y: NDArray[np.float64],
-        weight: NDArray[np.float64],
-        groups: NDArray[np.int_],
-    ) -> tuple["CategoryMap", EncodedCategory]:
-        """A column of many levels."""
-        n_levels, rows = len(levels.names), levels.codes
-        entry = np.where(rows < 0, n_levels, rows)
-        own = cross_fitted_statistics(entry.astype(np.int32), n_levels + 1, y, weight, groups)
-        center, scale = own.mean(axis=0), np.maximum(own.std(axis=0), 1e-3)
-        known = level_statistics(entry.astype(np.int32), n_levels + 1, y, weight)
-        statistics = ((known - center) / scale).astype(np.float32)
-        own = ((own - center) / scale).astype(np.float32)
-
+        statistics, own = standardised_statistics(entry, n_levels + 1, y, weight, groups)
         share = np.bincount(entry, weight, minlength=n_levels + 2) / weight.sum()
         text = TextMap.fit(levels.names, np.maximum(share[:n_levels], 1e-12))
-        letters = np.zeros((n_levels + 2, text.directions.shape[1]), dtype=np.float32)
+        letters = np.zeros((n_levels + 2, text.n_components), dtype=np.float32)
         letters[:n_levels] = text(levels.names)
-        variance = share @ (letters - share @ letters) ** 2
-        scales = 1 / np.sqrt(np.array([variance.max(), 2 * variance.sum()]) + 1e-12)
-        scales = (scales * [1.0, MISMATCH]).astype(np.float32)
-        if not USE_TEXT:
-            scales = scales * np.float32(0)
-        if not USE_STATS:
-            statistics = statistics * np.float32(0)
-            own = own * np.float32(0)
-        found = cls(
-            levels.names,
-            codes,
-            np.concatenate([statistics, scales[0] * letters], axis=1),
-            np.concatenate([statistics, scales[1] * letters], axis=1),
-            has_gaps,
-            novelty,
-            text,
-            scales,
-        )
-        rows_seen = found(levels)
-        extras, coordinates = rows_seen.extras.copy(), rows_seen.coordinates.copy()
-        extras[:, : own.shape[1]] = own
-        coordinates[:, : own.shape[1]] = own
-        return found, replace(rows_seen, extras=extras, coordinates=coordinates)
+        variance = share @ (letters - share @ letters) ** 2 + 1e-12
+        for_networks = 1 / np.sqrt(variance.max())
+        for_distances = MISMATCH * np.sqrt(variance.max() / (2 * variance.sum()))
+        scales = np.array([for_networks, for_distances], dtype=np.float32)
+        found = cls(*known, statistics, scales[0] * letters, text, scales)
+        rows = found(levels)
+        coordinates = np.concatenate([own, rows.coordinates[:, own.shape[1] :]], axis=1)
+        return found, replace(rows, statistics=own, coordinates=coordinates)
 
     def __call__(self, levels: Levels) -> EncodedCategory:
         """Rows of the column."""
         n_levels = len(self.names)
-        among = levels.among(self.names, unknown=n_levels + 1)
-        entry = np.where(among < 0, n_levels, among)
-        extras, coordinates = self.extras[entry], self.coordinates[entry]
+        entry = levels.among(self.names, unknown=n_levels + 1)
+        entry = np.where(entry == GAP, n_levels, entry).astype(np.int32)
         is_new = entry == n_levels + 1
-        if self.text is not None and is_new.any():
-            new = np.unique(levels.codes[is_new])
-            letters = self.text([levels.names[code] for code in new])
-            place = np.searchsorted(new, levels.codes[is_new])
-            n_letters = letters.shape[1]
-            extras[is_new, -n_letters:] = self.text_scales[0] * letters[place]
-            coordinates[is_new, -n_letters:] = self.text_scales[1] * letters[place]
+        statistics, letters = self.statistics[entry], self.letters[entry]
+        if self.text is None:
+            coordinates = corners(entry, n_levels + self.has_gaps)
+        else:
+            if is_new.any():
+                codes, place = np.unique(levels.codes[is_new], return_inverse=True)
+                names = [levels.names[code] for code in codes]
+                letters[is_new] = self.letter_scales[0] * self.text(names)[place]
+            coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
         if not self.has_gaps:
             is_new = is_new | (entry == n_levels)
-        return EncodedCategory(self.codes[entry], extras, coordinates, is_new)
+        return EncodedCategory(self.codes[entry], statistics, letters, coordinates, is_new)
 
     def state(self, name: str) -> dict[str, np.ndarray]:
         """The arrays that a saved model keeps of it, under names that begin with ``name``."""
         arrays = {
             f"{name}.codes": self.codes,
-            f"{name}.extras": self.extras,
-            f"{name}.coordinates": self.coordinates,
-            f"{name}.novelty": np.float64(self.novelty),
-            f"{name}.text_scales": self.text_scales,
+            f"{name}.novelty": np.array([self.novelty]),
         }
         if self.text is not None:
-            arrays[f"{name}.text"] = self.text.directions
-        return {key: np.asarray(array) for key, array in arrays.items()}
+            arrays[f"{name}.statistics"] = self.statistics
+            arrays[f"{name}.letters"] = self.letters
+            arrays[f"{name}.directions"] = self.text.directions
+            arrays[f"{name}.letter_scales"] = self.letter_scales
+        return arrays
 
     @classmethod
     def from_state(
-        cls, arrays: dict[str, np.ndarray], name: str, names: tuple[str, ...], has_gaps: bool
+        cls,
+        arrays: dict[str, np.ndarray],
+        name: str,
+        names: tuple[str, ...],
+        has_gaps: bool,
+        n_outputs: int,
     ) -> "CategoryMap":
         """What `state` was taken from, refused if it does not fit the levels."""
-        n_entries = len(names) + 2
-        parts = {part: arrays[f"{name}.{part}"] for part in ("extras", "coordinates")}
-        for part, array in parts.items():
-            take_array(
-                arrays, f"{name}.{part}", (n_entries, *array.shape[1:]), np.dtype(np.float32)
-            )
-        text = arrays.get(f"{name}.text")
-        return cls(
-            names,
-            take_array(arrays, f"{name}.codes", (n_entries,), np.dtype(np.int32)),
-            parts["extras"],
-            parts["coordinates"],
-            has_gaps,
-            float(take_array(arrays, f"{name}.novelty", ())),
-            None if text is None else TextMap(text),
-            take_array(arrays, f"{name}.text_scales", (2,), np.dtype(np.float32)),
+        n_entries, single = len(names) + 2, np.dtype(np.float32)
+        codes = take_array(arrays, f"{name}.codes", (n_entries,), np.dtype(np.int32))
+        known = (names, has_gaps, codes, float(take_array(arrays, f"{name}.novelty", ())))
+        if f"{name}.directions" not in arrays:
+            none = np.zeros((n_entries, 0), dtype=np.float32)
+            return cls(*known, none, none, None, np.ones(2, dtype=np.float32))
+        text = TextMap.from_directions(arrays[f"{name}.directions"])
+        shapes = {
+            "statistics": (n_entries, 2 * n_outputs),
+            "letters": (n_entries, text.n_components),
+            "letter_scales": (2,),
+        }
+        statistics, letters, scales = (
+            take_array(arrays, f"{name}.{part}", shape, single) for part, shape in shapes.items()
         )
+        return cls(*known, statistics, letters, text, scales)
+
+
+def corners(entry: NDArray[np.int32], n_corners: int) -> NDArray[np.float32]:
+    """Corners of a simplex of edges `MISMATCH`; entries beyond them are at its foot, the origin."""
+    found = np.zeros((len(entry), n_corners), dtype=np.float32)
+    rows = np.flatnonzero(entry < n_corners)
+    found[rows, entry[rows]] = MISMATCH / np.sqrt(2)
+    return found
+
+
+def standardised_statistics(
+    entry: NDArray[np.int32],
+    n_levels: int,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    groups: NDArray[np.int_],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Statistics of every level and, cross-fitted, of every row, in units of the rows' spread."""
+    known = level_statistics(entry, n_levels, y, weight)
+    own = cross_fitted_statistics(entry, n_levels, y, weight, groups)
+    # Where every level is rare, what rows see without their own target hardly differs.
+    scale = np.maximum(np.maximum(own.std(axis=0), known[entry].std(axis=0)), LEAST_STD)
+    center = own.mean(axis=0)
+    statistics, rows = (((found - center) / scale).astype(np.float32) for found in (known, own))
+    return statistics, rows

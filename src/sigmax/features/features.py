@@ -18,10 +18,11 @@ __all__ = ["Features"]
 GAP_STEP = 0.5
 """How far a gap is from the mean of its column, in standard deviations."""
 
-STATS_AS_NUMBERS = 0
-EMBED = True
 CYCLE_RADIUS = 0.35
 """Radius of the circles on which distances see times of day, week and year."""
+
+LEAST_NOVELTY = 0.1
+"""What a new level counts for among unknown cells, at least."""
 
 
 @final
@@ -108,64 +109,41 @@ class Features:
         """Inputs where there is more than numbers."""
         real, flagged = real_numbers(table), self.flagged()
         is_empty = np.isnan(real)
-        numbers = self.scaling(np.where(is_empty, self.scaling.mean[None], real))
+        standard = self.scaling(np.where(is_empty, self.scaling.mean[None], real))
         flags = is_empty[:, flagged].astype(np.float32)
-        seconds = table.times.T
         circles = np.concatenate(
-            [np.empty((len(table), 0))]
-            + [on_cycles(own, periods) for own, periods in zip(seconds, self.cycles, strict=True)],
-            axis=1,
+            [np.empty((len(table), 0)), *map(on_cycles, table.times.T, self.cycles)], axis=1
         ).astype(np.float32)
-        extras = np.concatenate([flags, circles, *(one.extras for one in categories)], axis=1)
-        n_direct = table.numbers.shape[1] + table.times.shape[1]
+        statistics = [one.statistics for one in categories]
+        letters = [one.letters for one in categories]
+        position = [standard, GAP_STEP * flags, CYCLE_RADIUS * circles]
+        position += [one.coordinates for one in categories]
+        apart = self.reach * np.sqrt(self.n_unknown(is_empty, flagged, categories))[:, None]
+        return Inputs(
+            numbers=np.concatenate([standard, *statistics], axis=1),
+            extras=np.concatenate([flags, circles, *letters], axis=1),
+            codes=np.stack([one.codes for one in categories], axis=1) if categories else None,
+            position=np.concatenate([*position, apart.astype(np.float32)], axis=1),
+            n_codes=tuple(column.n_codes for column in self.categories),
+        )
+
+    def n_unknown(
+        self,
+        is_empty: NDArray[np.bool_],
+        flagged: NDArray[np.intp],
+        categories: list[EncodedCategory],
+    ) -> NDArray[np.float64]:
+        """How many cells of every row are of a kind that no training row has.
+
+        New levels of columns in which most are new count for little.
+        """
+        n_direct = sum(column.kind is not Kind.CATEGORY for column in self.schema)
         is_new = is_empty[:, :n_direct].copy()
         is_new[:, flagged] = False
-        unusual = is_new.sum(axis=1).astype(np.float64)
+        found = is_new.sum(axis=1).astype(np.float64)
         for column, one in zip(self.categories, categories, strict=True):
-            unusual += one.is_new * (column.novelty**2 + 0.1)
-        apart = (self.reach * np.sqrt(unusual)).astype(np.float32)[:, None]
-        distant = [one.coordinates for one in categories]
-        position = np.concatenate(
-            [numbers, GAP_STEP * flags, CYCLE_RADIUS * circles, *distant, apart], axis=1
-        )
-        codes = None
-        if STATS_AS_NUMBERS:
-            extras = np.concatenate(
-                [
-                    flags,
-                    circles,
-                    *(one.extras for one, c in zip(categories, self.categories) if c.text is None),
-                ],
-                axis=1,
-            )
-            numbers = np.concatenate(
-                [
-                    numbers,
-                    *(
-                        one.extras[:, :STATS_AS_NUMBERS]
-                        for one, c in zip(categories, self.categories)
-                        if c.text is not None
-                    ),
-                ],
-                axis=1,
-            )
-            extras = np.concatenate(
-                [
-                    extras,
-                    *(
-                        one.extras[:, STATS_AS_NUMBERS:]
-                        for one, c in zip(categories, self.categories)
-                        if c.text is not None
-                    ),
-                ],
-                axis=1,
-            )
-        if not EMBED:
-            return Inputs(numbers, extras, None, position, ())
-        if categories:
-            codes = np.stack([one.codes for one in categories], axis=1)
-        n_codes = tuple(column.n_codes for column in self.categories)
-        return Inputs(numbers, extras, codes, position, n_codes)
+            found += one.is_new * max(column.novelty, LEAST_NOVELTY)
+        return found
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""
@@ -184,19 +162,23 @@ class Features:
 
     def state(self) -> dict[str, np.ndarray]:
         """What a saved model needs of it, as named arrays."""
-        arrays = self.scaling.state("features") | {"features.reach": np.asarray(self.reach)}
+        arrays = self.scaling.state("features") | {"features.reach": np.array([self.reach])}
         for j, column in enumerate(self.categories):
             arrays |= column.state(f"features.category{j}")
         return arrays
 
     @classmethod
-    def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Features":
+    def from_state(
+        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], n_outputs: int
+    ) -> "Features":
         """What `facts` and `state` were taken from, refused if they do not fit each other."""
         schema = Schema.from_json(facts["schema"])
         cycles = tuple(tuple(map(str, names)) for names in facts["cycles"])
         n_real = real_numbers(Table.of_gaps(schema, 1)).shape[1]
         categories = tuple(
-            CategoryMap.from_state(arrays, f"features.category{j}", column.levels, column.has_gaps)
+            CategoryMap.from_state(
+                arrays, f"features.category{j}", column.levels, column.has_gaps, n_outputs
+            )
             for j, column in enumerate(schema.of_kind(Kind.CATEGORY))
         )
         scaling = Standardizer.from_state(arrays, "features", n_real)

@@ -42,7 +42,8 @@ def level_statistics(
         residual = target - center - raw[codes]
         squares = np.bincount(codes, weight * residual**2, minlength=n_levels + 1)
         n_levels_seen = max(int(np.sum(count > 0)), 1)
-        within = squares.sum() / max(total - n_levels_seen, 1.0)
+        n_repeated = len(target) - n_levels_seen
+        within = squares.sum() / total * len(target) / n_repeated if n_repeated else variance / 2
         between = max(variance - within, 0.01 * variance)
         k = np.clip(within / between, 0.5, 100.0)
         mean = sums / (count + k)

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.extmath import randomized_svd
+
+from sigmax.files import take_array
 
 __all__ = ["TextMap"]
 
@@ -37,14 +39,26 @@ class TextMap:
         )
         return cls((rarity[:, None] * rows.T).astype(np.float32))
 
+    @classmethod
+    def from_directions(cls, directions: NDArray[Any]) -> "TextMap":
+        """What a saved model kept of it, refused if it is of another shape."""
+        n_components = directions.shape[-1]
+        return cls(
+            take_array(
+                {"directions": directions}, "directions", (N_HASHES, n_components), np.float32
+            )
+        )
+
+    @property
+    def n_components(self) -> int:
+        return self.directions.shape[1]
+
     def __call__(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Coordinates of names, also of new ones."""
-        if not len(names):
-            return np.zeros((0, self.directions.shape[1]), dtype=np.float32)
         return np.asarray(count_grams(names) @ self.directions, dtype=np.float32)
 
 
-def count_grams(names: Sequence[str]):
+def count_grams(names: Sequence[str]) -> Any:
     """Hashed n-grams of names, every name of length 1."""
     vectorizer = HashingVectorizer(
         analyzer="char_wb", ngram_range=(2, 4), n_features=N_HASHES, alternate_sign=False

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from sigmax.distributions import StudentT
 from sigmax.inputs import Inputs
@@ -254,7 +254,7 @@ def sums_over_lists(
     )
 
 
-def in_blocks(rows: Float[Array, "slots ..."]) -> Float[Array, "blocks block ..."]:
+def in_blocks(rows: Shaped[Array, "slots ..."]) -> Shaped[Array, "blocks block ..."]:
     """Rows cut into equal blocks; their number is a small one, or a multiple of the block."""
     size = min(len(rows), ROWS_PER_BLOCK)
     return rows.reshape(len(rows) // size, size, *rows.shape[1:])

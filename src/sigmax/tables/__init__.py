@@ -1,7 +1,7 @@
 """A user's table: its columns and their kinds, checked and read."""
 
-from sigmax.tables.levels import Levels
+from sigmax.tables.levels import GAP, Levels
 from sigmax.tables.schema import Column, Kind, Schema
 from sigmax.tables.table import Table, infer_schema
 
-__all__ = ["Column", "Kind", "Levels", "Schema", "Table", "infer_schema"]
+__all__ = ["GAP", "Column", "Kind", "Levels", "Schema", "Table", "infer_schema"]

@@ -123,7 +123,7 @@ def find_time_format(values: NDArray[Any]) -> str | None:
     return None
 
 
-def texts_as_times(texts: "pd.Series[Any]", time_format: str) -> "pd.Series[Any] | None":
+def texts_as_times(texts: pd.Series, time_format: str) -> pd.Series | None:
     """Texts of one format as times, None if any is not of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -168,7 +168,7 @@ def parse_times(values: NDArray[Any], time_format: str | None, name: str) -> NDA
     return seconds
 
 
-def as_times(cells: "pd.Series[Any]") -> "pd.Series[Any] | None":
+def as_times(cells: pd.Series) -> pd.Series | None:
     """Objects of Python's, NumPy's or pandas' time types as times."""
     if any(isinstance(cell, int | float | bool | np.number) for cell in cells):
         return None
@@ -178,6 +178,6 @@ def as_times(cells: "pd.Series[Any]") -> "pd.Series[Any] | None":
         return None
 
 
-def in_seconds(times: "pd.Series[Any]") -> NDArray[np.float64]:
+def in_seconds(times: pd.Series) -> NDArray[np.float64]:
     """Seconds since 1970."""
     return times.to_numpy(dtype="datetime64[us]").astype(np.int64) / 1e6

@@ -97,5 +97,5 @@ def column_from_json(
 ) -> Column:
     if not all(isinstance(level, str) for level in (name, *levels)):
         raise TypeError("names and levels of columns must be text")
-    ends = [None if end is None else float(end) for end in (low, high)]
-    return Column(name, Kind(kind), bool(has_gaps), tuple(levels), *ends, time_format)
+    first, last = (None if end is None else float(end) for end in (low, high))
+    return Column(name, Kind(kind), bool(has_gaps), tuple(levels), first, last, time_format)

@@ -209,7 +209,7 @@ def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str
     for column in chosen:
         is_position = isinstance(column, int | np.integer) and not isinstance(column, bool)
         if is_position and -len(names) <= column < len(names):
-            found.append(names[column])
+            found.append(names[int(column)])
         elif column in names:
             found.append(str(column))
         else:

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from sigmax.paper.fitting import stopwatch
 from sigmax.paper.generative import GENERATIVE_METHODS
+from sigmax.runs.fitting import stopwatch
 
 
 def main() -> None:

@@ -11,27 +11,34 @@ of what is there; `--page` makes those anew that a page shows between `<!-- peer
 """
 
 import argparse
-import importlib
 import os
 import re
 import sys
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.tree import DecisionTreeRegressor
 
 from sigmax.cli import show_progress, split_names
+from sigmax.commands.peers import (
+    HELD_OUT,
+    LEARNING_RATE,
+    MOST_TREES,
+    PATIENCE,
+    AbstractPeer,
+    CatBoost,
+    NGBoost,
+    XGBoostDistribution,
+    is_installed,
+    load_package,
+)
 from sigmax.data import UCI_SETS
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import MissingExtraError, SigmaxError
-from sigmax.estimators import AbstractRegressor
 from sigmax.paper.benchmark import (
     COMPILE,
     COVERAGE_90,
@@ -45,17 +52,17 @@ from sigmax.paper.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.paper.engines import LocalEngine
-from sigmax.paper.methods import METHODS, Method
-from sigmax.paper.records import FILE_NAME, Record, Task, read_records
-from sigmax.paper.registry import Choice, Experiment, find_experiment, register
-from sigmax.paper.report import failure_table, machine_table
-from sigmax.paper.runner import run_tasks
 from sigmax.paper.score_rows import full_title, titles
-from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci import run_splits
 from sigmax.paper.uci_copies import copies_tables
 from sigmax.paper.uci_report import score_table, time_notes
+from sigmax.runs.engines import LocalEngine
+from sigmax.runs.methods import METHODS, Method
+from sigmax.runs.records import FILE_NAME, Record, Task, read_records
+from sigmax.runs.registry import Choice, Experiment, find_experiment, register
+from sigmax.runs.report import failure_table, machine_table
+from sigmax.runs.runner import run_tasks
+from sigmax.runs.tables import ReportTable
 
 NAME = "peers"
 OURS = "local"
@@ -63,10 +70,6 @@ HOUSE = ("local", "local-fast", "combined", "combined-paper", "ens-nn", "gp")
 PACKAGES = ("ngboost", "xgboost-distribution", "catboost")
 """Methods with the names of the packages that they come from."""
 
-MOST_TREES = 2000
-PATIENCE = 50
-HELD_OUT = 0.1
-LEARNING_RATE = 0.03
 LEVELS = (np.arange(199) + 0.5) / 199
 MARKED = re.compile(r"<!-- peers -->.*?<!-- end -->", re.DOTALL)
 
@@ -82,19 +85,6 @@ PREDICT = Score(
 # The models: each predicts a distribution in the units of y.
 
 
-class AbstractPeer(AbstractRegressor):
-    """A model to compare with: it is fitted and asked, never saved."""
-
-    def __init__(self, *, random_state: int = 0):
-        self.random_state = random_state
-
-    def _state(self):
-        raise NotImplementedError
-
-    def _set_state(self, facts, arrays):
-        raise NotImplementedError
-
-
 @final
 class Marginal(AbstractPeer):
     """The Normal with mean and standard deviation of y, whatever X: never to be below."""
@@ -105,90 +95,6 @@ class Marginal(AbstractPeer):
 
     def predict_dist(self, X) -> Predictive:
         return Predictive(Normal(np.full(len(X), self.mean_), np.full(len(X), self.std_)))
-
-
-class AbstractBooster(AbstractPeer):
-    """Boosted trees with a Normal at the end: y is standardised, held-out rows say when to stop."""
-
-    def fit(self, X, y, sample_weight=None) -> "AbstractBooster":
-        self.mean_, self.std_ = np.mean(y), np.std(y)
-        y = (y - self.mean_) / self.std_
-        rows = np.random.default_rng(self.random_state).permutation(len(y))
-        held, kept = np.split(rows, [round(HELD_OUT * len(y))])
-        self.model_ = self.boost(X[kept], y[kept], X[held], y[held])
-        return self
-
-    def predict_dist(self, X) -> Predictive:
-        mean, std = (np.asarray(values, dtype=np.float64) for values in self.mean_and_std(X))
-        return Predictive(Normal(self.mean_ + self.std_ * mean, self.std_ * std))
-
-    @abstractmethod
-    def boost(self, X: NDArray, y: NDArray, X_held: NDArray, y_held: NDArray) -> Any:
-        """The package's own model, fitted."""
-
-    @abstractmethod
-    def mean_and_std(self, X: NDArray) -> tuple[NDArray, NDArray]:
-        """Of standardised y."""
-
-
-@final
-class NGBoost(AbstractBooster):
-    """Natural gradient boosting."""
-
-    def boost(self, X, y, X_held, y_held):
-        model = load_package("ngboost").NGBRegressor(
-            Base=DecisionTreeRegressor(max_depth=3, random_state=self.random_state),
-            n_estimators=MOST_TREES,
-            learning_rate=LEARNING_RATE,
-            random_state=self.random_state,
-            verbose=False,
-        )
-        return model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
-
-    def mean_and_std(self, X):
-        n_trees = self.model_.best_val_loss_itr + 1  # by itself, it would go on to the last
-        params = self.model_.pred_dist(X, max_iter=n_trees).params
-        return params["loc"], params["scale"]
-
-
-@final
-class XGBoostDistribution(AbstractBooster):
-    """XGBoost on natural gradients."""
-
-    def boost(self, X, y, X_held, y_held):
-        model = load_package("xgboost-distribution").XGBDistribution(
-            distribution="normal",
-            n_estimators=MOST_TREES,
-            learning_rate=LEARNING_RATE,
-            early_stopping_rounds=PATIENCE,
-            random_state=self.random_state,
-        )
-        return model.fit(X, y, eval_set=[(X_held, y_held)], verbose=False)
-
-    def mean_and_std(self, X):
-        return self.model_.predict(X)
-
-
-@final
-class CatBoost(AbstractBooster):
-    """CatBoost with the loss RMSEWithUncertainty."""
-
-    def boost(self, X, y, X_held, y_held):
-        model = load_package("catboost").CatBoostRegressor(
-            loss_function="RMSEWithUncertainty",
-            iterations=MOST_TREES,
-            learning_rate=LEARNING_RATE,
-            early_stopping_rounds=PATIENCE,
-            random_seed=self.random_state,
-            thread_count=-1,
-            verbose=False,
-            allow_writing_files=False,
-        )
-        return model.fit(X, y, eval_set=(X_held, y_held))
-
-    def mean_and_std(self, X):
-        mean, variance = self.model_.predict(X, prediction_type="RMSEWithUncertainty").T
-        return mean, np.sqrt(variance)
 
 
 @final
@@ -213,17 +119,6 @@ def from_quantiles(quantiles: NDArray) -> Predictive:
     spacing = np.gradient(quantiles, axis=0)
     least = 1e-6 * np.abs(quantiles).max()  # where quantiles are tied
     return Predictive(Mixture(Normal(quantiles, np.maximum(spacing, least))))
-
-
-def is_installed(name: str) -> bool:
-    return find_spec(name.replace("-", "_")) is not None
-
-
-def load_package(name: str) -> Any:
-    """An optional package by its name on PyPI."""
-    if not is_installed(name):
-        raise MissingExtraError(f'{name} is not installed: pip install "sigmax[peers]".')
-    return importlib.import_module(name.replace("-", "_"))
 
 
 def find_tabpfn_weights() -> Path | None:
@@ -430,7 +325,7 @@ def methods_table(records: Sequence[Record]) -> ReportTable:
         f" {MOST_TREES:,} rounds, stopped after {PATIENCE} without gain on"
         f" {100 * HELD_OUT:.0f} % of the training rows, which are used for nothing else; y is"
         " standardised; all else is left as it comes.",
-        "All others: the settings of `sigmax.paper.methods`.",
+        "All others: the settings of `sigmax.runs.methods`.",
     ]
     if "tabpfn" not in found:
         notes.append(f"TabPFN: not available ({why_no_tabpfn() or 'not run'}).")

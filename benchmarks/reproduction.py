@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sigmax.paper import EXPERIMENTS
 from sigmax.paper.claims import RIVALS, claims
-from sigmax.paper.records import Record, Task, read_records
-from sigmax.paper.registry import find_experiment
+from sigmax.runs import PAPER
+from sigmax.runs.records import Record, Task, read_records
+from sigmax.runs.registry import find_experiment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -99,7 +99,7 @@ def without_pictures(record: Record) -> Record:
 
 GENERATIVE = ("moons", "images")
 PAGES = (
-    Page("reproduction", [name for name in EXPERIMENTS if name not in GENERATIVE]),
+    Page("reproduction", [name for name in PAPER if name not in GENERATIVE]),
     Page("generative", GENERATIVE, keeps_curves=False),
     Page("local", ["uci"], methods=("local", "local-fast"), beside=RIVALS),
 )

@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 
 from sigmax.metrics import log_likelihood, rmse
-from sigmax.paper.methods import METHODS
-from sigmax.paper.tables import mean_and_error
+from sigmax.runs.methods import METHODS
+from sigmax.runs.tables import mean_and_error
 
 EXPECTED = {
     "mc-dropout": {"boston": -2.46, "concrete": -3.04, "power": -2.83},
@@ -32,7 +32,7 @@ EXPECTED = {
 ONE = """
 import sys, time
 import numpy as np
-from sigmax.paper.methods import METHODS
+from sigmax.runs.methods import METHODS
 method, rows, features = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(0)
 X = rng.normal(size=(rows, features))

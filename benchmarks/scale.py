@@ -25,7 +25,7 @@ from rich.console import Console
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
 from sigmax.neighbors import neighbor_graph
-from sigmax.paper.fitting import stopwatch
+from sigmax.runs.fitting import stopwatch
 
 FILE_NAME = "records.jsonl"
 

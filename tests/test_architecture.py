@@ -14,7 +14,8 @@ SOURCE = Path(sigmax.__file__).parent
 ROOMS = [
     {"errors", "version", "random"},
     {"checks", "compilation", "files"},
-    {"settings", "scaling", "inputs", "tables"},
+    {"settings", "scaling", "inputs"},
+    {"tables"},
     {"features"},
     {"distributions"},
     {"metrics", "sample_distances"},
@@ -28,7 +29,9 @@ ROOMS = [
     {"generative"},
     {"data"},
     {"plots"},
+    {"runs"},
     {"paper"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

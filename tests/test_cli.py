@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sigmax.cli import app
-from sigmax.paper.engines import InProcessEngine
+from sigmax.runs.engines import InProcessEngine
 
 SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
 
@@ -14,7 +14,7 @@ SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Worker processes import and compile everything anew; tests of the runner have them."""
-    monkeypatch.setattr("sigmax.paper.engines.LocalEngine", InProcessEngine)
+    monkeypatch.setattr("sigmax.runs.engines.LocalEngine", InProcessEngine)
 
 
 def run(*arguments):

@@ -12,16 +12,18 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from sigmax.commands.peers import AbstractBooster
 from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.metrics import coverage, crps, log_likelihood
-from sigmax.paper import engines, registry, uci
-from sigmax.paper.engines import InProcessEngine, run_job
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Task, done, failed, read_records
-from sigmax.paper.registry import Choice
+from sigmax.paper import uci
+from sigmax.runs import engines, registry
+from sigmax.runs.engines import InProcessEngine, run_job
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Task, done, failed, read_records
+from sigmax.runs.registry import Choice
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "benchmarks" / "peers.py"
@@ -87,7 +89,7 @@ def test_a_tenth_of_the_rows_is_held_out_by_the_seed(script):
     X, y = draw(200, 0)
     seen = []
 
-    class Watched(script.AbstractBooster):
+    class Watched(AbstractBooster):
         def boost(self, X, y, X_held, y_held):
             seen.append((X, X_held))
 
@@ -121,7 +123,7 @@ def test_tied_quantiles_give_a_density_nonetheless(script):
 
 
 def test_a_missing_package_is_noticed_before_anything_is_run(script, jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "is_installed", lambda name: False)
+    monkeypatch.setattr("sigmax.commands.peers.is_installed", lambda name: False)
     for method, message in (("catboost", r"sigmax\[peers\]"), ("tabpfn", "not available")):
         with pytest.raises(MissingExtraError, match=message):
             choice = Choice(datasets=["yacht"], methods=["marginal", method])

@@ -8,6 +8,8 @@ __all__ = [
     "ModelFileError",
     "RecordFileError",
     "SigmaxError",
+    "TableFileError",
+    "TableFileWarning",
     "TrainingError",
     "TrainingWarning",
 ]
@@ -29,6 +31,10 @@ class DataFileError(SigmaxError, OSError):
     """A data file is missing or cannot be read; the message says which and what to do."""
 
 
+class TableFileError(DataFileError):
+    """A user's table cannot be read or written; the message names the file and the place in it."""
+
+
 class ModelFileError(SigmaxError, OSError):
     """A model folder cannot be written or read; the message says why."""
 
@@ -43,6 +49,10 @@ class MissingExtraError(SigmaxError, ImportError):
 
 class TrainingError(SigmaxError, ArithmeticError):
     """A training broke down: no member has a finite score; the message says what to try."""
+
+
+class TableFileWarning(UserWarning):
+    """A table was read, but not just as it stands; the message says what was done about it."""
 
 
 class TrainingWarning(RuntimeWarning):

@@ -25,7 +25,9 @@ __all__ = [
     "HEADER",
     "check_described",
     "describe",
+    "header_checksum",
     "read_model",
+    "render",
     "take_array",
     "write_model",
 ]

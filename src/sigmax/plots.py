@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-__all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_range"]
+__all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_range", "tidy"]
 
 INK, MODEL, BAND, TRUTH, QUIET = "#222222", "#1f5fa8", "#9ec3ea", "#d1495b", "#888888"
 

@@ -4,8 +4,8 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from sigmax.paper.records import Record, Task, done
-from sigmax.paper.registry import Choice, find_experiment
+from sigmax.runs.records import Record, Task, done
+from sigmax.runs.registry import Choice, find_experiment
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = {"hidden_sizes": [8], "n_steps": 60, "n_members": 1}

@@ -7,10 +7,10 @@ from paper_cases import SMALL, run_lines
 from sigmax.data import load_uci
 from sigmax.paper.ablation import COMBINATIONS, ablation_figures, ablation_tables, combination
 from sigmax.paper.active import active_figures, active_tables
-from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.records import done
-from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.uci import describe_split, run_splits
+from sigmax.runs.fitting import create_model, fit_models
+from sigmax.runs.records import done
+from sigmax.runs.registry import Choice, find_experiment
 
 UCI = find_experiment("uci")
 

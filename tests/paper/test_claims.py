@@ -10,7 +10,7 @@ import pytest
 from paper_cases import ROOT, make_record
 
 from sigmax.paper.claims import claims
-from sigmax.paper.records import Task, infeasible
+from sigmax.runs.records import Task, infeasible
 
 RIVALS = ("gp", "sgp", "ens-nn", "combined")
 

@@ -9,11 +9,11 @@ from sigmax.data import UCI_SETS, RegressionData
 from sigmax.data.splits import Split
 from sigmax.distributions import Normal, Predictive
 from sigmax.paper import uci
-from sigmax.paper.fitting import create_model, score_parts, score_prediction
-from sigmax.paper.records import Record, Task, done
-from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.uci import describe_split, is_known, run_splits
 from sigmax.paper.uci_report import uci_tables
+from sigmax.runs.fitting import create_model, score_parts, score_prediction
+from sigmax.runs.records import Record, Task, done
+from sigmax.runs.registry import Choice, find_experiment
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from sigmax.paper.image_sheets import pack, tiled, unpack
 from sigmax.paper.images_report import PAPER_IMAGES, image_figures, image_tables
 from sigmax.paper.latent_pictures import shown_seeds
 from sigmax.paper.moons import moons_figures, moons_tables, score_samples
-from sigmax.paper.records import Task
-from sigmax.paper.registry import Choice, find_experiment
-from sigmax.paper.report import write_report
+from sigmax.runs.records import Task
+from sigmax.runs.registry import Choice, find_experiment
+from sigmax.runs.report import write_report
 
 MOONS, IMAGES = find_experiment("moons"), find_experiment("images")
 SMALL = {"hidden_sizes": [8], "n_steps": 20, "n_test": 50, "n_importance": 5}

@@ -10,12 +10,12 @@ from paper_cases import make_record
 from sigmax.errors import RecordFileError
 from sigmax.paper.benchmark import CRPS, RMSE, arrange
 from sigmax.paper.published import PAPER
-from sigmax.paper.records import Record, Task, done, failed, infeasible
-from sigmax.paper.report import missing_table, write_report
 from sigmax.paper.score_warnings import gap_to_normal
-from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci_pictures import uci_figures
 from sigmax.paper.uci_report import uci_tables
+from sigmax.runs.records import Record, Task, done, failed, infeasible
+from sigmax.runs.report import missing_table, write_report
+from sigmax.runs.tables import ReportTable
 
 MACHINE = {"device": "cpu", "cores": 2, "jax": "0.10.2"}
 FACTS = {"copies": 0.0, "n_distinct_targets": 229}

@@ -3,7 +3,7 @@
 import pytest
 from paper_cases import load_script, make_record
 
-from sigmax.paper.records import read_records
+from sigmax.runs.records import read_records
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 from paper_cases import SMALL, run_lines
 
 from sigmax.data import ToyProblem
-from sigmax.paper.registry import Choice, find_experiment
 from sigmax.paper.toy import run_toy, toy_figures, toy_tables
+from sigmax.runs.registry import Choice, find_experiment
 
 TOY = find_experiment("toy")
 

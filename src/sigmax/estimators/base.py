@@ -119,6 +119,10 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """
         return uncertainty_parts(self.predict_dist(X))
 
+    def predict_gate(self, X) -> NDArray[np.float64] | None:
+        """How far each row is off the data, from 0 to 1; None where the estimator does not know."""
+        return None
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True

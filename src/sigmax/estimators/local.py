@@ -214,6 +214,10 @@ class LocalRegressor(AbstractNetworkRegressor):
             "gate": mean_gates(self.networks_, X),
         }
 
+    def predict_gate(self, X) -> NDArray[np.float64]:
+        """How far each row is off the data, from 0 to 1."""
+        return mean_gates(self.networks_, self._inputs(X))
+
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.
 

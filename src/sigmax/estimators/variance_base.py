@@ -45,8 +45,11 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     networks_: VarianceNetwork
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
-        parts = super().predict_uncertainty(X)
-        return parts | {"gate": mean_gates(self.networks_, self._inputs(X))}
+        return super().predict_uncertainty(X) | {"gate": self.predict_gate(X)}
+
+    def predict_gate(self, X) -> NDArray[np.float64]:
+        """How far each row is off the data, from 0 to 1."""
+        return mean_gates(self.networks_, self._inputs(X))
 
     @property
     def factor_(self) -> float:

@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sigmax.data import UCI_SETS
-from sigmax.paper.records import Record, Task, group_done
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.paper.uci import run_splits
 from sigmax.plots import MODEL, QUIET, tidy
+from sigmax.runs.records import Record, Task, group_done
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error
 
 __all__ = ["SWITCHES", "ablation_figures", "ablation_tables", "combination"]
 

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from sigmax.active_learning import ACQUISITIONS, choose, split_for_active_learning
 from sigmax.data import UCI_SETS, load_uci
-from sigmax.paper.fitting import create_model, fit_models, score_prediction
-from sigmax.paper.methods import METHODS, SIX_METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, group_done, infeasible
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.plots import tidy
+from sigmax.runs.fitting import create_model, fit_models, score_prediction
+from sigmax.runs.methods import METHODS, SIX_METHODS
+from sigmax.runs.records import Record, Task, describe_machine, done, group_done, infeasible
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error, three_decimals
 
 __all__ = ["active_figures", "active_tables", "run_active"]
 

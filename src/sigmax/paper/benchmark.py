@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record
 
 __all__ = [
     "CALIBRATION",

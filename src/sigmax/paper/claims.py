@@ -13,11 +13,11 @@ from sigmax.paper.benchmark import (
     Score,
     arrange,
 )
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record
 from sigmax.paper.score_rows import split_counts, titles
 from sigmax.paper.score_warnings import data_mean
 from sigmax.paper.uci_copies import sets_with_copies
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record
 
 __all__ = ["BOOSTERS", "OURS", "RIVALS", "claims"]
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from sigmax.generative import VAE, CombVAE, fit_together
 from sigmax.generative.base import AbstractVAE
-from sigmax.paper.fitting import stopwatch, with_settings
-from sigmax.paper.methods import Method
-from sigmax.paper.records import Record, Task, group_done, in_order
-from sigmax.paper.tables import mean_and_error
+from sigmax.runs.fitting import stopwatch, with_settings
+from sigmax.runs.methods import Method
+from sigmax.runs.records import Record, Task, group_done, in_order
+from sigmax.runs.tables import mean_and_error
 
 __all__ = [
     "GENERATIVE_METHODS",

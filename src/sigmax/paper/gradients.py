@@ -27,13 +27,13 @@ from sigmax.data import UCI_SETS, ToyProblem, load_uci
 from sigmax.estimators import AbstractNetworkRegressor, Recipe
 from sigmax.estimators.joint_fit import prepare
 from sigmax.networks import VarianceNetwork
-from sigmax.paper.fitting import create_model, stopwatch
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, group_done
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator
+from sigmax.runs.fitting import create_model, stopwatch
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record, Task, describe_machine, done, group_done
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.sampling import LocalitySampler
 from sigmax.training import Fold, TrainingData, name_keys, negative_log_likelihood
 from sigmax.training.loop import start_members, train_chunk

@@ -20,8 +20,8 @@ from sigmax.paper.generative import (
 )
 from sigmax.paper.image_sheets import pack, tiled
 from sigmax.paper.images_report import image_figures, image_tables
-from sigmax.paper.records import Record, Task, describe_machine, done
-from sigmax.paper.registry import Experiment, register
+from sigmax.runs.records import Record, Task, describe_machine, done
+from sigmax.runs.registry import Experiment, register
 
 __all__ = ["run_images", "usual_settings"]
 

@@ -15,8 +15,8 @@ from sigmax.paper.generative import (
 )
 from sigmax.paper.image_sheets import unpack
 from sigmax.paper.latent_pictures import shown_seeds, variance_figure
-from sigmax.paper.records import Record
-from sigmax.paper.tables import ReportTable, mean_and_error
+from sigmax.runs.records import Record
+from sigmax.runs.tables import ReportTable, mean_and_error
 
 __all__ = ["PAPER_IMAGES", "image_figures", "image_tables"]
 

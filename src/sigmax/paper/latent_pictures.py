@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.paper.generative import GENERATIVE_METHODS, LATENT_GRID, groups_of
-from sigmax.paper.records import Record
+from sigmax.runs.records import Record
 
 __all__ = ["shown_seeds", "variance_figure"]
 

@@ -22,10 +22,10 @@ from sigmax.paper.generative import (
     title_with_settings,
 )
 from sigmax.paper.latent_pictures import shown_seeds, variance_figure
-from sigmax.paper.records import Record, Task, describe_machine, done
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import INK, MODEL, tidy
+from sigmax.runs.records import Record, Task, describe_machine, done
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error
 from sigmax.sample_distances import energy_distance, share_off_data, sliced_wasserstein
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sigmax.paper.benchmark import Benchmark, Score
-from sigmax.paper.methods import METHODS
-from sigmax.paper.tables import mean_and_error
+from sigmax.runs.methods import METHODS
+from sigmax.runs.tables import mean_and_error
 
 __all__ = ["by_dataset", "fewer_notes", "full_title", "score_row", "split_counts", "titles"]
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from sigmax.paper.benchmark import LOG_LIKELIHOOD, RMSE, Benchmark
-from sigmax.paper.methods import METHODS, Method
 from sigmax.paper.published import PAPER
-from sigmax.paper.records import Record
+from sigmax.runs.methods import METHODS, Method
+from sigmax.runs.records import Record
 
 __all__ = ["gap_to_normal", "paper_gaps", "warning_notes"]
 

@@ -1,10 +1,10 @@
 """The timings: every method alone on the first split of each UCI set, compilation apart."""
 
 from sigmax.data import UCI_SETS
-from sigmax.paper.methods import METHODS
-from sigmax.paper.registry import Experiment, register
 from sigmax.paper.uci import run_splits
 from sigmax.paper.uci_report import uci_tables
+from sigmax.runs.methods import METHODS
+from sigmax.runs.registry import Experiment, register
 
 register(
     Experiment(

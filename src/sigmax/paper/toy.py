@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
 from sigmax.metrics import coverage, log_likelihood
-from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.methods import METHODS, SIX_METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
+from sigmax.runs.fitting import create_model, fit_models
+from sigmax.runs.methods import METHODS, SIX_METHODS
+from sigmax.runs.records import Record, Task, describe_machine, done, group_done, in_order
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error
 
 __all__ = ["run_toy", "score_toy", "toy_figures", "toy_tables"]
 

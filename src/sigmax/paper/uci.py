@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data import UCI_SETS, RegressionData, load_uci
-from sigmax.paper.fitting import (
+from sigmax.paper.uci_pictures import uci_figures
+from sigmax.paper.uci_report import uci_tables
+from sigmax.runs.fitting import (
     create_model,
     fit_models,
     own_settings,
@@ -15,11 +17,9 @@ from sigmax.paper.fitting import (
     score_prediction,
     stopwatch,
 )
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, infeasible
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.uci_pictures import uci_figures
-from sigmax.paper.uci_report import uci_tables
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
+from sigmax.runs.registry import Experiment, register
 
 __all__ = ["describe_split", "is_known", "run_splits"]
 

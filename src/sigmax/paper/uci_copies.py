@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sigmax.paper.benchmark import COVERAGE_90, CRPS, LOG_LIKELIHOOD, Benchmark, Score
 from sigmax.paper.score_rows import fewer_notes, full_title, score_row, titles
-from sigmax.paper.tables import ReportTable
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["copies_tables", "sets_with_copies"]
 

@@ -13,9 +13,9 @@ from sigmax.paper.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Record
 from sigmax.plots import MODEL, QUIET, TRUTH, tidy
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record
 
 __all__ = ["uci_figures"]
 

@@ -18,9 +18,7 @@ from sigmax.paper.benchmark import (
     arrange,
     standard_error,
 )
-from sigmax.paper.methods import METHODS
 from sigmax.paper.published import PAPER
-from sigmax.paper.records import Record
 from sigmax.paper.score_rows import (
     by_dataset,
     fewer_notes,
@@ -30,8 +28,10 @@ from sigmax.paper.score_rows import (
     titles,
 )
 from sigmax.paper.score_warnings import paper_gaps, warning_notes
-from sigmax.paper.tables import ReportTable
 from sigmax.paper.uci_copies import copies_tables
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Record
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["score_table", "time_notes", "uci_tables"]
 

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sigmax.data import STATIONS, Station, load_station
-from sigmax.paper.fitting import create_model, fit_models
-from sigmax.paper.methods import METHODS, SIX_METHODS
-from sigmax.paper.records import Record, Task, describe_machine, done, group_done, in_order
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable, mean_and_error
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels
+from sigmax.runs.fitting import create_model, fit_models
+from sigmax.runs.methods import METHODS, SIX_METHODS
+from sigmax.runs.records import Record, Task, describe_machine, done, group_done, in_order
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable, mean_and_error
 
 __all__ = ["run_weather", "score_weather", "weather_figures", "weather_tables"]
 

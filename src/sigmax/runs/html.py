@@ -10,7 +10,7 @@ from typing import final
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from sigmax.paper.tables import ReportTable
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["Section", "render_page"]
 
@@ -34,7 +34,7 @@ def bold(text: str) -> Markup:
 @cache
 def environment() -> Environment:
     """Templates in which all text is escaped."""
-    made = Environment(autoescape=True, loader=PackageLoader("sigmax.paper"))
+    made = Environment(autoescape=True, loader=PackageLoader("sigmax.runs"))
     made.filters |= {"bold": bold, "base64": lambda content: base64.b64encode(content).decode()}
     return made
 

@@ -5,20 +5,20 @@ from collections import Counter
 import pytest
 
 import sigmax.paper
-from sigmax.paper import EXPERIMENTS, registry
-from sigmax.paper.engines import InProcessEngine
-from sigmax.paper.records import read_records
-from sigmax.paper.registry import Choice, find_experiment, known_experiments
-from sigmax.paper.runner import run_experiment
+from sigmax.runs import EXPERIMENTS, PAPER, registry
+from sigmax.runs.engines import InProcessEngine
+from sigmax.runs.records import read_records
+from sigmax.runs.registry import Choice, find_experiment, known_experiments
+from sigmax.runs.runner import run_experiment
 
 CALLS = Counter()
 """How often functions of the experiment below were called."""
 
 MODULE = """
 from matplotlib.figure import Figure
-from sigmax.paper.records import done
-from sigmax.paper.registry import Experiment, register
-from sigmax.paper.tables import ReportTable
+from sigmax.runs.records import done
+from sigmax.runs.registry import Experiment, register
+from sigmax.runs.tables import ReportTable
 from test_registry import CALLS
 
 def run(job):
@@ -55,7 +55,7 @@ def tiny(tmp_path, monkeypatch):
     (tmp_path / "tiny.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sigmax.paper, "__path__", [*sigmax.paper.__path__, str(tmp_path)])
-    monkeypatch.setattr(registry, "EXPERIMENTS", (*EXPERIMENTS, "tiny"))
+    monkeypatch.setattr(registry, "EXPERIMENTS", EXPERIMENTS | {"tiny": "sigmax.paper.tiny"})
     monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
     CALLS.clear()
 
@@ -68,7 +68,7 @@ def test_a_module_and_a_name_in_the_list_make_an_experiment(tiny, tmp_path, monk
         return read_records(path)
 
     for module in ("records", "report"):
-        monkeypatch.setattr(f"sigmax.paper.{module}.read_records", count_reads)
+        monkeypatch.setattr(f"sigmax.runs.{module}.read_records", count_reads)
     folder = tmp_path / "out"
     result = run_experiment("tiny", Choice(), folder, InProcessEngine())
     assert [record.status for record in result.records] == ["done", "done"]
@@ -90,4 +90,5 @@ def test_every_experiment_is_registered_by_the_module_of_its_name():
         experiment = find_experiment(name)
         assert experiment.name == name
         assert set(experiment.methods) <= set(experiment.known_methods)
-        assert experiment.run.__module__.startswith("sigmax.paper.")
+        assert experiment.run.__module__.startswith("sigmax.")
+        assert (name in PAPER) == experiment.run.__module__.startswith("sigmax.paper.")

@@ -11,11 +11,11 @@ from collections import Counter
 import psutil
 import pytest
 
-from sigmax.paper.engines import LocalEngine, run_job
-from sigmax.paper.fitting import stopwatch
-from sigmax.paper.records import Task, read_records
-from sigmax.paper.registry import Choice, find_experiment
-from sigmax.paper.runner import run_experiment, run_tasks
+from sigmax.runs.engines import LocalEngine, run_job
+from sigmax.runs.fitting import stopwatch
+from sigmax.runs.records import Task, read_records
+from sigmax.runs.registry import Choice, find_experiment
+from sigmax.runs.runner import run_experiment, run_tasks
 
 HEED_CTRL_C = """
 import os, signal, sys

@@ -12,11 +12,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from sigmax.errors import RecordFileError
-from sigmax.paper.html import Section, render_page
-from sigmax.paper.methods import Method
-from sigmax.paper.records import FILE_NAME, STATUSES, Record, Task, read_records
-from sigmax.paper.registry import find_experiment, known_experiments
-from sigmax.paper.tables import ReportTable
+from sigmax.runs.html import Section, render_page
+from sigmax.runs.methods import Method
+from sigmax.runs.records import FILE_NAME, STATUSES, Record, Task, read_records
+from sigmax.runs.registry import find_experiment, known_experiments
+from sigmax.runs.tables import ReportTable
 
 __all__ = [
     "PAGE_NAME",

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from sigmax.paper.engines import AbstractEngine
-from sigmax.paper.records import Record, RecordFile, Task
-from sigmax.paper.registry import Choice, Experiment, find_experiment
-from sigmax.paper.report import PAGE_NAME, save_report
-from sigmax.paper.tables import ReportTable
+from sigmax.runs.engines import AbstractEngine
+from sigmax.runs.records import Record, RecordFile, Task
+from sigmax.runs.registry import Choice, Experiment, find_experiment
+from sigmax.runs.report import PAGE_NAME, save_report
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["ExperimentResult", "RunProgress", "run_experiment", "run_tasks"]
 

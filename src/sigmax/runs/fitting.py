@@ -15,8 +15,8 @@ from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import AbstractNetworkRegressor, AbstractRegressor, fit_together
 from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
-from sigmax.paper.methods import METHODS
-from sigmax.paper.records import Task
+from sigmax.runs.methods import METHODS
+from sigmax.runs.records import Task
 
 __all__ = [
     "Stopwatch",

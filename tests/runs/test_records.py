@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from sigmax.errors import RecordFileError
-from sigmax.paper.records import (
+from sigmax.runs.records import (
     Record,
     RecordFile,
     Task,

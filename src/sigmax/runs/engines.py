@@ -20,8 +20,8 @@ from typing import Any, final
 
 from sigmax.checks import check_choice
 from sigmax.errors import MissingExtraError
-from sigmax.paper.records import Job, Record, failed
-from sigmax.paper.registry import find_experiment
+from sigmax.runs.records import Job, Record, failed
+from sigmax.runs.registry import find_experiment
 
 __all__ = [
     "AbstractEngine",

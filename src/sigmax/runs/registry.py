@@ -11,10 +11,10 @@ from typing import Any, final
 from matplotlib.figure import Figure
 
 from sigmax.errors import InvalidArgumentError
-from sigmax.paper import EXPERIMENTS
-from sigmax.paper.methods import METHODS, Method
-from sigmax.paper.records import Job, Record, Task
-from sigmax.paper.tables import ReportTable
+from sigmax.runs import EXPERIMENTS
+from sigmax.runs.methods import METHODS, Method
+from sigmax.runs.records import Job, Record, Task
+from sigmax.runs.tables import ReportTable
 
 __all__ = ["Choice", "Experiment", "find_experiment", "known_experiments", "register"]
 
@@ -137,14 +137,14 @@ def register(experiment: Experiment) -> Experiment:
 
 
 def known_experiments() -> list[str]:
-    """The names of the paper's experiments, then of all others that were registered."""
+    """The names of the package's experiments, then of all others that were registered."""
     return list(dict.fromkeys([*EXPERIMENTS, *_REGISTERED]))
 
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of a name; its module is imported now if it has not been yet."""
     if name in EXPERIMENTS:
-        import_module(f"sigmax.paper.{name}")
+        import_module(EXPERIMENTS[name])
     if name not in _REGISTERED:
         known = ", ".join(known_experiments())
         raise InvalidArgumentError(f"No experiment {name!r}: choose from {known}.")

@@ -1,0 +1,233 @@
+"""Commands for people with a file: describe, fit, predict, evaluate, compare."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from sigmax.cli.app import app
+from sigmax.cli.failures import table_errors
+from sigmax.cli.options import (
+    Categories,
+    Delimiter,
+    Dropped,
+    Encoding,
+    Force,
+    GroupColumn,
+    IntervalMethod,
+    ModelFolder,
+    Names,
+    Numbers,
+    RetryFailed,
+    Seed,
+    Settings,
+    Sheet,
+    Source,
+    Target,
+    TimeColumn,
+    Workers,
+    parse_levels,
+    parse_setting,
+    split_names,
+)
+from sigmax.cli.showing import short_name, show_item, show_progress
+
+
+@app.command()
+def describe(
+    data: Source,
+    target: Target,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
+    time_column: TimeColumn = None,
+    group_column: GroupColumn = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Show what a table holds and what looks wrong with it, before anything is fitted."""
+    with table_errors():
+        from sigmax.commands.describe import DescribeOptions, describe_file, screen
+
+        options = DescribeOptions(
+            target=target,
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            time_column=time_column,
+            group_column=group_column,
+        )
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        found = describe_file(data, options, reading)
+        for part in screen(found, short_name(data)):
+            show_item(part)
+
+
+@app.command()
+def fit(
+    data: Source,
+    target: Target,
+    out: Annotated[Path, typer.Option(help="Folder for the model, its scores and its report.")] = (
+        Path("model")
+    ),
+    time_column: TimeColumn = None,
+    group_column: GroupColumn = None,
+    holdout: Annotated[float, typer.Option(help="Share of rows to judge the model by.")] = 0.2,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
+    preset: Annotated[str | None, typer.Option(help="fast, for a cheaper model.")] = None,
+    method: Annotated[str, typer.Option(help="local, combined, nn, ens-nn, gp, ...")] = "local",
+    no_refit: Annotated[
+        bool, typer.Option("--no-refit", help="Keep the model of the training rows.")
+    ] = False,
+    conformal: Annotated[
+        bool, typer.Option("--conformal", help="Intervals with a guarantee, from held-out rows.")
+    ] = False,
+    seed: Seed = 0,
+    set_: Settings = None,
+    force: Force = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Fit a model to a table, with honest scores of rows that it has not seen."""
+    with table_errors():
+        from sigmax.commands.fit import FitOptions, fit_table, write_result
+        from sigmax.commands.folder import NAMES
+        from sigmax.tables.reading import read_table
+        from sigmax.tables.writing import check_new_folder
+
+        options = FitOptions(
+            target=target,
+            method=method,
+            preset=preset,
+            settings=dict(map(parse_setting, set_ or [])),
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            time_column=time_column,
+            group_column=group_column,
+            holdout=holdout,
+            refit=not no_refit,
+            conformal=conformal,
+            seed=seed,
+        )
+        check_new_folder(out, force=force, names=NAMES)
+        frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
+        result = fit_table(frame, options, name=short_name(data), show=show_item, verbose=True)
+        write_result(result, out, force=force)
+    show_item(f"model, scores and report: {out}")
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    data: Source,
+    out: Annotated[
+        str | None,
+        typer.Option(help="CSV or Parquet by its name, - is standard output; beside the data."),
+    ] = None,
+    coverage: Annotated[float, typer.Option(help="Of the interval from lower to upper.")] = 0.9,
+    quantiles: Annotated[str, typer.Option(help="Levels of more columns, as 0.05,0.5,0.95.")] = "",
+    method: IntervalMethod = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Add predictions with their uncertainty to the rows of a file."""
+    with table_errors():
+        from sigmax.commands.folder import load_folder
+        from sigmax.commands.predict import PredictOptions, predict_file
+
+        options = PredictOptions(
+            coverage=coverage, quantiles=parse_levels(quantiles), method=method
+        )
+        saved = load_folder(model)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        written = predict_file(saved, data, out, options, reading)
+        Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Source,
+    by: Annotated[str | None, typer.Option(help="Also score every group of this column.")] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Also score ten equal parts by this column.")
+    ] = None,
+    method: IntervalMethod = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for all scores.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Score a model on labelled rows, all together and by group or time."""
+    with table_errors():
+        from sigmax.commands.evaluate import EvaluateOptions, evaluate_file
+        from sigmax.commands.folder import load_folder
+
+        options = EvaluateOptions(by=by, time_column=time_column, method=method)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        found = evaluate_file(load_folder(model), data, options, reading)
+        if found.n_left_out:
+            show_item(f"left out: {found.n_left_out:,} rows without a target")
+        for table in found.tables():
+            show_item(table)
+        if out is not None:
+            out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+            show_item(f"scores: {out}")
+
+
+@app.command()
+def compare(
+    data: Source,
+    target: Target,
+    out: Annotated[Path, typer.Option(help="Folder for records and report.")] = Path("comparison"),
+    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    methods: Names = "",
+    rank_by: Annotated[str, typer.Option(help="crps or log_likelihood.")] = "crps",
+    group_column: GroupColumn = None,
+    category: Categories = None,
+    number: Numbers = None,
+    drop: Dropped = None,
+    seed: Seed = 0,
+    set_: Settings = None,
+    workers: Workers = 1,
+    retry_failed: RetryFailed = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
+) -> None:
+    """Cross-validate methods on a table and rank them, or go on with a comparison."""
+    with table_errors(stopped="stopped; the same command goes on from here"):
+        from sigmax.commands.compare import CompareOptions, compare_file
+        from sigmax.commands.compare_tables import ranked_table
+        from sigmax.runs.engines import LocalEngine
+
+        options = CompareOptions(
+            target=target,
+            methods=split_names(methods),
+            n_folds=folds,
+            categories=tuple(category or ()),
+            numbers=tuple(number or ()),
+            drop=tuple(drop or ()),
+            group_column=group_column,
+            seed=seed,
+            settings=dict(map(parse_setting, set_ or [])),
+            rank_by=rank_by,
+        )
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        engine = LocalEngine(n_workers=workers)
+        chosen = {"reading": reading, "retry_failed": retry_failed}
+        with show_progress() as observe:
+            result = compare_file(data, options, out, engine, observe=observe, **chosen)
+        show_item(ranked_table(result.records, rank_by))
+        for record in result.failures:
+            show_item(f"failed: {record.task.label}: {record.reason}")
+        show_item(f"report: {result.report}")

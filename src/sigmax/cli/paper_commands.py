@@ -1,0 +1,111 @@
+"""Commands for the paper: demo, reproduce, report."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from sigmax.cli.app import app
+from sigmax.cli.failures import clear_errors, table_errors
+from sigmax.cli.options import Names, RetryFailed, Settings, Workers, parse_setting, split_names
+from sigmax.cli.showing import as_rich, console, show_item, show_line, show_progress
+from sigmax.errors import InvalidArgumentError
+from sigmax.runs import PAPER
+
+Out = Annotated[Path, typer.Option(help="Folder for records, tables and pictures.")]
+
+
+@app.command()
+def demo(
+    out: Out = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
+) -> None:
+    """From a made-up table to intervals, then the paper's toy problem with three models."""
+    with table_errors():
+        from sigmax.commands.demo import TOY_MODELS, run_table_demo
+        from sigmax.runs.engines import InProcessEngine
+        from sigmax.runs.registry import Choice
+
+        run_table_demo(out, seed, show_item)
+        toy = f"$ sigmax reproduce toy --methods {','.join(TOY_MODELS)} --out {out / 'toy'}"
+        show_item(toy)
+    choice = Choice(methods=TOY_MODELS, seed=seed)
+    run_and_show("toy", choice, out / "toy", InProcessEngine())
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(help=f"{', '.join(PAPER[:-1])} or {PAPER[-1]}."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for records and report; its name if left out.")
+    ] = None,
+    datasets: Names = "",
+    methods: Names = "",
+    splits: Annotated[int, typer.Option(min=0, help="Splits, draws, seeds or repeats.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first of them.")] = 0,
+    acquisitions: Annotated[
+        str, typer.Option(help="For active: variance, epistemic, information, random.")
+    ] = "",
+    set_: Settings = None,
+    quick: Annotated[
+        bool, typer.Option(help="For moons and images: few steps and rows, minutes on a CPU.")
+    ] = False,
+    engine: Annotated[str, typer.Option(help="local, or ray (an extra).")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="A Ray cluster to join; without one, one is started here.")
+    ] = None,
+    workers: Workers = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    retry_failed: RetryFailed = False,
+) -> None:
+    """Run an experiment of the paper, or go on with one that was stopped."""
+    from sigmax.runs.engines import create_engine
+    from sigmax.runs.registry import Choice
+
+    with clear_errors():
+        if experiment not in PAPER:
+            known = ", ".join(PAPER)
+            raise InvalidArgumentError(f"No experiment {experiment!r}: choose from {known}.")
+        choice = Choice(
+            datasets=split_names(datasets),
+            methods=split_names(methods),
+            n_splits=splits or None,
+            seed=seed,
+            settings=dict(map(parse_setting, set_ or [])),
+            acquisitions=split_names(acquisitions),
+            quick=quick,
+        )
+        chosen = create_engine(engine, address=address, n_workers=workers, device=device)
+    out = out or Path(experiment)
+    run_and_show(experiment, choice, out, chosen, retry_failed=retry_failed)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder with records of experiments.")],
+) -> None:
+    """Make the page and the tables of a folder from its records alone."""
+    from sigmax.runs.report import write_report
+
+    with clear_errors("FOLDER"):
+        show_line(f"report: {write_report(folder)}")
+
+
+def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any) -> None:
+    """Run an experiment, and show its tables, the paths of its figures, and what failed."""
+    from sigmax.runs.runner import run_experiment
+
+    with clear_errors():
+        with show_progress() as observe:
+            result = run_experiment(name, choice, out, engine, observe=observe, **options)
+        for table in result.tables:
+            console.print(as_rich(table))
+        for path in result.figures:
+            show_line(f"picture: {path}")
+        for record in result.failures:
+            show_line(f"[red]failed:[/] {escape(f'{record.task.label}: {record.reason}')}")
+        show_line(f"report: {result.report}")

@@ -1,0 +1,1 @@
+"""What the commands for people with a file do, each in the module of its name."""

@@ -1,0 +1,145 @@
+"""The ranking of methods that were compared on a table, from the records alone."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.commands.fit_page import estimate_text
+from sigmax.commands.scores import LEVELS, Estimate
+from sigmax.runs.records import Record
+from sigmax.runs.tables import ReportTable
+
+__all__ = ["compare_tables", "ranked_table"]
+
+TITLES = {"crps": "CRPS", "log_likelihood": "log-likelihood"}
+SIGNS = {"crps": 1.0, "log_likelihood": -1.0}
+"""1 where less is better."""
+
+Folds = dict[int, Record]
+"""The records of a method that gave scores, by fold."""
+
+
+def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
+    """For every table that was compared, a ranking by CRPS, one by log-likelihood, and the rest."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(f"{record.task.dataset} {record.task.settings_text}", []).append(record)
+    tables = []
+    for group in groups.values():
+        tables += [*(ranked_table(group, name) for name in TITLES), other_scores(group)]
+    return tables
+
+
+def ranked_table(records: Sequence[Record], rank_by: str) -> ReportTable:
+    """One row per method, the best first, with paired differences to it."""
+    methods = by_method(records)
+    means = {method: mean_score(folds, rank_by) for method, folds in methods.items()}
+    order = sorted(methods, key=lambda method: SIGNS[rank_by] * means[method].value)
+    (other,) = TITLES.keys() - {rank_by}
+    rows = []
+    for method in order:
+        folds, best = methods[method], methods[order[0]]
+        gap = "" if folds is best else estimate_text(difference(folds, best, rank_by))
+        rows.append(
+            [
+                method_title(method, folds),
+                estimate_text(means[method]),
+                gap,
+                estimate_text(mean_score(folds, other)),
+                f"{100 * weighted(folds, 'coverage_90'):.1f} %",
+                f"{np.mean([record.seconds['fit'] for record in folds.values()]):.3g}",
+            ]
+        )
+    best_first = f"{TITLES[rank_by]} less the best"
+    return ReportTable(
+        title=f"{full_title(records)}, ranked by {TITLES[rank_by]}",
+        header=["method", TITLES[rank_by], best_first, TITLES[other], "90 % cov.", "s to fit"],
+        rows=rows,
+        notes=[
+            "± is one standard error, over held-out rows; differences are paired.",
+            "* had the table as numbers: in standard deviations, gaps flagged, the twenty most"
+            " frequent levels as 0 and 1; all others had it as it is.",
+            *left_out(records, methods),
+        ],
+    )
+
+
+def other_scores(records: Sequence[Record]) -> ReportTable:
+    """RMSE, and coverage and width of intervals, without an order."""
+    header = ["method", "RMSE"]
+    for level in LEVELS:
+        header += [f"{100 * level:g} % coverage", "width"]
+    rows = []
+    for method, folds in by_method(records).items():
+        row = [method_title(method, folds), f"{math.sqrt(weighted(folds, 'rmse', power=2)):.4g}"]
+        for level in LEVELS:
+            row.append(f"{100 * weighted(folds, f'coverage_{100 * level:g}'):.1f} %")
+            row.append(f"{weighted(folds, f'width_{100 * level:g}'):.4g}")
+        rows.append(row)
+    return ReportTable(title=f"{full_title(records)}, other scores", header=header, rows=rows)
+
+
+def by_method(records: Sequence[Record]) -> dict[str, Folds]:
+    """Every method that gave scores."""
+    methods: dict[str, Folds] = {}
+    for record in records:
+        if record.status == "done":
+            methods.setdefault(record.task.method, {})[record.task.split] = record
+    return methods
+
+
+def full_title(records: Sequence[Record]) -> str:
+    options = records[0].task.settings["table"]["options"]
+    file = Path(records[0].task.dataset).name
+    return f"{options['target']} of {file}, {options['n_folds']} folds"
+
+
+def method_title(method: str, folds: Folds) -> str:
+    """Its name, with a mark if it did not have the table as it is."""
+    is_encoded = next(iter(folds.values())).data["input"] == "numbers"
+    return f"{method} *" if is_encoded else method
+
+
+def weighted(folds: Folds, name: str, *, power: int = 1) -> float:
+    """The mean of a score, or of its square, over all held-out rows."""
+    values = [record.scores[name] ** power for record in folds.values()]
+    return float(np.average(values, weights=[r.data["n_test"] for r in folds.values()]))
+
+
+def mean_score(folds: Folds, name: str) -> Estimate:
+    """The mean over all held-out rows, and its error from those of blocks of rows."""
+    return Estimate(weighted(folds, name), block_error(blocks(folds, sorted(folds), name)))
+
+
+def difference(folds: Folds, best: Folds, name: str) -> Estimate:
+    """By how much a score is higher than the best method's, on the folds that both have."""
+    common = sorted(folds.keys() & best.keys())
+    if not common:
+        return Estimate(math.nan, math.nan)
+    gaps = blocks(folds, common, name) - blocks(best, common, name)
+    return Estimate(float(np.mean(gaps)), block_error(gaps))
+
+
+def blocks(folds: Folds, splits: Sequence[int], name: str) -> NDArray[np.float64]:
+    return np.concatenate([folds[split].curves[name] for split in splits])
+
+
+def block_error(values: NDArray[np.float64]) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def left_out(records: Sequence[Record], methods: dict[str, Folds]) -> list[str]:
+    """What gave no scores on some folds, and why."""
+    others: dict[str, list[Record]] = {}
+    for record in records:
+        if record.status != "done":
+            others.setdefault(record.task.method, []).append(record)
+    notes = []
+    for method, found in others.items():
+        what = "not applicable" if found[0].status == "infeasible" else "failed"
+        where = f" on {len(found)} folds" if method in methods else ""
+        notes.append(f"{method}: {what}{where}: {found[0].reason}.")
+    return notes

@@ -1,0 +1,57 @@
+"""The whole way from a file to intervals on a made-up table: `sigmax demo`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sigmax.commands.fit import FitOptions, fit_table, write_result
+from sigmax.commands.folder import load_folder
+from sigmax.commands.predict import PredictOptions, predict_file
+from sigmax.data.deliveries import make_deliveries
+from sigmax.runs.tables import ReportTable
+from sigmax.tables.reading import read_table
+from sigmax.tables.writing import write_table
+
+__all__ = ["TOY_MODELS", "run_table_demo"]
+
+TOY_MODELS = ("nn", "combined", "local")
+"""Of the toy problem; `sigmax reproduce toy` has all seven."""
+
+TARGET = "minutes"
+N_NEW = 100
+"""The last rows, which are predicted as if their targets were not known yet."""
+N_SHOWN = 8
+
+
+def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None:
+    """Write two files, fit a model to one, and predict the other, as the commands would."""
+    deliveries, new = folder / "deliveries.csv", folder / "new.csv"
+    frame = make_deliveries(seed=seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table([frame.iloc[:-N_NEW]], deliveries)
+    write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
+    show(f"$ sigmax fit {deliveries} --target {TARGET} --preset fast --out {folder / 'model'}")
+    options = FitOptions(target=TARGET, preset="fast", seed=seed)
+    known = {"name": deliveries.name, "show": show, "verbose": True}
+    result = fit_table(read_table(deliveries), options, **known)
+    write_result(result, folder / "model", force=True)
+    show(f"$ sigmax predict {folder / 'model'} {new}")
+    saved = load_folder(folder / "model")
+    out = folder / "new_predicted.csv"
+    predict_file(saved, str(new), str(out), PredictOptions(), {})
+    show(first_rows(read_table(out), frame[TARGET].iloc[-N_NEW:].tolist()))
+
+
+def first_rows(predicted: Any, truth: list[float]) -> ReportTable:
+    """Some predictions beside what came."""
+    names = ["vehicle", "weather", "distance_km", "mean", "lower", "upper"]
+    shown = predicted[names].head(N_SHOWN).fillna("").itertuples(index=False)
+    rows = [
+        [row[0], row[1], f"{row[2]:.1f}", *(f"{number:.1f}" for number in row[3:]), f"{y:.1f}"]
+        for row, y in zip(shown, truth, strict=False)
+    ]
+    return ReportTable(
+        title="new deliveries: predicted minutes and 90 % interval",
+        header=[*names, "what came"],
+        rows=rows,
+    )

@@ -1,0 +1,153 @@
+"""Predictions for the rows of a file: `sigmax predict` without the command line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sigmax.checks import check_choice, check_number
+from sigmax.commands.folder import SavedTableModel
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.tables.reading import read_chunks
+from sigmax.tables.writing import write_table
+
+__all__ = ["PredictOptions", "add_predictions", "default_output", "predict_chunks", "predict_file"]
+
+ROWS_PER_CHUNK = 16_384
+"""A power of two, as programs are compiled for: the last chunk alone has another size."""
+
+PREFIX = "predicted_"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """What to say about each row."""
+
+    coverage: float = 0.9
+    """Of the interval from ``lower`` to ``upper``."""
+    quantiles: tuple[float, ...] = ()
+    """Levels of further columns, ``q0.05`` and so on."""
+    method: str | None = None
+    """Of the interval: ``distribution``, ``conformal``, or None for that of the fit."""
+
+    def check(self) -> None:
+        check_number("--coverage", self.coverage, above=0.0, below=1.0)
+        for level in self.quantiles:
+            check_number("--quantiles", level, above=0.0, below=1.0)
+        if len(set(self.quantiles)) < len(self.quantiles):
+            raise InvalidArgumentError("`--quantiles` must differ from each other.")
+        if self.method is not None:
+            check_choice("--method", self.method, ("distribution", "conformal"))
+
+
+def predict_chunks(
+    saved: SavedTableModel, chunks: Iterator[pd.DataFrame], options: PredictOptions
+) -> Iterator[pd.DataFrame]:
+    """The rows of every chunk with their predictions, one chunk at a time."""
+    options.check()
+    names: dict[str, str] | None = None
+    for chunk in chunks:
+        if names is None:
+            check_columns(saved, chunk)
+            names = new_names(list(map(str, chunk.columns)), options)
+        yield add_predictions(saved, chunk, options, names)
+
+
+def predict_file(
+    saved: SavedTableModel,
+    source: str,
+    out: str | None,
+    options: PredictOptions,
+    reading: Mapping[str, Any],
+) -> str:
+    """Predict the rows of a file a chunk at a time; where they were written."""
+    options.check()
+    if out is None:
+        out = "-" if source == "-" else str(default_output(Path(source)))
+    chunks = read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading)
+    write_table(predict_chunks(saved, chunks, options), out)
+    return "standard output" if out == "-" else out
+
+
+def add_predictions(
+    saved: SavedTableModel, frame: pd.DataFrame, options: PredictOptions, names: dict[str, str]
+) -> pd.DataFrame:
+    """A table with its predictions in further columns."""
+    found = dict.fromkeys(names, np.empty(0))
+    if len(frame):
+        found = predict_rows(saved, frame.filter(items=saved.features), options)
+    columns = {names[name]: values for name, values in found.items()}
+    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+
+
+def predict_rows(
+    saved: SavedTableModel, X: pd.DataFrame, options: PredictOptions
+) -> dict[str, NDArray[np.float64]]:
+    """The columns that predictions add, by name."""
+    model: Any = saved.model
+    dist, gate = model.predict_dist(X), model.predict_gate(X)
+    method = options.method or saved.facts["intervals"]
+    ends = [round((1 + sign * options.coverage) / 2, 12) for sign in (-1, 1)]
+    levels = sorted({*options.quantiles, *(ends if method == "distribution" else [])})
+    quantiles = dict(zip(levels, dist.quantile(levels).T, strict=True)) if levels else {}
+    if method == "conformal":
+        lower, upper = model.predict_interval(X, options.coverage, method="conformal").T
+    else:
+        lower, upper = (quantiles[end] for end in ends)
+    return {
+        "mean": dist.mean,
+        "std": dist.std,
+        "lower": lower,
+        "upper": upper,
+        "aleatoric": np.sqrt(dist.aleatoric_variance),
+        "epistemic": np.sqrt(dist.epistemic_variance),
+        "off_data": np.full(len(X), np.nan) if gate is None else gate,
+        **{f"q{level:g}": quantiles[level] for level in options.quantiles},
+    }
+
+
+def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
+    """What the new columns are called: all with a prefix if the table has one of them already.
+
+    Examples
+    --------
+    >>> new_names(["x", "std"], PredictOptions())["mean"]
+    'predicted_mean'
+    """
+    added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
+    added += [f"q{level:g}" for level in options.quantiles]
+    if not set(added) & set(columns):
+        return {name: name for name in added}
+    names = {name: PREFIX + name for name in added}
+    if taken := sorted(set(names.values()) & set(columns)):
+        raise InvalidDataError(
+            f"The file has columns of the names that predictions would get: {', '.join(taken)};"
+            " rename them, or predict the file as it was."
+        )
+    return names
+
+
+def check_columns(saved: SavedTableModel, frame: pd.DataFrame) -> None:
+    """Refuse a file without a column that the model needs."""
+    there = set(map(str, frame.columns))
+    if missing := [name for name in saved.features if name not in there]:
+        listed = ", ".join(map(repr, missing[:5])) + (" and more" if len(missing) > 5 else "")
+        raise InvalidDataError(f"The file has no column {listed}, which the model learned from.")
+
+
+def default_output(source: Path) -> Path:
+    """Beside the file, as Parquet if it is that, or else as CSV.
+
+    Examples
+    --------
+    >>> default_output(Path("a/new.csv.gz")).name, default_output(Path("new.parquet")).name
+    ('new_predicted.csv', 'new_predicted.parquet')
+    """
+    stem = source.name.split(".")[0] or source.name
+    is_parquet = source.suffix.lower() in (".parquet", ".pq")
+    return source.with_name(f"{stem}_predicted{'.parquet' if is_parquet else '.csv'}")

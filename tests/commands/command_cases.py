@@ -1,0 +1,25 @@
+"""How the tests of commands run them."""
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from sigmax.cli import app
+
+SMALL = (
+    *("--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"),
+    *("--set", "hidden_sizes=[8]"),
+)
+
+
+def run(*arguments, stdin: str | bytes | None = None) -> Result:
+    """A command in this process, on a terminal of 100 columns."""
+    runner = CliRunner(env={"COLUMNS": "100", "TERM": "dumb"})
+    return runner.invoke(app, list(map(str, arguments)), input=stdin)
+
+
+def refused(result: Result, *words: str, code: int = 2) -> bool:
+    """Whether a command ended with one sentence that has these words, and no traceback."""
+    text = " ".join(result.stderr.split())
+    has_words = all(word in text for word in words)
+    is_clean = "Traceback" not in result.output and text.startswith("error:")
+    return result.exit_code == code and has_words and is_clean

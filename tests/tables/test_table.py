@@ -257,7 +257,7 @@ def test_a_column_without_any_cell_takes_whatever_comes(empty):
 @pytest.mark.parametrize("cells", [[[1], [2]], [{"a": 1}, {"b": 1}], [1j, 2j]], ids=str)
 def test_cells_that_nothing_is_learned_from_are_refused(cells):
     column = pd.Series(cells, dtype=object)
-    with pytest.raises(InvalidDataError, match="Column 'a' (holds .* objects|is of type)"):
+    with pytest.raises(InvalidDataError, match=r"Column 'a' (holds .* objects|is of type)"):
         Reader().fit(pd.DataFrame({"a": column, "b": ["x", "y"]}))
 
 

@@ -146,7 +146,7 @@ def column_of_series(name: str, series: Any) -> RawColumn:
     strange = next((cell for cell in cells if isinstance(cell, NO_CELLS)), None)
     if strange is not None:
         raise InvalidDataError(
-            f"Column {name!r} holds {type(strange).__name__} objects, from which nothing is learned."
+            f"Column {name!r} holds {type(strange).__name__} objects; nothing is learned from them."
         )
     if dtype == nw.Time or (len(cells) and all(isinstance(cell, time | None) for cell in cells)):
         return RawColumn(name, seconds_of_day(cells), Kind.NUMBER)

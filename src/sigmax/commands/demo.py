@@ -12,10 +12,11 @@ from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_table
 from sigmax.tables.writing import write_table
 
-__all__ = ["TOY_MODELS", "run_table_demo"]
+__all__ = ["TOY_MODELS", "TOY_SETTINGS", "run_table_demo"]
 
 TOY_MODELS = ("nn", "combined", "local")
 """Of the toy problem; `sigmax reproduce toy` has all seven."""
+TOY_SETTINGS = {"preset": "fast"}
 
 TARGET = "minutes"
 N_NEW = 100

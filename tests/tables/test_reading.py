@@ -217,6 +217,18 @@ def test_excel_values_are_read_and_formulas_are_not_run(tmp_path):
         read_table(path, sheet="two")
 
 
+def test_rows_that_no_sheet_can_have_are_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("sigmax.tables.excel.MAX_ROWS", 1000)
+    path = make_book(tmp_path / "book.xlsx", [["a", "b"], [1, 2]])
+    damaged = tmp_path / "damaged.xlsx"
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(damaged, "w") as copy:
+        for name in whole.namelist():
+            content = whole.read(name)
+            copy.writestr(name, content.replace(b'<row r="2"', b'<row r="99999999999"'))
+    with pytest.raises(TableFileError, match="no rows"):
+        read_table(damaged)
+
+
 def test_standard_input_and_pipes_are_read(monkeypatch, tmp_path):
     for content in (b"a,b\n1,2\n", gzip.compress(b"a,b\n1,2\n")):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -131,7 +131,7 @@ def number_text(number: float) -> str:
     Examples
     --------
     >>> number_text(79873.0587), number_text(0.012345), number_text(3e12)
-    ('79,873', '0.01234', '3e+12')
+    ('79,873', '0.01235', '3e+12')
     """
     return f"{number:,.0f}" if 1e3 <= abs(number) < 1e10 else f"{number:.4g}"
 

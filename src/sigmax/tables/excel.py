@@ -23,6 +23,8 @@ __all__ = ["MAX_UNPACKED", "read_excel"]
 
 MAX_UNPACKED = 1 << 30
 """Bytes of an Excel file when it is unpacked: it is read whole, so that larger ones are refused."""
+MAX_ROWS = 1 << 20
+"""Rows of a sheet, as Excel has them: what a file says beyond is not true."""
 
 Row = Sequence[Any]
 
@@ -38,7 +40,7 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
     rows_of = rows_of_xlsx if source.format == Format.XLSX else rows_of_xls
     with told(source), warnings.catch_warnings(), closing(rows_of(source, sheet)) as all_rows:
         warnings.filterwarnings("ignore", module="openpyxl")  # of styles and the like
-        rows = filter(any_cell, all_rows)
+        rows = filter(any_cell, islice(all_rows, MAX_ROWS))
         header = next(rows, None)
         if header is None:
             raise TableFileError(f"{source.name}: the sheet is empty.")

@@ -51,7 +51,7 @@ def write_table(frames: Iterable[pd.DataFrame], path: str | Path) -> None:
         if ending in PARQUET:
             write_parquet(frames, stream)
         elif ending.endswith(".gz"):
-            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:
+            with gzip.GzipFile("", "wb", 6, stream, mtime=0) as packed:
                 write_text(frames, packed, SEPARATORS[ending])
         else:
             write_text(frames, stream, SEPARATORS[ending])

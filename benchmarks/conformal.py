@@ -73,7 +73,7 @@ METHODS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--datasets", default="yacht,boston,energy,concrete,wine_red")
+    parser.add_argument("--datasets", default="yacht,boston,energy,concrete")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--splits", type=int, default=10)
     options = parser.parse_args()

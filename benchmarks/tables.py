@@ -53,14 +53,20 @@ def load_split(name: str, split: int, n_rows: int) -> Split:
     return frame.iloc[:n], y[:n], frame.iloc[n:], y[n:]
 
 
-def run_sigmax(data: Split, preset: str) -> Predictive:
-    X, y, X_new, _ = data
-    return LocalRegressor(preset, random_state=0).fit(X, y).predict_dist(X_new)
+def run_sigmax(data: Split, preset: str) -> dict[str, float]:
+    X, y, X_new, y_new = data
+    model = LocalRegressor(preset, random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X_new, 0.9, method="conformal").T
+    covered = float(np.mean((lower <= y_new) & (y_new <= upper)))
+    width = float(np.mean(upper - lower))
+    conformal = {"conformal_coverage": covered, "conformal_width": width}
+    return evaluate(y_new, model.predict_dist(X_new)) | conformal
 
 
-def run_skrub(data: Split, preset: str) -> Predictive:
+def run_skrub(data: Split, preset: str) -> dict[str, float]:
     X, X_new = vectorised(data)
-    return LocalRegressor(preset, random_state=0).fit(X, data[1]).predict_dist(X_new)
+    model = LocalRegressor(preset, random_state=0).fit(X, data[1])
+    return evaluate(data[3], model.predict_dist(X_new))
 
 
 def vectorised(data: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -74,10 +80,10 @@ def vectorised(data: Split) -> tuple[np.ndarray, np.ndarray]:
     return X, np.asarray(encoder.transform(data[2]), dtype=np.float64)
 
 
-def run_catboost(data: Split, preset: str) -> Predictive:
+def run_catboost(data: Split, preset: str) -> dict[str, float]:
     from catboost import CatBoostRegressor, Pool
 
-    X, y, X_new, _ = data
+    X, y, X_new, y_new = data
     texts = [name for name in X if not pd.api.types.is_numeric_dtype(X[name])]
 
     def pool(frame: pd.DataFrame, target: np.ndarray | None = None) -> Pool:
@@ -96,10 +102,11 @@ def run_catboost(data: Split, preset: str) -> Predictive:
     best = {"iterations": int(curve.argmin()) + 1} | found["params"]
     model = CatBoostRegressor(**fixed, **best).fit(standard)
     mean, variance = np.asarray(model.predict(pool(X_new))).T
-    return Predictive(Normal(center + scale * mean, scale * np.sqrt(variance)))
+    dist = Predictive(Normal(center + scale * mean, scale * np.sqrt(variance)))
+    return evaluate(y_new, dist)
 
 
-METHODS: dict[str, Callable[[Split, str], Predictive]] = {
+METHODS: dict[str, Callable[[Split, str], dict[str, float]]] = {
     "sigmax": run_sigmax,
     "skrub": run_skrub,
     "catboost": run_catboost,
@@ -119,8 +126,7 @@ def run(options: argparse.Namespace) -> None:
                     continue
                 data = load_split(name, split, options.rows)
                 begin = time.perf_counter()
-                dist = METHODS[method](data, options.preset)
-                line["scores"] = evaluate(data[3], dist)
+                line["scores"] = METHODS[method](data, options.preset)
                 line["seconds"] = round(time.perf_counter() - begin, 1)
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
@@ -136,43 +142,42 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def show(options: argparse.Namespace) -> None:
-    """Mean CRPS, ratios to skrub's and CatBoost's, and coverage of 90 % intervals."""
+    """A Markdown table over the splits that all methods of a table have."""
     lines = [line for path in options.records for line in read(Path(path))]
-    cells: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
-    for line in lines:
-        cells.setdefault((line["table"], line["method"]), {})[line["split"]] = line["scores"]
-    methods = list(dict.fromkeys(line["method"] for line in lines))
-    print(
-        f"| table | splits | {' | '.join(f'CRPS {m}' for m in methods)} | "
-        f"{' | '.join(f'cov. {m}' for m in methods)} |"
-    )
-    print("|---|" + "---:|" * (1 + 2 * len(methods)))
-    ratios: dict[str, list[float]] = {}
-    for name in TABLES:
-        own = {m: cells.get((name, m), {}) for m in methods}
-        common = (
-            set.intersection(*(set(found) for found in own.values() if found))
-            if any(own.values())
-            else set()
-        )
+    methods = [name for name in METHODS if any(line["method"] == name for line in lines)]
+    print(f"| table | splits | {' | '.join(f'CRPS {name}' for name in methods)} |", end="")
+    print(f" {' | '.join(f'90 % cov. {name}' for name in methods)} | conformal |")
+    print("|---|" + "---:|" * (2 + 2 * len(methods)))
+    ratios: dict[str, list[float]] = {name: [] for name in methods}
+    for table in TABLES:
+        scores = {
+            name: {
+                line["split"]: line["scores"]
+                for line in lines
+                if line["table"] == table and line["method"] == name
+            }
+            for name in methods
+        }
+        common = sorted(set.intersection(*(set(found) for found in scores.values())))
         if not common:
             continue
-        mean = {
-            m: {
-                k: float(np.mean([found[s][k] for s in common]))
-                for k in (
-                    "crps",
-                    "coverage_90" if "coverage_90" in next(iter(found.values())) else "coverage",
-                )
-            }
-            for m, found in own.items()
-            if found
-        }
-        print(mean)
-        for m in mean:
-            ratios.setdefault(m, []).append(mean["sigmax"]["crps"] / mean[m]["crps"])
-    for m, values in ratios.items():
-        print(m, round(float(np.exp(np.mean(np.log(values)))), 4), len(values))
+
+        def mean(name: str, score: str, scores=scores, common=common) -> float:
+            return float(np.mean([scores[name][split].get(score, np.nan) for split in common]))
+
+        cells = [f"{mean(name, 'crps'):.4g}" for name in methods]
+        cells += [f"{100 * mean(name, 'coverage'):.1f} %" for name in methods]
+        cells.append(f"{100 * mean(methods[0], 'conformal_coverage'):.1f} %")
+        print(f"| {table} | {len(common)} | {' | '.join(cells)} |")
+        for name in methods:
+            ratios[name].append(mean(methods[0], "crps") / mean(name, "crps"))
+    for name in methods[1:]:
+        log_ratios = np.log(ratios[name])
+        print(
+            f"\nCRPS of {methods[0]} over {name}, geometric mean of {len(log_ratios)} tables:"
+            f" {np.exp(log_ratios.mean()):.3f}; by table"
+            f" {', '.join(f'{ratio:.3f}' for ratio in ratios[name])}."
+        )
 
 
 def main() -> None:

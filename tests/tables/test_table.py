@@ -242,3 +242,13 @@ def test_rows_of_a_table_that_are_equal_have_equal_values():
     values = Reader().fit(frame).table_.values
     np.testing.assert_array_equal(values[:2], values[2:])
     assert np.all(np.isfinite(values)) and np.any(values[0] != values[1])
+
+
+@pytest.mark.parametrize("empty", [np.nan, None, pd.NaT])
+def test_a_column_without_any_cell_takes_whatever_comes(empty):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "nothing": [empty, empty]})
+    reader = Reader().fit(frame)
+    column = reader.table_.schema.columns[0]
+    assert (column.name, column.kind, column.levels) == ("nothing", Kind.CATEGORY, ())
+    for cell in (7, "seven", empty):
+        reader.read(frame.assign(nothing=cell))

@@ -34,10 +34,17 @@ class RawColumn:
         """Whether the cells are numbers or seconds, not objects."""
         return self.cells.dtype.kind == "f"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all cells are gaps."""
+        return bool(np.isnan(self.cells).all()) if self.is_parsed else not len(self.distinct())
+
     def describe(self, kind: Kind | None) -> Column:
         """The column's place in a schema, as a ``kind`` or as what it seems to be."""
         found = self.distinct() if not self.is_parsed else None
         time_format = None
+        if kind is None and self.is_empty:
+            kind = Kind.CATEGORY  # of no level yet: whatever comes will be new
         if kind is None:
             kind = self.kind or kind_of(found)
         if kind is Kind.TIME and found is not None:
@@ -84,8 +91,8 @@ class RawColumn:
 
 def kind_of(cells: NDArray[Any] | None) -> Kind:
     """What objects seem to be."""
-    if cells is None or not len(cells):
-        return Kind.NUMBER  # nothing but gaps
+    if cells is None:
+        return Kind.NUMBER
     if all(isinstance(cell, Real) and not isinstance(cell, bool | np.bool_) for cell in cells):
         return Kind.NUMBER
     if all(isinstance(cell, date | datetime | np.datetime64) for cell in cells):

@@ -2,6 +2,7 @@
 
 import json
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,7 +129,7 @@ def test_the_simple_encoding_is_numbers_flags_and_levels():
     np.testing.assert_allclose(numbers[:150, :3].std(axis=0), 1, atol=0.06)
     is_gap = frame["weight_kg"].isna()
     np.testing.assert_array_equal(numbers[:, 3], is_gap)
-    own = own_categories(table)
+    own: Any = own_categories(table)
     assert own["weather"].isin(["dry", "rain", "snow", "(gap)"]).all()
     pd.testing.assert_series_equal(own["weight_kg"].isna(), is_gap, check_names=False)
 

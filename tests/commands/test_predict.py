@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -37,12 +38,12 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
     pd.testing.assert_frame_equal(predicted[given.columns], given)
     X = given[loaded.feature_names_in_]
     dist, parts = loaded.predict_dist(X), loaded.predict_uncertainty(X)
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    np.testing.assert_allclose(predicted["mean"], dist.mean, **close)
-    np.testing.assert_allclose(predicted["std"], dist.std, **close)
-    np.testing.assert_allclose(predicted[["lower", "upper"]], dist.interval(0.8), **close)
-    np.testing.assert_allclose(predicted["q0.05"], dist.quantile(0.05), **close)
-    np.testing.assert_allclose(predicted["off_data"], parts["gate"], **close)
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    close(predicted["mean"], dist.mean)
+    close(predicted["std"], dist.std)
+    close(predicted[["lower", "upper"]], dist.interval(0.8))
+    close(predicted["q0.05"], dist.quantile(0.05))
+    close(predicted["off_data"], parts["gate"])
     total = predicted["aleatoric"] ** 2 + predicted["epistemic"] ** 2
     np.testing.assert_allclose(total, predicted["std"] ** 2, rtol=1e-5)
     assert predicted["off_data"].between(0, 1).all()

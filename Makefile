@@ -1,4 +1,4 @@
-# make demo       own virtual environment, install, the toy problem and its picture
+# make demo       own virtual environment, install, a table from file to intervals, the toy picture
 # make test       the same, with the development tools, and the tests
 # make test-long  the tests that train for longer
 # make check      formatting, lint and types

@@ -27,7 +27,7 @@ def make_rows(rng: np.random.Generator, n_rows: int, n_columns: int) -> pd.DataF
     """Rows of which a quarter of the columns are categories, one is a time, the rest numbers."""
     n_categories = n_columns // 4
     numbers = rng.normal(size=(n_rows, n_columns - n_categories - 1)).round(4)
-    frame = pd.DataFrame(numbers, columns=[f"x{i}" for i in range(numbers.shape[1])])
+    frame = pd.DataFrame({f"x{i}": column for i, column in enumerate(numbers.T)})
     for i in range(n_categories):
         frame[f"level{i}"] = np.array(list("abcdefghij"))[rng.integers(0, 10, n_rows)]
     seconds = rng.integers(0, 10**8, n_rows)

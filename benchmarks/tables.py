@@ -94,6 +94,7 @@ def run_catboost(data: Split, preset: str) -> dict[str, float]:
     center = y.mean()
     fixed = {"loss_function": "RMSEWithUncertainty", "verbose": False, "random_seed": 0}
     fixed |= {"thread_count": int(os.environ.get("CATBOOST_THREADS", "2"))}
+    fixed |= {"allow_writing_files": False}
     model = CatBoostRegressor(iterations=1000, **fixed)
     grid = {"depth": [4, 6, 8], "learning_rate": [0.03, 0.06, 0.12]}
     standard = pool(X, (y - center) / scale)

@@ -1,5 +1,6 @@
 """What goes wrong becomes one sentence and an exit code."""
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,12 +37,21 @@ def table_errors(stopped: str = "stopped; nothing was written") -> Iterator[None
         text, code = str(error), 2
     except SigmaxError as error:
         text = str(error)
+    except BrokenPipeError:
+        raise typer.Exit(1) from None  # whoever read our output has seen enough
     except OSError as error:
-        text, code = f"Cannot read or write: {error}.", 2
+        place = f" {error.filename}" if error.filename else ""
+        text, code = f"Cannot read or write{place}: {error.strerror or error}.", 2
     except MemoryError:
         text = "There is not enough memory; fewer rows or columns, or `--preset fast`, may help."
     except KeyboardInterrupt:
         text, code = stopped, 130
+    except typer.Exit:
+        raise
+    except Exception as error:
+        if os.environ.get("SIGMAX_TRACEBACK"):
+            raise
+        text = f"{type(error).__name__}: {error} (with SIGMAX_TRACEBACK=1 you see where)"
     Console(stderr=True).print(f"[red]error:[/] {escape(' '.join(text.split()))}", soft_wrap=True)
     raise typer.Exit(code)
 

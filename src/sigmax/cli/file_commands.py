@@ -206,7 +206,7 @@ def compare(
 ) -> None:
     """Cross-validate methods on a table and rank them, or go on with a comparison."""
     with table_errors(stopped="stopped; the same command goes on from here"):
-        from sigmax.commands.compare import CompareOptions, compare_file
+        from sigmax.commands.compare import CompareOptions, plan_comparison, run_comparison
         from sigmax.commands.compare_tables import ranked_table
         from sigmax.runs.engines import LocalEngine
 
@@ -223,10 +223,9 @@ def compare(
             rank_by=rank_by,
         )
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
-        engine = LocalEngine(n_workers=workers)
-        chosen = {"reading": reading, "retry_failed": retry_failed}
+        choice, engine = plan_comparison(data, options, reading), LocalEngine(n_workers=workers)
         with show_progress() as observe:
-            result = compare_file(data, options, out, engine, observe=observe, **chosen)
+            result = run_comparison(choice, out, engine, retry_failed=retry_failed, observe=observe)
         show_item(ranked_table(result.records, rank_by))
         for record in result.failures:
             show_item(f"failed: {record.task.label}: {record.reason}")

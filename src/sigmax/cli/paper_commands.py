@@ -23,14 +23,14 @@ def demo(
 ) -> None:
     """From a made-up table to intervals, then the paper's toy problem with three models."""
     with table_errors():
-        from sigmax.commands.demo import TOY_MODELS, run_table_demo
+        from sigmax.commands.demo import TOY_MODELS, TOY_SETTINGS, run_table_demo
         from sigmax.runs.engines import InProcessEngine
         from sigmax.runs.registry import Choice
 
         run_table_demo(out, seed, show_item)
-        toy = f"$ sigmax reproduce toy --methods {','.join(TOY_MODELS)} --out {out / 'toy'}"
-        show_item(toy)
-    choice = Choice(methods=TOY_MODELS, seed=seed)
+        chosen = f"--methods {','.join(TOY_MODELS)} --set preset=fast"
+        show_item(f"$ sigmax reproduce toy {chosen} --out {out / 'toy'}")
+    choice = Choice(methods=TOY_MODELS, seed=seed, settings=TOY_SETTINGS)
     run_and_show("toy", choice, out / "toy", InProcessEngine())
 
 

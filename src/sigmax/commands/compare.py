@@ -39,7 +39,7 @@ from sigmax.runs.runner import ExperimentResult, Observer, run_experiment
 from sigmax.tables import Table
 from sigmax.tables.reading import read_table
 
-__all__ = ["COMPARED", "CompareOptions", "compare_file", "usual_methods"]
+__all__ = ["COMPARED", "CompareOptions", "plan_comparison", "run_comparison", "usual_methods"]
 
 NAME = "compare"
 PACKAGES = ("catboost", "ngboost", "xgboost-distribution")
@@ -94,8 +94,7 @@ class CompareOptions:
             if method in PACKAGES:
                 load_package(method)
         self.fit_options().check()
-        chosen = self.methods or usual_methods()
-        known = {name for method in chosen for name in COMPARED[method].create(0).get_params()}
+        known = {name for method in COMPARED.values() for name in method.create(0).get_params()}
         for name in sorted(set(self.settings) - known):
             raise InvalidArgumentError(f"`--set`: no method has a setting {name!r}.")
 
@@ -138,22 +137,15 @@ def usual_methods() -> tuple[str, ...]:
     return tuple(name for name in COMPARED if name not in PACKAGES or is_installed(name))
 
 
-def compare_file(
-    source: str | Path,
-    options: CompareOptions,
-    out: Path,
-    engine: AbstractEngine,
-    *,
-    reading: Mapping[str, Any] | None = None,
-    retry_failed: bool = False,
-    observe: Observer = lambda progress: None,
-) -> ExperimentResult:
-    """Run what has no record in the folder ``out`` yet, and rank the methods.
+def plan_comparison(
+    source: str | Path, options: CompareOptions, reading: Mapping[str, Any] | None = None
+) -> Choice:
+    """What to run for a file.
 
     Raises
     ------
     SigmaxError
-        If the file or an option cannot be used; nothing has been run then.
+        If the file or an option cannot be used.
     """
     if str(source) == "-":
         raise TableFileError("`compare` reads its table more than once: give it a file.")
@@ -162,14 +154,25 @@ def compare_file(
     options = options.for_columns(columns)
     options.check()
     table = {"options": options.to_json(), "reading": reading, "sha256": file_hash(source)}
-    read_task_table(str(source), JsonKey(table))  # what is wrong with it is told before the run
-    choice = Choice(
+    read_task_table(str(source), JsonKey(table))  # what is wrong with it is told now
+    return Choice(
         datasets=[str(source)],
         methods=options.methods or usual_methods(),
         n_splits=options.n_folds,
         seed=options.seed,
         settings={"table": table, **options.settings},
     )
+
+
+def run_comparison(
+    choice: Choice,
+    out: Path,
+    engine: AbstractEngine,
+    *,
+    retry_failed: bool = False,
+    observe: Observer = lambda progress: None,
+) -> ExperimentResult:
+    """Run what has no record in the folder ``out`` yet, and rank the methods."""
     return run_experiment(NAME, choice, out, engine, retry_failed=retry_failed, observe=observe)
 
 

@@ -8,14 +8,16 @@ from sigmax.commands.fit import FitOptions, fit_table, write_result
 from sigmax.commands.folder import load_folder
 from sigmax.commands.predict import PredictOptions, predict_file
 from sigmax.data.deliveries import make_deliveries
+from sigmax.errors import TableFileError
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_table
 from sigmax.tables.writing import write_table
 
-__all__ = ["TOY_MODELS", "run_table_demo"]
+__all__ = ["TOY_MODELS", "TOY_SETTINGS", "run_table_demo"]
 
 TOY_MODELS = ("nn", "combined", "local")
 """Of the toy problem; `sigmax reproduce toy` has all seven."""
+TOY_SETTINGS = {"preset": "fast"}
 
 TARGET = "minutes"
 N_NEW = 100
@@ -27,7 +29,10 @@ def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None
     """Write two files, fit a model to one, and predict the other, as the commands would."""
     deliveries, new = folder / "deliveries.csv", folder / "new.csv"
     frame = make_deliveries(seed=seed)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TableFileError(f"`--out` {folder} cannot be made: {error.strerror}.") from error
     write_table([frame.iloc[:-N_NEW]], deliveries)
     write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
     show(f"$ sigmax fit {deliveries} --target {TARGET} --preset fast --out {folder / 'model'}")

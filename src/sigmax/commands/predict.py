@@ -69,6 +69,8 @@ def predict_file(
     options.check()
     if out is None:
         out = "-" if source == "-" else str(default_output(Path(source)))
+    if out != "-" and source != "-" and is_same_file(out, source):
+        raise InvalidArgumentError(f"`--out` {out} is the table itself: name another file.")
     chunks = read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading)
     write_table(predict_chunks(saved, chunks, options), out)
     return "standard output" if out == "-" else out
@@ -138,6 +140,13 @@ def check_columns(saved: SavedTableModel, frame: pd.DataFrame) -> None:
     if missing := [name for name in saved.features if name not in there]:
         listed = ", ".join(map(repr, missing[:5])) + (" and more" if len(missing) > 5 else "")
         raise InvalidDataError(f"The file has no column {listed}, which the model learned from.")
+
+
+def is_same_file(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
 
 
 def default_output(source: Path) -> Path:

@@ -1,0 +1,163 @@
+"""`sigmax compare`: methods on the folds of a table, by the runner, to be resumed."""
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_cases import refused, run
+from scipy import stats
+
+from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
+from sigmax.commands.compare import COMPARED, read_task_table, usual_methods
+from sigmax.commands.compare_tables import ranked_table
+from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
+from sigmax.data.deliveries import make_deliveries
+from sigmax.runs.engines import InProcessEngine
+from sigmax.runs.records import read_records
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Worker processes import and compile everything anew; tests of the runner have them."""
+    monkeypatch.setattr("sigmax.runs.engines.LocalEngine", InProcessEngine)
+    read_task_table.cache_clear()
+
+
+SMALL = ("--folds", 2, "--set", "n_steps=20", "--set", "hidden_sizes=[8]")
+
+
+def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
+    out = tmp_path / "out"
+    command = ("compare", table, "--target", "minutes", "--out", out, *SMALL)
+    result = run(*command, "--methods", "marginal,linear")
+    assert result.exit_code == 0, result.output
+    assert result.output.index("linear *") < result.output.index("marginal *")
+    records = read_records(out / "records.jsonl")
+    assert len(records) == 4
+    result = run(*command, "--methods", "marginal,linear,nn", "--rank-by", "log_likelihood")
+    assert "6/6" in result.output and "ranked by log-likelihood" in result.output
+    after = read_records(out / "records.jsonl")
+    assert after[:4] == records and [r.task.method for r in after[4:]] == ["nn", "nn"]
+    page = (out / "report.html").read_text()
+    assert "ranked by CRPS" in page and "other scores" in page
+
+
+def test_another_content_of_the_file_is_another_comparison(table, tmp_path):
+    copy, out = tmp_path / "copy.csv", tmp_path / "out"
+    copy.write_bytes(table.read_bytes())
+    command = ("compare", copy, "--target", "minutes", "--out", out, "--methods", "marginal")
+    assert run(*command, "--folds", 2).exit_code == 0
+    copy.write_text(copy.read_text().replace("rain", "sleet"))
+    assert run(*command, "--folds", 2).exit_code == 0
+    records = read_records(out / "records.jsonl")
+    assert len(records) == 4
+    assert len({r.task.settings["table"]["sha256"] for r in records}) == 2
+
+
+def test_paired_differences_are_those_of_rows(table, tmp_path):
+    out = tmp_path / "out"
+    run("compare", table, "--target", "minutes", "--out", out, "--methods", "marginal,linear")
+    records = read_records(out / "records.jsonl")
+    rows = {
+        method: np.concatenate([r.curves["crps"] for r in records if r.task.method == method])
+        for method in ("marginal", "linear")
+    }
+    assert len(rows["linear"]) == 255
+    gap = rows["marginal"] - rows["linear"]
+    shown = ranked_table(records, "crps").rows[1][2]
+    value, error = (float(part) for part in shown.split(" ± "))
+    assert value == pytest.approx(gap.mean(), rel=0.05)
+    assert error == pytest.approx(gap.std(ddof=1) / np.sqrt(255), rel=0.05)
+
+
+@pytest.mark.skipif(find_spec("catboost") is None, reason="CatBoost is not installed")
+def test_catboost_has_its_own_categories_and_gaps(table, tmp_path):
+    out = tmp_path / "out"
+    options = ("--methods", "catboost,marginal", "--folds", 2)
+    result = run("compare", table, "--target", "minutes", "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    scores = {r.task.method: r.scores["crps"] for r in read_records(out / "records.jsonl")}
+    assert scores["catboost"] < scores["marginal"]
+
+
+def test_a_method_that_cannot_take_so_many_rows_says_so(table, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.setitem(COMPARED, "gp", replace(COMPARED["gp"], largest=50))
+    options = ("--methods", "gp,marginal", "--folds", 2)
+    result = run("compare", table, "--target", "minutes", "--out", tmp_path / "out", *options)
+    text = " ".join(result.output.split())
+    assert "gp: not applicable" in text and "it takes 50" in text
+
+
+def test_packages_that_are_not_installed_are_left_out_unless_they_are_named(
+    table, tmp_path, monkeypatch
+):
+    for module in ("peers", "compare"):
+        monkeypatch.setattr(f"sigmax.commands.{module}.is_installed", lambda name: False)
+    assert "catboost" not in usual_methods() and "local" in usual_methods()
+    options = ("--methods", "catboost", "--out", tmp_path / "out")
+    result = run("compare", table, "--target", "minutes", *options)
+    assert refused(result, "pip install", "sigmax[peers]", code=1)
+
+
+def test_mistakes_are_told_before_anything_is_run(table, tmp_path):
+    out = tmp_path / "out"
+    for arguments, words in {
+        (table, "--target", "nothing"): ["--target", "'nothing'"],
+        (table, "--target", "minutes", "--methods", "magic"): ["--methods", "local"],
+        (table, "--target", "minutes", "--folds", 1): ["--folds"],
+        (table, "--target", "minutes", "--folds", 200): ["200 folds"],
+        (table, "--target", "minutes", "--set", "n_stepz=1"): ["'n_stepz'"],
+        (table, "--target", "minutes", "--rank-by", "luck"): ["--rank-by"],
+        ("-", "--target", "minutes"): ["give it a file"],
+        (tmp_path / "nowhere.csv", "--target", "y"): ["does not exist"],
+    }.items():
+        assert refused(run("compare", *arguments, "--out", out), *words), arguments
+    assert not out.exists()
+
+
+def test_the_simple_encoding_is_numbers_flags_and_levels():
+    frame = make_deliveries(200)
+    table = read_features(frame.drop(columns="minutes"))
+    encoding = SimpleEncoding.fit(table[np.arange(150)])
+    numbers = encoding(table)
+    assert numbers.shape == (200, 3 + 1 + 8 + 4 + 3) and np.isfinite(numbers).all()
+    np.testing.assert_allclose(numbers[:150, :3].std(axis=0), 1, atol=0.06)
+    is_gap = frame["weight_kg"].isna()
+    np.testing.assert_array_equal(numbers[:, 3], is_gap)
+    own: Any = own_categories(table)
+    assert own["weather"].isin(["dry", "rain", "snow", "(gap)"]).all()
+    pd.testing.assert_series_equal(own["weight_kg"].isna(), is_gap, check_names=False)
+
+
+def test_the_marginal_is_the_distribution_of_the_targets():
+    y = np.random.default_rng(0).lognormal(size=4000)
+    dist = MarginalBaseline().fit(None, y).predict_dist(np.zeros((2, 1)))
+    levels = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(dist.quantile(levels)[0], np.quantile(y, levels), atol=0.06)
+    density = np.exp(dist.log_prob(np.array([1.0, 1.0])))
+    np.testing.assert_allclose(density, stats.lognorm.pdf(1, 1), rtol=0.15)
+    constant = MarginalBaseline().fit(None, np.full(30, 2.0)).predict_dist(np.zeros((1, 1)))
+    assert constant.mean[0] == pytest.approx(2.0)
+
+
+def test_the_line_has_the_variance_of_its_held_out_residuals():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.7 * rng.normal(size=2000)
+    dist = LinearBaseline().fit(X, y).predict_dist(X)
+    assert dist.std[0] == pytest.approx(0.7, rel=0.05)  # 1.6 % is one standard error
+    np.testing.assert_allclose(dist.mean, X @ [1.0, -2.0, 0.5], atol=0.2)
+
+
+def test_records_can_be_reported_again(table, tmp_path):
+    out = tmp_path / "out"
+    run("compare", table, "--target", "minutes", "--out", out, "--methods", "marginal")
+    (out / "report.html").unlink()
+    assert run("report", out).exit_code == 0
+    assert "minutes of deliveries.csv" in (out / "report.html").read_text()
+    assert json.loads((out / "records.jsonl").read_text().splitlines()[0])["status"] == "done"

@@ -44,9 +44,12 @@ def model(estimator):
     return fitted(estimator)
 
 
+NO_SETTINGS = {"preset", "random_state", "verbose", "categorical_features", "numeric_features"}
+
+
 def test_recipe_names_every_setting_in_force_and_no_other(estimator):
     settings = estimator.recipe()
-    assert set(settings) == set(estimator.get_params()) - {"preset", "random_state", "verbose"}
+    assert set(settings) == set(estimator.get_params()) - NO_SETTINGS
     without_default = {"gate_scale", "n_steps"}  # from the data, and from the number of rows
     assert {name for name, value in settings.items() if value is None} <= without_default
     for name, value in estimator.get_params().items():

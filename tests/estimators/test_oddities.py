@@ -73,7 +73,6 @@ def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
 @pytest.mark.parametrize(
     ("X_bad", "y_bad", "message"),
     [
-        (np.where(np.eye(120, 3), np.nan, X), Y, "X contains NaN"),
         (np.where(np.eye(120, 3), np.inf, X), Y, "X contains infinity"),
         (X, np.r_[np.nan, Y[1:]], "y contains NaN"),
         (X, np.r_[np.inf, Y[1:]], "y contains infinity"),
@@ -81,7 +80,6 @@ def test_a_small_spread_on_a_large_level_is_not_lost(estimator):
         (X[:0], Y[:0], "0 sample"),
         (X[:1], Y[:1], "1 sample"),
         (X + 1j, Y, "[Cc]omplex data"),
-        (np.full((120, 3), "red"), Y, "could not convert string"),
         (X[:, 0], Y, "1D array"),
     ],
 )

@@ -1,12 +1,13 @@
 """Estimators on tables of numbers, categories, times and gaps."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone as clone_any
 
 from sigmax import (
     BayesianRegressor,
@@ -21,6 +22,13 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import fit_together
 
 N_ROWS = 240
+
+
+def clone(model: Any) -> Any:
+    """An unfitted copy, of a type that type checkers do not guess at."""
+    return clone_any(model)
+
+
 SMALL = {"n_steps": 30, "n_members": 2, "random_state": 0}
 MODELS = {
     "Local": LocalRegressor("fast", hidden_sizes=(16,), **SMALL),

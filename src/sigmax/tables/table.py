@@ -76,6 +76,9 @@ class Table:
         frame = as_frame(X)
         if frame is not None and not frame.columns:
             raise InvalidDataError("X has no columns.")
+        if y is None:
+            name = type(estimator).__name__
+            raise InvalidDataError(f"{name} requires y to be passed, but the target y is None.")
         y_checked = {"multi_output": True, "y_numeric": True, "estimator": estimator}
         if frame is None or (is_numeric(frame) and not categorical):
             numbers = read_array(estimator, X, reset=True)

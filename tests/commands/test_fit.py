@@ -84,6 +84,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "unknown method": ({"method": "magic"}, ["--method", "local"]),
         "unknown preset": ({"preset": "slow"}, ["`preset`", "fast"]),
         "unknown setting": ({"set": "n_stepz=3"}, ["no setting n_stepz"]),
+        "no members": ({"method": "gp", "conformal": None}, ["--conformal", "'gp'"]),
         "no share": ({"holdout": "1.5"}, ["--holdout", "1.5"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
     }.values(),
@@ -91,6 +92,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
 def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, change, words):
     options = {"target": "minutes", "out": tmp_path / "out", **change}
     flat = [text for name, value in options.items() for text in (f"--{name}", value)]
+    flat = [text for text in flat if text is not None]
     assert refused(run("fit", table, *flat), *words)
     assert not os.listdir(tmp_path)
 

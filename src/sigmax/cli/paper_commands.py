@@ -9,7 +9,7 @@ from rich.markup import escape
 from sigmax.cli.app import app
 from sigmax.cli.failures import clear_errors, table_errors
 from sigmax.cli.options import Names, RetryFailed, Settings, Workers, parse_setting, split_names
-from sigmax.cli.showing import as_rich, console, show_item, show_line, show_progress
+from sigmax.cli.showing import show_item, show_line, show_progress
 from sigmax.errors import InvalidArgumentError
 from sigmax.runs import PAPER
 
@@ -23,15 +23,14 @@ def demo(
 ) -> None:
     """From a made-up table to intervals, then the paper's toy problem with three models."""
     with table_errors():
-        from sigmax.commands.demo import TOY_MODELS, TOY_SETTINGS, run_table_demo
-        from sigmax.runs.engines import InProcessEngine
-        from sigmax.runs.registry import Choice
+        from sigmax.commands.demo import TOY_MODELS, make_folder, run_table_demo, start_toy
 
+        make_folder(out)
+        wait_for_toy = start_toy(out / "toy", seed)
         run_table_demo(out, seed, show_item)
         chosen = f"--methods {','.join(TOY_MODELS)} --set preset=fast"
         show_item(f"$ sigmax reproduce toy {chosen} --out {out / 'toy'}")
-    choice = Choice(methods=TOY_MODELS, seed=seed, settings=TOY_SETTINGS)
-    run_and_show("toy", choice, out / "toy", InProcessEngine())
+        show_result(wait_for_toy())
 
 
 @app.command()
@@ -96,16 +95,21 @@ def report(
 
 
 def run_and_show(name: str, choice: Any, out: Path, engine: Any, **options: Any) -> None:
-    """Run an experiment, and show its tables, the paths of its figures, and what failed."""
+    """Run an experiment with a bar, and show what came."""
     from sigmax.runs.runner import run_experiment
 
     with clear_errors():
         with show_progress() as observe:
             result = run_experiment(name, choice, out, engine, observe=observe, **options)
-        for table in result.tables:
-            console.print(as_rich(table))
-        for path in result.figures:
-            show_line(f"picture: {path}")
-        for record in result.failures:
-            show_line(f"[red]failed:[/] {escape(f'{record.task.label}: {record.reason}')}")
-        show_line(f"report: {result.report}")
+        show_result(result)
+
+
+def show_result(result: Any) -> None:
+    """The tables of a run, the paths of its figures, and what failed."""
+    for table in result.tables:
+        show_item(table)
+    for path in result.figures:
+        show_item(f"picture: {path}")
+    for record in result.failures:
+        show_line(f"[red]failed:[/] {escape(f'{record.task.label}: {record.reason}')}")
+    show_item(f"report: {result.report}")

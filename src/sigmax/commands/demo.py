@@ -1,7 +1,9 @@
 """The whole way from a file to intervals on a made-up table: `sigmax demo`."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from sigmax.commands.fit import FitOptions, fit_table, write_result
@@ -9,11 +11,14 @@ from sigmax.commands.folder import load_folder
 from sigmax.commands.predict import PredictOptions, predict_file
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import TableFileError
+from sigmax.runs.engines import LocalEngine
+from sigmax.runs.registry import Choice
+from sigmax.runs.runner import ExperimentResult, run_experiment
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_table
 from sigmax.tables.writing import write_table
 
-__all__ = ["TOY_MODELS", "TOY_SETTINGS", "run_table_demo"]
+__all__ = ["TOY_MODELS", "TOY_SETTINGS", "make_folder", "run_table_demo", "start_toy"]
 
 TOY_MODELS = ("nn", "combined", "local")
 """Of the toy problem; `sigmax reproduce toy` has all seven."""
@@ -25,14 +30,33 @@ N_NEW = 100
 N_SHOWN = 8
 
 
-def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None:
-    """Write two files, fit a model to one, and predict the other, as the commands would."""
-    deliveries, new = folder / "deliveries.csv", folder / "new.csv"
-    frame = make_deliveries(seed=seed)
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there, or say why not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TableFileError(f"`--out` {folder} cannot be made: {error.strerror}.") from error
+
+
+def start_toy(folder: Path, seed: int) -> Callable[[], ExperimentResult]:
+    """Begin the toy problem in a process of its own; what is returned waits for its result."""
+    found: Future[ExperimentResult] = Future()
+
+    def work() -> None:
+        try:
+            choice = Choice(methods=TOY_MODELS, seed=seed, settings=TOY_SETTINGS)
+            found.set_result(run_experiment("toy", choice, folder, LocalEngine()))
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=work, daemon=True).start()
+    return found.result
+
+
+def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None:
+    """Write two files, fit a model to one, and predict the other, as the commands would."""
+    deliveries, new = folder / "deliveries.csv", folder / "new.csv"
+    frame = make_deliveries(seed=seed)
     write_table([frame.iloc[:-N_NEW]], deliveries)
     write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
     show(f"$ sigmax fit {deliveries} --target {TARGET} --preset fast --out {folder / 'model'}")

@@ -84,6 +84,10 @@ class FitOptions:
             raise InvalidArgumentError(
                 "`--time-column` and `--group-column` are two ways to hold out rows: choose one."
             )
+        if self.conformal and not METHODS[self.method].is_network:
+            raise InvalidArgumentError(
+                f"`--conformal` needs members that hold rows out, which {self.method!r} has not."
+            )
         if self.target in self.drop:
             raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
         for name in sorted(set(self.categories) & set(self.numbers)):

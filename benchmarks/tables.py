@@ -95,7 +95,7 @@ def run_catboost(data: Split, preset: str) -> dict[str, float]:
     fixed = {"loss_function": "RMSEWithUncertainty", "verbose": False, "random_seed": 0}
     fixed |= {"thread_count": int(os.environ.get("CATBOOST_THREADS", "2"))}
     fixed |= {"allow_writing_files": False}
-    model = CatBoostRegressor(iterations=1000, **fixed)
+    model = CatBoostRegressor(iterations=1000, early_stopping_rounds=50, **fixed)
     grid = {"depth": [4, 6, 8], "learning_rate": [0.03, 0.06, 0.12]}
     standard = pool(X, (y - center) / scale)
     found = model.grid_search(grid, standard, cv=3, refit=False, verbose=False, plot=False)

@@ -17,6 +17,9 @@ os.environ.setdefault(
 import jax
 import pytest
 
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
+"""Nothing to run in them, and two modules of one name cannot both be searched for examples."""
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # What one test worker compiled, the other need not.

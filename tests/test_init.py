@@ -8,8 +8,8 @@ from pathlib import Path
 import sigmax
 
 SOURCE = Path(sigmax.__file__)
-PRIVATE = {"checks", "cli", "compilation", "features", "files", "inputs", "paper", "random"}
-PRIVATE |= {"scaling", "settings", "version"}
+PRIVATE = {"checks", "cli", "commands", "compilation", "features", "files", "inputs", "paper"}
+PRIVATE |= {"random", "runs", "scaling", "settings", "version"}
 """Not for users of the library: the floor under it, and what the command line runs."""
 
 FOUND = {path.stem for path in SOURCE.parent.iterdir() if path.is_dir() or path.suffix == ".py"}

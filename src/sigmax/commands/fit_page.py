@@ -48,7 +48,7 @@ def estimate_text(estimate: Estimate, *, percent: bool = False) -> str:
     scale = max(error if np.isfinite(error) else 0.0, abs(value) / 1000) or 1.0
     digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
     text = f"{value:,.{digits}f}"
-    has_error = np.isfinite(error) and error > 0
+    has_error = np.isfinite(error) and error > 1e-9 * abs(value)  # the rest is rounding
     return f"{text} ± {error:,.{digits}f}{unit}" if has_error else text + unit
 
 

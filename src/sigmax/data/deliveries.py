@@ -41,7 +41,7 @@ def make_deliveries(n_rows: int = 1000, seed: int = 0) -> Any:
     stairs = np.array([4.0, 8.0, 6.0, 3.0, 4.0, 5.0, 4.0, 7.0])[district] + 0.4 * weight
     minutes = (60 * distance / speed * slow + stairs) * np.exp(spread * rng.normal(size=n_rows))
     start = pd.Timestamp("2025-03-01 08:00")
-    ordered = pd.DatetimeIndex(start + pd.to_timedelta(day * 24 * 60 + time, unit="min"))
+    ordered: Any = start + pd.to_timedelta(day * 24 * 60 + time, unit="min")
     frame = pd.DataFrame(
         {
             "ordered": ordered.strftime("%Y-%m-%d %H:%M"),

@@ -18,6 +18,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -73,35 +74,34 @@ def vectorised(data: Split) -> tuple[np.ndarray, np.ndarray]:
     """Rows as skrub encodes them, without gaps."""
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
-    from skrub import TableVectorizer
 
-    encoder = make_pipeline(TableVectorizer(), SimpleImputer(add_indicator=True))
+    skrub = import_module("skrub")
+    encoder = make_pipeline(skrub.TableVectorizer(), SimpleImputer(add_indicator=True))
     X = np.asarray(encoder.fit_transform(data[0]), dtype=np.float64)
     return X, np.asarray(encoder.transform(data[2]), dtype=np.float64)
 
 
 def run_catboost(data: Split, preset: str) -> dict[str, float]:
-    from catboost import CatBoostRegressor, Pool
-
+    catboost = import_module("catboost")
     X, y, X_new, y_new = data
     texts = [name for name in X if not pd.api.types.is_numeric_dtype(X[name])]
 
-    def pool(frame: pd.DataFrame, target: np.ndarray | None = None) -> Pool:
+    def pool(frame: pd.DataFrame, target: np.ndarray | None = None) -> Any:
         cells = {name: frame[name].astype(object).where(frame[name].notna(), "") for name in texts}
-        return Pool(frame.assign(**cells).astype(dict.fromkeys(texts, str)), target, texts)
+        return catboost.Pool(frame.assign(**cells).astype(dict.fromkeys(texts, str)), target, texts)
 
     scale = y.std()
     center = y.mean()
     fixed = {"loss_function": "RMSEWithUncertainty", "verbose": False, "random_seed": 0}
     fixed |= {"thread_count": int(os.environ.get("CATBOOST_THREADS", "2"))}
     fixed |= {"allow_writing_files": False}
-    model = CatBoostRegressor(iterations=1000, early_stopping_rounds=50, **fixed)
+    model = catboost.CatBoostRegressor(iterations=1000, early_stopping_rounds=50, **fixed)
     grid = {"depth": [4, 6, 8], "learning_rate": [0.03, 0.06, 0.12]}
     standard = pool(X, (y - center) / scale)
     found = model.grid_search(grid, standard, cv=3, refit=False, verbose=False, plot=False)
     curve = np.asarray(found["cv_results"]["test-RMSEWithUncertainty-mean"])
     best = {"iterations": int(curve.argmin()) + 1} | found["params"]
-    model = CatBoostRegressor(**fixed, **best).fit(standard)
+    model = catboost.CatBoostRegressor(**fixed, **best).fit(standard)
     mean, variance = np.asarray(model.predict(pool(X_new))).T
     dist = Predictive(Normal(center + scale * mean, scale * np.sqrt(variance)))
     return evaluate(y_new, dist)

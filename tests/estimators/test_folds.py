@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from estimator_list import NETWORKS, fresh, name_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sigmax.estimators.folds import duplicate_groups, held_out_share, hold_out
@@ -41,6 +41,7 @@ def test_a_dense_column_is_not_one_long_chain_of_twins():
     assert np.bincount(labels).max() < 50
 
 
+@example(sizes=[17, 18], share=0.5, n_members=1)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=2, max_size=60),
     share=st.floats(0.02, 0.5),

@@ -143,42 +143,36 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def show(options: argparse.Namespace) -> None:
-    """A Markdown table over the splits that all methods of a table have."""
-    lines = [line for path in options.records for line in read(Path(path))]
-    methods = [name for name in METHODS if any(line["method"] == name for line in lines)]
-    print(f"| table | splits | {' | '.join(f'CRPS {name}' for name in methods)} |", end="")
-    print(f" {' | '.join(f'90 % cov. {name}' for name in methods)} | conformal |")
-    print("|---|" + "---:|" * (2 + 2 * len(methods)))
-    ratios: dict[str, list[float]] = {name: [] for name in methods}
+    """A Markdown table: CRPS of ours, ratios on common splits, coverage of 90 % intervals."""
+    scores: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for line in (line for path in options.records for line in read(Path(path))):
+        scores.setdefault((line["table"], line["method"]), {})[line["split"]] = line["scores"]
+    own, *others = (name for name in METHODS if any(method == name for _, method in scores))
+    titles = [f"CRPS of {own}", *(f"over {other} (splits)" for other in others)]
+    titles += [f"coverage of {name}" for name in (own, *others)] + ["of conformal intervals"]
+    print(f"| table | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
+    ratios: dict[str, list[float]] = {other: [] for other in others}
     for table in TABLES:
-        scores = {
-            name: {
-                line["split"]: line["scores"]
-                for line in lines
-                if line["table"] == table and line["method"] == name
-            }
-            for name in methods
-        }
-        common = sorted(set.intersection(*(set(found) for found in scores.values())))
-        if not common:
-            continue
+        of_table = {name: scores.get((table, name), {}) for name in (own, *others)}
+        cells = [f"{mean_score(of_table[own], 'crps'):,.4g}"]
+        for other in others:
+            common = sorted(of_table[own].keys() & of_table[other].keys())
+            one, two = (
+                np.array([of_table[name][split]["crps"] for split in common])
+                for name in (own, other)
+            )
+            ratios[other].append(float(np.exp(np.mean(np.log(one / two)))))
+            cells.append(f"{ratios[other][-1]:.3f} ({len(common)})")
+        for name in (own, *others):
+            cells.append(f"{100 * mean_score(of_table[name], 'coverage'):.1f} %")
+        cells.append(f"{100 * mean_score(of_table[own], 'conformal_coverage'):.1f} %")
+        print(f"| {table} | {' | '.join(cells)} |")
+    for other, found in ratios.items():
+        print(f"\nCRPS over that of {other}, geometric mean: {np.exp(np.mean(np.log(found))):.3f}")
 
-        def mean(name: str, score: str, scores=scores, common=common) -> float:
-            return float(np.mean([scores[name][split].get(score, np.nan) for split in common]))
 
-        cells = [f"{mean(name, 'crps'):.4g}" for name in methods]
-        cells += [f"{100 * mean(name, 'coverage'):.1f} %" for name in methods]
-        cells.append(f"{100 * mean(methods[0], 'conformal_coverage'):.1f} %")
-        print(f"| {table} | {len(common)} | {' | '.join(cells)} |")
-        for name in methods:
-            ratios[name].append(mean(methods[0], "crps") / mean(name, "crps"))
-    for name in methods[1:]:
-        log_ratios = np.log(ratios[name])
-        print(
-            f"\nCRPS of {methods[0]} over {name}, geometric mean of {len(log_ratios)} tables:"
-            f" {np.exp(log_ratios.mean()):.3f}; by table"
-            f" {', '.join(f'{ratio:.3f}' for ratio in ratios[name])}."
-        )
+def mean_score(of_splits: dict[int, dict[str, float]], score: str) -> float:
+    return float(np.mean([found[score] for found in of_splits.values()]))
 
 
 def main() -> None:

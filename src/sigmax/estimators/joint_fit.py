@@ -142,8 +142,7 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
         unknown = few_rows_spread(n_distinct)
         model.y_scaling_ = replace(model.y_scaling_, scale=unknown * model.y_scaling_.scale)
     held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
-    standardised = (y - model.y_scaling_.mean) / model.y_scaling_.scale
-    model.features_, X = Features.fit(table, standardised, weight, labels)
+    model.features_, X = Features.fit(table, model.y_scaling_(y, np.float64), weight, labels)
     y = model.y_scaling_(y)
     networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
     keys = jax.random.split(named_key(key, "members"), recipe.n_members)

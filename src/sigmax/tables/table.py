@@ -79,7 +79,6 @@ class Table:
         if y is None:
             name = type(estimator).__name__
             raise InvalidDataError(f"{name} requires y to be passed, but the target y is None.")
-        y_checked = {"multi_output": True, "y_numeric": True, "estimator": estimator}
         if frame is None or (is_numeric(frame) and not categorical):
             numbers = read_array(estimator, X, reset=True)
             names = getattr(estimator, "feature_names_in_", None)
@@ -93,7 +92,7 @@ class Table:
                 f"Found array with {n_rows} sample(s) (shape=({n_rows}, {len(columns)})) while a"
                 " minimum of 2 is required."
             )
-        y = _check_y(y, **y_checked)
+        y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
         check_consistent_length(columns[0].cells, y)
         schema = describe_columns(columns, categorical, numeric)
         if frame is not None and not schema.is_plain:

@@ -1,15 +1,19 @@
 """Predictive densities: numbers in, means, spreads, intervals and scores out."""
 
 from sigmax.distributions.base import AbstractComponent, AbstractDistribution
+from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
+from sigmax.distributions.spline import MonotoneSpline
 from sigmax.distributions.student_t import StudentT, log_gamma_ratio
 
 __all__ = [
     "AbstractComponent",
     "AbstractDistribution",
+    "Mapped",
     "Mixture",
+    "MonotoneSpline",
     "Normal",
     "Predictive",
     "StudentT",

@@ -115,6 +115,11 @@ class AbstractComponent(AbstractDistribution):
     """A density that one model predicts by itself, and of which a ``Mixture`` can be made."""
 
     @property
+    @abstractmethod
+    def unit(self) -> Batch:
+        """The scale parameter, in which `standardize` measures."""
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The batch shape."""
         return jnp.shape(self.mean)

@@ -1,8 +1,9 @@
-"""The equal mixture of the distributions that several members predict."""
+"""The mixture of the distributions that several members predict."""
 
 import math
 from typing import final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -24,7 +25,10 @@ MAX_STEPS = 200
 
 @final
 class Mixture(AbstractDistribution):
-    """Members along the first axis of the components' leaves, each with the same weight.
+    """Components along the first axis of their leaves, by default one per member.
+
+    Members have the same weight. Several components of one member, which follow each other, are the
+    shape of what it predicts: noise, and no disagreement.
 
     Examples
     --------
@@ -33,40 +37,61 @@ class Mixture(AbstractDistribution):
     >>> dist = Mixture(members)
     >>> dist.mean, dist.aleatoric_variance, dist.epistemic_variance
     (Array([1.], dtype=float32), Array([1.], dtype=float32), Array([1.], dtype=float32))
+    >>> one_member = Mixture(members, log_weight=jnp.log(jnp.array([[0.5], [0.5]])), n_parts=2)
+    >>> one_member.aleatoric_variance, one_member.epistemic_variance
+    (Array([2.], dtype=float32), Array([0.], dtype=float32))
     """
 
     components: AbstractComponent
     epistemic_share: Batch | None = None
     """Share of each component's variance that is uncertainty about its mean; None for none."""
+    log_weight: Batch | None = None
+    """Logarithm of each component's weight, of the components' shape; None for equal weights."""
+    n_parts: int = eqx.field(static=True, default=1)
+    """Components of each member."""
 
     @property
     def n_members(self) -> int:
-        """How many distributions are mixed."""
-        return self.components.shape[0]
+        """How many members are mixed."""
+        return self.components.shape[0] // self.n_parts
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape, without the axis of members."""
+        """The batch shape, without the axis of components."""
         return self.components.shape[1:]
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
         """The mean of the members' means."""
-        return jnp.mean(self.components.mean, axis=0)
+        return self._average(self.components.mean)
+
+    @property
+    def member_means(self) -> Float[Array, "members *batch"]:
+        """What every member expects."""
+        return self._by_member(self.components.mean)
+
+    @property
+    def member_variances(self) -> Float[Array, "members *batch"]:
+        """Of every member's own density, its uncertainty about its mean included."""
+        mean = jnp.repeat(self.member_means, self.n_parts, axis=0)
+        return self._by_member(self.components.variance + (self.components.mean - mean) ** 2)
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
         """The mean of the members' variances, without the uncertainty about their means."""
-        share = 1.0 if self.epistemic_share is None else 1.0 - self.epistemic_share
-        return jnp.mean(share * self.components.variance, axis=0)
+        variance = jnp.mean(self.member_variances, axis=0)
+        return variance - self._own_uncertainty
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
         """The variance of the members' means, plus the mean of their own uncertainty."""
-        disagreement = jnp.var(self.components.mean, axis=0)
+        return jnp.var(self.member_means, axis=0) + self._own_uncertainty
+
+    @property
+    def _own_uncertainty(self) -> Float[Array, "*batch"] | float:
         if self.epistemic_share is None:
-            return disagreement
-        return disagreement + jnp.mean(self.epistemic_share * self.components.variance, axis=0)
+            return 0.0
+        return self._average(self.epistemic_share * self.components.variance)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
@@ -80,34 +105,36 @@ class Mixture(AbstractDistribution):
 
     @property
     def mean_difference(self) -> Float[Array, "*batch"]:
-        """The mean of E|X_i − X_j| over all pairs of members: as exact as the components' are."""
-        n = self.n_members
+        """The mean of E|X_i − X_j| over all pairs of components: as exact as the components' are."""
+        n, weight = self.components.shape[0], jnp.exp(self._log_weights)
 
-        def add_pairs(total, shift):  # of members i and i + shift; the shift n - shift has the same
-            other = jax.tree.map(lambda leaf: jnp.roll(leaf, shift, axis=0), self.components)
+        def add_pairs(total, shift):  # of components i and i + shift; n - shift has the same pairs
+            other, own = jax.tree.map(
+                lambda leaf: jnp.roll(leaf, shift, axis=0), (self.components, weight)
+            )
             repeats = jnp.where(2 * shift == n, 1, 2)
-            return total + repeats * self.components.absolute_difference(other).sum(axis=0), None
+            pairs = weight * own * self.components.absolute_difference(other)
+            return total + repeats * pairs.sum(axis=0), None
 
-        same = jnp.sum(self.components.mean_difference, axis=0)
-        total, _ = lax.scan(add_pairs, same, jnp.arange(1, n // 2 + 1))
-        return total / n**2
+        same = jnp.sum(weight**2 * self.components.mean_difference, axis=0)
+        return lax.scan(add_pairs, same, jnp.arange(1, n // 2 + 1))[0]
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
         """Logarithm of the mean of the members' densities at ``y``."""
-        log_probs = self.components.log_prob(self._for_members(y))
-        return logsumexp(log_probs, axis=0) - math.log(self.n_members)
+        log_probs = self.components.log_prob(self._for_components(y))
+        return logsumexp(self._log_weights + log_probs, axis=0)
 
     def cdf(self, y: Batch) -> Float[Array, "*batch"]:
         """P(X ≤ y), the mean of the members'."""
-        return jnp.mean(self.components.cdf(self._for_members(y)), axis=0)
+        return self._average(self.components.cdf(self._for_components(y)))
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
         """Newton's method on logit(cdf), bisecting wherever it leaves the bracket or dawdles.
 
-        The members' own quantiles are the bracket. The cdf at the root is within 1e-7 min(q, 1 - q)
+        The components' own quantiles are the bracket. The cdf at the root is within 1e-7 min(q, 1 - q)
         of ``q``, in float32 within 4e-6.
         """
-        quantiles = self.components.quantile(self._for_members(q))
+        quantiles = self.components.quantile(self._for_components(q))
         rounding = 32 * jnp.finfo(q.dtype).eps
         tolerance = jnp.maximum(PROBABILITY_TOLERANCE * jnp.minimum(q, 1 - q), rounding * q)
 
@@ -125,29 +152,57 @@ class Mixture(AbstractDistribution):
         def unfinished(state):
             return (state[-1] < MAX_STEPS) & ~jnp.all(state[-2])
 
-        start = jnp.mean(quantiles, axis=0), jnp.min(quantiles, axis=0), jnp.max(quantiles, axis=0)
+        start = self._average(quantiles), jnp.min(quantiles, axis=0), jnp.max(quantiles, axis=0)
         unknown, no = jnp.full_like(q, jnp.inf), jnp.zeros(q.shape, bool)
         return lax.while_loop(unfinished, step, (*start, unknown, no, 0))[0]
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
         """E|X − y|, the mean of the members'."""
-        return jnp.mean(self.components.absolute_error(self._for_members(y)), axis=0)
+        return self._average(self.components.absolute_error(self._for_components(y)))
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
-        """``n`` independent draws along a new first axis, each of a member drawn for it."""
-        key_member, key_draw = jax.random.split(key)
-        member = jax.random.randint(key_member, (n, *self.shape), 0, self.n_members)
+        """``n`` independent draws along a new first axis, each of a component drawn for it."""
+        key_component, key_draw = jax.random.split(key)
+        n_components, shape = self.components.shape[0], (n, *self.shape)
+        if self.log_weight is None:
+            chosen = jax.random.randint(key_component, shape, 0, n_components)
+        else:
+            chosen = jax.random.categorical(key_component, self._log_weights, axis=0, shape=shape)
         components = jax.tree.map(jnp.asarray, self.components)
-        drawn = jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, member, axis=0), components)
+        drawn = jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, chosen, axis=0), components)
         return drawn.sample(key_draw, 1)[0]
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mixture":
         """The distribution of ``shift + scale * X`` for ``scale > 0``."""
-        return Mixture(self.components.affine(shift, scale), self.epistemic_share)
+        return self._with(self.components.affine(shift, scale))
 
     def widen(self, factor: ArrayLike) -> "Mixture":
-        """Every member widened by ``factor`` about its own mean."""
-        return Mixture(self.components.widen(factor), self.epistemic_share)
+        """Every component widened by ``factor`` about its own mean."""
+        return self._with(self.components.widen(factor))
 
-    def _for_members(self, y):
+    def _with(self, components: AbstractComponent) -> "Mixture":
+        return Mixture(components, self.epistemic_share, self.log_weight, self.n_parts)
+
+    @property
+    def _log_weights(self) -> Float[Array, "components *batch"]:
+        if self.log_weight is not None:
+            return jnp.asarray(self.log_weight)
+        shape = self.components.shape
+        return jnp.full(shape, -math.log(shape[0]), jnp.asarray(self.components.mean).dtype)
+
+    def _average(self, values) -> Float[Array, "*batch"]:
+        """The weighted mean over all components."""
+        if self.log_weight is None:
+            return jnp.mean(values, axis=0)
+        return jnp.sum(jnp.exp(self.log_weight) * values, axis=0)
+
+    def _by_member(self, values) -> Float[Array, "members *batch"]:
+        """The weighted mean over the components of every member."""
+        if self.n_parts == 1:
+            return jnp.asarray(values)
+        parts = (self.n_members, self.n_parts, *self.shape)
+        weight = jnp.exp(self._log_weights).reshape(parts) * self.n_members
+        return jnp.sum(weight * values.reshape(parts), axis=1)
+
+    def _for_components(self, y):
         return jnp.broadcast_to(jnp.asarray(y), self.components.shape)

@@ -9,7 +9,9 @@ import numpy as np
 from sigmax.checks import check_count, check_number
 from sigmax.compilation import compiled
 from sigmax.distributions.base import AbstractDistribution
+from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
+from sigmax.distributions.spline import MonotoneSpline
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.random import draw_seed
 
@@ -52,7 +54,7 @@ class Predictive:
 
     def __repr__(self) -> str:
         name = type(self.dist).__name__
-        if isinstance(self.dist, Mixture):
+        if isinstance(self.dist, Mixture | Mapped):
             name += f" of {self.dist.n_members} {type(self.dist.components).__name__}"
         return f"Predictive({name}, shape={self.shape})"
 
@@ -152,7 +154,13 @@ class Predictive:
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first
-        return jax.tree.map(lambda leaf: leaf.take(rows, axis=leaf.ndim - n_axes), tree)
+
+        def take(leaf: Any) -> Any:
+            if isinstance(leaf, MonotoneSpline):  # of all rows
+                return leaf
+            return leaf.take(rows, axis=leaf.ndim - n_axes)
+
+        return jax.tree.map(take, tree, is_leaf=lambda leaf: isinstance(leaf, MonotoneSpline))
 
     def _check_y(self, y) -> np.ndarray:
         try:

@@ -52,6 +52,11 @@ class StudentT(AbstractComponent):
         return cls(mean, 2 * concentration, (rate / concentration) ** 0.5)
 
     @property
+    def unit(self) -> Batch:
+        """The scale."""
+        return self.scale
+
+    @property
     def variance(self) -> Float[Array, "*batch"]:
         """``scale**2 df / (df - 2)``, infinite for ``df <= 2``."""
         exists = self.df > 2

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import jax
@@ -21,7 +21,7 @@ from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_key
-from sigmax.scaling import Standardizer
+from sigmax.target_units import TargetUnits
 from sigmax.training import Fold, TrainingData, train_stage
 
 __all__ = ["FitInputs", "fit_together", "prepare"]
@@ -132,18 +132,18 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
     table, y, weight = rows.table, rows.y, rows.weight
     recipe, key = model._recipe(len(table)), make_key(model.random_state)
     model.n_rows_ = len(table)
-    model.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
+    units = TargetUnits.fit(y, weight, recipe.target_map)
     share = recipe.validation_fraction
     labels = duplicate_groups(table.values)
     n_distinct = int(labels.max()) + 1
     if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
         n_distinct = int(duplicate_groups(np.column_stack([table.values, y])).max()) + 1
     if share and n_distinct < FEW_ROWS:
-        unknown = few_rows_spread(n_distinct)
-        model.y_scaling_ = replace(model.y_scaling_, scale=unknown * model.y_scaling_.scale)
+        units = TargetUnits.fit(y, weight).wider(few_rows_spread(n_distinct))
+    model.units_ = units
     held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
-    model.features_, X = Features.fit(table, model.y_scaling_(y, np.float64), weight, labels)
-    y = model.y_scaling_(y)
+    model.features_, X = Features.fit(table, units(y, np.float64), weight, labels)
+    y = units(y)
     networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
     keys = jax.random.split(named_key(key, "members"), recipe.n_members)
     graphs = neighborhoods(np.asarray(X.coordinates), recipe)

@@ -1,15 +1,18 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.distributions import Mixture, StudentT
+from sigmax.distributions import Mixture
 from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
@@ -28,12 +31,15 @@ from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
+    COMPONENT_GAIN,
     MLP,
     ExtrapolationGate,
     InputLayer,
     KernelParameters,
     LocalNetwork,
     LocalPosterior,
+    TargetSteps,
+    WeightedStudentT,
 )
 from sigmax.random import named_generator
 from sigmax.settings import store
@@ -48,6 +54,9 @@ from sigmax.training import (
 __all__ = ["LocalRegressor"]
 
 MIXTURES_PER_FEATURE = 8
+
+FARTHEST_OFFSET = 0.75
+"""Of a component from the mean at the start of training, in standard deviations of y."""
 
 
 @final
@@ -83,6 +92,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         200 rows unless this is given or 1.
     hidden_sizes : tuple of int, default (128, 128) ((64, 64) in "fast")
         Units of the hidden layers of each network.
+    n_components : int, default 3
+        Components of each member's mixture of priors; 1 is a single Student-t.
     embedding_size : int, default 32
         Dimensions of the learned embedding.
     n_waves : int, default 16
@@ -167,6 +178,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         *,
         n_members=None,
         hidden_sizes=None,
+        n_components=None,
+        n_shared=None,
         embedding_size=None,
         n_waves=None,
         frequency=None,
@@ -183,6 +196,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         weight_decay=None,
         error_weight=None,
         n_inducing=None,
+        target_map=None,
         validation_fraction=None,
         patience=None,
         recalibrate=None,
@@ -242,7 +256,7 @@ class LocalRegressor(AbstractNetworkRegressor):
 
         def create(member: int) -> LocalNetwork:
             rng = named_generator(key, f"member {member}")
-            return create_network(rng, X.input_shape, n_outputs, gate, recipe)
+            return create_network(rng, X.input_shape, n_outputs, gate, self.units_.steps(), recipe)
 
         return stack_members([create(member) for member in range(recipe.n_members)]), own_center
 
@@ -294,7 +308,7 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        n, p = self.n_rows_, len(self.y_scaling_.mean)
+        n, p = self.n_rows_, len(self.units_.scaling.mean)
         numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
         self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
 
@@ -304,23 +318,34 @@ def create_network(
     shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
+    steps: tuple[np.ndarray, np.ndarray] | None,
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
     waves = {"n_waves": recipe.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
     inputs = InputLayer.create(rng, shape, **waves, frequency=recipe.frequency)
 
+    shared = recipe.hidden_sizes[: recipe.n_shared]
+    own = recipe.hidden_sizes[recipe.n_shared :]
+    trunk, n_inputs = None, inputs.n_outputs
+    if shared:
+        n_inputs = shared[-1]
+        sizes = (inputs.n_outputs, shared[:-1], n_inputs)
+        trunk = MLP.create(rng, *sizes, activation="silu", output_gain=2**0.5)
+
     def network(n_outputs: int, output_gain: float = 0.1) -> MLP:
-        sizes = (inputs.n_outputs, recipe.hidden_sizes, n_outputs)
-        return MLP.create(rng, *sizes, activation="silu", output_gain=output_gain)
+        gain = output_gain
+        return MLP.create(rng, n_inputs, own, n_outputs, activation="silu", output_gain=gain)
 
     return LocalNetwork(
         inputs=inputs,
+        trunk=trunk,
         embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
         mean=network(n_outputs),
-        spread=network(2 * n_outputs),
+        spread=create_spread(network, n_outputs, recipe.n_components),
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
+        steps=None if steps is None else TargetSteps(*(jnp.float32(part) for part in steps)),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),
@@ -330,12 +355,37 @@ def create_network(
     )
 
 
+def create_spread(network: Callable[[int], MLP], n_outputs: int, n_components: int) -> MLP:
+    """The network of the components' weights, offsets, concentrations and scales.
+
+    The offsets start apart, or they would never part.
+    """
+    if n_components == 1:
+        return network(2 * n_outputs)
+    spread = network(4 * n_components * n_outputs)
+    start = np.zeros((n_outputs, 4, n_components), dtype=np.float32)
+    start[:, 1] = np.linspace(-FARTHEST_OFFSET, FARTHEST_OFFSET, n_components) / COMPONENT_GAIN
+    biases = (*spread.biases[:-1], jnp.asarray(start.reshape(-1)))
+    return eqx.tree_at(lambda mlp: mlp.biases, spread, biases)
+
+
 def as_mixture(found: LocalPosterior) -> Mixture:
     """The members' predictions as one, each with its uncertainty about its mean."""
-    share = np.asarray(found.epistemic_share)[..., None]
-    return Mixture(found.dist, np.broadcast_to(share, found.dist.shape))
+    n_members, *batch, n_parts = found.dist.log_weight.shape
+
+    def flat(leaf: np.ndarray) -> np.ndarray:
+        """Components of all members along the first axis."""
+        return np.moveaxis(leaf, -1, 1).reshape(n_members * n_parts, *batch)
+
+    share = np.asarray(found.epistemic_share)[..., None, None]
+    return Mixture(
+        jax.tree.map(flat, found.dist.components),
+        flat(np.broadcast_to(share, found.dist.log_weight.shape)),
+        flat(found.dist.log_weight) - math.log(n_members),
+        n_parts,
+    )
 
 
-def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> StudentT:
+def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> WeightedStudentT:
     """One member's density at rows that it holds out."""
     return held_out_posterior(network, rows, data).dist

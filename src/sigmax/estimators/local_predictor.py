@@ -18,7 +18,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import compiled
-from sigmax.distributions import StudentT
 from sigmax.estimators.blocks import by_blocks, padded
 from sigmax.estimators.nearest_rows import NearestRows
 from sigmax.inputs import Inputs
@@ -29,6 +28,7 @@ from sigmax.networks import (
     LocalPosterior,
     Sums,
     TrainingSet,
+    WeightedStudentT,
     sums_over_lists,
 )
 from sigmax.training import bucket_size
@@ -42,8 +42,8 @@ LARGEST_EXHAUSTIVE = 2**15
 """On a CPU, sums run over all training rows up to this number."""
 
 LARGEST_SHIFT = 0.03
-"""By how much of their scale a search may move predictions, and of itself that scale: the root mean
-square over training rows, each left out. That is a thousandth of a nat."""
+"""By how much of their standard deviation a search may move predictions, and of itself that standard
+deviation: the root mean square over training rows, each left out. That is a thousandth of a nat."""
 
 SEARCHES = ((64, 16), (64, 32), (256, 16), (256, 32), (256, 64), (1024, 64), (1024, 256))
 """Numbers of neighbours and of cells to search, the cheapest first."""
@@ -112,7 +112,7 @@ class LocalPredictor:
             ),
         )
 
-        def predict(sums: Sums) -> StudentT:
+        def predict(sums: Sums) -> WeightedStudentT:
             """As for new rows, which do not contribute to their own predictions."""
             others = jax.vmap(without)(sums, own)
             return posterior_members(self.networks, embedded, gates, others).dist
@@ -125,8 +125,8 @@ class LocalPredictor:
             search = nearest.with_size(k, n_cells)
             found = search(embedded.coordinates)
             few = predict(list_sums_of_members(self.networks, self.training_sets, *found))
-            shift = (few.mean - exhaustive.mean) / exhaustive.scale
-            stretch = jnp.log(few.scale / exhaustive.scale)
+            shift = (few.mean - exhaustive.mean) / jnp.sqrt(exhaustive.variance)
+            stretch = 0.5 * jnp.log(few.variance / exhaustive.variance)
             if max(jnp.mean(shift**2), jnp.mean(stretch**2)) < LARGEST_SHIFT**2:
                 return search
         return None

@@ -13,8 +13,10 @@ from sigmax.settings import (
     POSITIVE,
     SIZES,
     number,
+    one_of,
     setting,
 )
+from sigmax.target_units import TARGET_MAPS
 from sigmax.training import LeaveOneOut, Part, Phase, Stage, local_log_likelihood
 
 __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
@@ -39,6 +41,12 @@ class LocalRecipe(AbstractRecipe):
     hidden_sizes: tuple[int, ...] = setting(
         (128, 128), SIZES, "Units of the hidden layers of each network."
     )
+    n_shared: int = setting(
+        1, COUNT_OR_ZERO, "Hidden layers that embedding, mean and spread have in common."
+    )
+    n_components: int = setting(
+        3, COUNT, "Components of each member's mixture of priors; 1 is a single Student-t."
+    )
     embedding_size: int = setting(32, COUNT, "Dimensions of the learned embedding.")
     n_waves: int = setting(16, COUNT, "Waves by which the networks see each feature.")
     frequency: float = setting(
@@ -52,7 +60,7 @@ class LocalRecipe(AbstractRecipe):
         "Length-scale of the kernel in input space, in standard deviations of the features.",
     )
     min_concentration: float = setting(
-        3.0, number(above=1), "The least α of the prior: half its degrees of freedom."
+        2.0, number(above=1), "The least α of the prior: half its degrees of freedom."
     )
     prior_rows: float = setting(
         0.3, POSITIVE, "How many rows the prior mean counts for, at the start of training."
@@ -88,6 +96,11 @@ class LocalRecipe(AbstractRecipe):
         COUNT,
         "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
     )
+    target_map: str = setting(
+        "none",
+        one_of(TARGET_MAPS),
+        "What is learned: y itself, or a monotone function of it.",
+    )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
     recalibrate: bool = setting(
@@ -122,7 +135,8 @@ class LocalRecipe(AbstractRecipe):
         """All parts together, by the leave-one-out likelihood."""
         n_steps = self.n_steps or FEWEST_STEPS
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
-        names = ("inputs", "embedding", "mean", "spread")
+        names = ("inputs", "trunk", "embedding", "mean", "spread")
+        names = names if self.n_shared else (names[0], *names[2:])
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
         phase = Phase(
             parts=(*parts, Part(name="kernel", **decayed)),

@@ -21,8 +21,8 @@ from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.features import Features
 from sigmax.inputs import Inputs
-from sigmax.scaling import Standardizer
 from sigmax.tables import Table
+from sigmax.target_units import TargetUnits
 from sigmax.training import Fold, Stage, TrainingData
 
 __all__ = ["AbstractNetworkRegressor"]
@@ -47,6 +47,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     verbose: int
 
     networks_: Any
+    units_: TargetUnits
+    """Of y, with its map if there is one."""
     n_rows_: int
     """Rows that were learned from."""
     held_out_: HeldOutScores
@@ -148,15 +150,9 @@ class AbstractNetworkRegressor(AbstractRegressor):
                 "`method` can be 'conformal' only where members hold rows out, with a"
                 " `validation_fraction` above 0."
             )
-        mixture = self._mixture(inputs).affine(self.y_scaling_.mean, self.y_scaling_.scale)
-        n_members = self.held_out_.members.shape[1]
-        # Rows first, as a prediction has them, and then members and their draws.
-        components = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
-        n_rows, _, n_outputs = components.shape
-        shape = n_rows, n_members, -1, n_outputs
-        means, variances = (part.reshape(shape) for part in (components.mean, components.variance))
-        mean, variance = means.mean(axis=2), variances.mean(axis=2) + means.var(axis=2)
-        bounds = self.held_out_.interval(mean.swapaxes(0, 1), variance.swapaxes(0, 1), coverage)
+        mean, variance = member_moments(self._mixture(inputs), self.held_out_.members.shape[1])
+        bounds = self.held_out_.interval(mean, variance, coverage)
+        bounds = self.units_.restore(bounds.swapaxes(1, 2)).swapaxes(1, 2)
         return bounds[:, 0] if self.is_single_output_ else bounds
 
     def _inputs(self, X) -> Inputs:
@@ -166,10 +162,10 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _predictive(self, mixture: Mixture) -> Predictive:
         """A mixture in standardised units, in the units of y."""
-        mixture = mixture.affine(self.y_scaling_.mean, self.y_scaling_.scale)
+        dist = self.units_.distribution(mixture)
         if self.is_single_output_:
-            mixture = jax.tree.map(lambda leaf: leaf[..., 0], mixture)
-        return Predictive(mixture)
+            dist = jax.tree.map(lambda leaf: leaf[..., 0], dist)
+        return Predictive(dist)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         n_members = len(jax.tree.leaves(self.networks_)[0])
@@ -179,14 +175,14 @@ class AbstractNetworkRegressor(AbstractRegressor):
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
         arrays |= self.held_out_.state()
-        return facts, arrays | self.features_.state() | self.y_scaling_.state("y")
+        return facts, arrays | self.features_.state() | self.units_.state()
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
         self.features_ = Features.from_state(facts, arrays, n_outputs)
-        self.y_scaling_ = Standardizer.from_state(arrays, "y", n_outputs)
+        self.units_ = TargetUnits.from_state(arrays, n_outputs)
         self.held_out_ = HeldOutScores.from_state(arrays, n_members, n_outputs)
         self.history_ = {
             name.removeprefix("history."): scores
@@ -197,3 +193,18 @@ class AbstractNetworkRegressor(AbstractRegressor):
         recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
         skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
         self.networks_ = jax.tree.map(jnp.asarray, restore(skeleton, "networks", arrays))
+
+
+def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every member, whose draws, if there are several, follow each other."""
+    # In blocks of rows, as a prediction has them, which come first.
+    parts = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+    shape = *parts.shape[:1], n_members, -1, *parts.shape[2:]
+    means, variances = (part.reshape(shape) for part in (parts.mean, parts.variance))
+    if mixture.log_weight is None:
+        weight = np.full(means.shape, 1 / means.shape[2])
+    else:
+        weight = n_members * np.exp(mixture.log_weight).swapaxes(0, 1).reshape(shape)
+    mean = np.sum(weight * means, axis=2, keepdims=True)
+    variance = np.sum(weight * (variances + (means - mean) ** 2), axis=2)
+    return mean[:, :, 0].swapaxes(0, 1), variance.swapaxes(0, 1)

@@ -73,6 +73,7 @@ class AbstractRecipe(AbstractSettings):
 
     n_members: int
     validation_fraction: float
+    target_map: str = "none"
     is_judged_together: bool = False
     """Whether all members keep the snapshots of the same step, by the mean of their scores."""
 

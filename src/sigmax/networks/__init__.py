@@ -6,6 +6,7 @@ from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
 from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.local import (
+    COMPONENT_GAIN,
     ROWS_PER_BLOCK,
     EmbeddedRows,
     KernelParameters,
@@ -20,9 +21,11 @@ from sigmax.networks.mlp import ACTIVATIONS, MLP, TabularMLP
 from sigmax.networks.periodic import PeriodicFeatures, wave
 from sigmax.networks.shrinkage import toward_prior
 from sigmax.networks.variance_network import VarianceNetwork
+from sigmax.networks.weighted_student_t import TargetSteps, WeightedStudentT
 
 __all__ = [
     "ACTIVATIONS",
+    "COMPONENT_GAIN",
     "MLP",
     "NO_CENTER",
     "ROWS_PER_BLOCK",
@@ -41,8 +44,10 @@ __all__ = [
     "PeriodicFeatures",
     "Sums",
     "TabularMLP",
+    "TargetSteps",
     "TrainingSet",
     "VarianceNetwork",
+    "WeightedStudentT",
     "blend_factor",
     "inverse_softplus",
     "sums_over_lists",

@@ -1,10 +1,12 @@
 r"""Kernel regression in a learned metric, with a neural prior updated in closed form.
 
-At x, networks give a prior: a mean $\mu_0$, and an inverse-Gamma variance with $\alpha_0$ and
-$\beta_0$. Each training row j contributes with the kernel weight
+At x, networks give a mean $\mu_0$ and a mixture of priors around it: component k has the weight
+$\pi_k$, a mean $\mu_0 + \delta_k$, and an inverse-Gamma variance with $\alpha_k$ and $\beta_k$. Each
+training row j contributes with the kernel weight
 $K_j = A \exp(-\frac12 \|z(x) - z(x_j)\|^2 - \frac12 \|(x - x_j)/\ell\|^2)$, where z is an embedding
-network: a conjugate (normal-inverse-Gamma) update in which row j counts $K_j$ times. Where no row
-is near, the prediction is the prior.
+network: a conjugate (normal-inverse-Gamma) update of every component in which row j counts $K_j$
+times, and of the weights by the marginal likelihood of the rows. Where no row is near, the
+prediction is the prior.
 """
 
 import math
@@ -14,17 +16,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Shaped
 
 from sigmax.distributions import StudentT
 from sigmax.inputs import Inputs
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
+from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.mlp import MLP
-from sigmax.networks.shrinkage import toward_prior
+from sigmax.networks.weighted_student_t import TargetSteps, WeightedStudentT
 
 __all__ = [
+    "COMPONENT_GAIN",
     "ROWS_PER_BLOCK",
     "EmbeddedRows",
     "KernelParameters",
@@ -38,6 +42,13 @@ __all__ = [
 
 EXACT = lax.Precision.HIGHEST
 """Distances and sums of squares lose their digits in the short products of accelerators."""
+
+COMPONENT_GAIN = 3.0
+"""Weights, offsets and scales of several components are so many times what the networks give: they
+have to part early in the training."""
+
+LOG_VARIANCES = (-18.0, 6.0)
+"""Logarithms of the least and the largest squared scale of a component."""
 
 ROWS_PER_BLOCK = 4096
 """Training rows in one block of the kernel sums; memory does not grow with their number."""
@@ -92,7 +103,7 @@ class Sums(eqx.Module):
 class LocalPosterior(eqx.Module):
     """The predictive density at some rows, and how many training rows support it."""
 
-    dist: StudentT
+    dist: WeightedStudentT
     count: Float[Array, " rows"]
     """S₀: the sum of the kernel weights, an effective number of training rows."""
     epistemic_share: Float[Array, " rows"]
@@ -105,11 +116,15 @@ class LocalNetwork(eqx.Module):
 
     inputs: InputLayer
     """Common to all networks."""
+    trunk: MLP | None
+    """Hidden layers that all networks share, if any."""
     embedding: MLP
     mean: MLP
     spread: MLP
     kernel: KernelParameters
     gate: ExtrapolationGate
+    steps: TargetSteps | None
+    """Of a target on a grid."""
     factor: Float[Array, ""]
     """What the held-out rows widened all scales by; no step trains it."""
     most_df: Float[Array, ""]
@@ -123,27 +138,39 @@ class LocalNetwork(eqx.Module):
     def embed(self, x: Inputs) -> EmbeddedRows:
         """Inputs, coordinates and prior mean of some rows."""
         inputs, in_input_space = self.inputs(x), x.coordinates / self.input_scale
+        if self.trunk is not None:
+            inputs = jax.nn.silu(self.trunk(inputs))
         coordinates = jnp.concatenate([self.embedding(inputs), in_input_space], axis=1)
         return EmbeddedRows(inputs, coordinates, self.mean(inputs))
 
-    def prior(self, rows: EmbeddedRows) -> StudentT:
-        """The predictive density on the data without any training row."""
-        concentration, squared_scale = jnp.split(
-            jax.nn.softplus(self.spread(rows.inputs)), 2, axis=1
-        )
+    def prior(self, rows: EmbeddedRows) -> WeightedStudentT:
+        """The predictive density on the data without any training row.
+
+        A single component has the mean of the networks; of several each has an offset of its own.
+        """
+        found = self.spread(rows.inputs).reshape(*rows.mean.shape, -1)
+        if found.shape[-1] == 2:
+            concentration, squared_scale = jnp.split(jax.nn.softplus(found), 2, axis=-1)
+            center, logits = rows.mean[..., None], jnp.zeros_like(concentration)
+        else:
+            logits, offset, concentration, log_scale = jnp.split(found, 4, axis=-1)
+            center = rows.mean[..., None] + COMPONENT_GAIN * offset
+            logits, concentration = COMPONENT_GAIN * logits, jax.nn.softplus(concentration + 1)
+            exponent = 2 * COMPONENT_GAIN * log_scale - 1
+            squared_scale = jnp.exp(jnp.clip(exponent, *LOG_VARIANCES))
         concentration = self.min_concentration + concentration
         rate = concentration * (squared_scale + SMALLEST_VARIANCE)
-        return StudentT.from_inverse_gamma(rows.mean, concentration, rate)
+        components = StudentT.from_inverse_gamma(center, concentration, rate)
+        return WeightedStudentT(components, jax.nn.log_softmax(logits, axis=-1))
 
-    def gated_prior(self, rows: EmbeddedRows, gate: Float[Array, "rows 1"]) -> StudentT:
+    def gated_prior(self, rows: EmbeddedRows, gate: Float[Array, "rows 1"]) -> WeightedStudentT:
         """The prior, by which a prediction off the data tends to the mean and the variance of y.
 
         The mean does so later than the variance, as in `VarianceNetwork`.
         """
-        prior = self.prior(rows)
-        unsupported = prior.variance * (1 + jnp.exp(-self.kernel.log_prior_rows))
-        widened = prior.widen(blend_factor(gate, self.prior_variance, unsupported))
-        return StudentT((1 - gate**2) * prior.mean, widened.df, widened.scale)
+        unsupported = 1 + jnp.exp(-self.kernel.log_prior_rows)
+        prior_variance = self.prior_variance / unsupported
+        return self.prior(rows).toward(prior_variance, gate, mean_share=gate**2)
 
     def gate_value(self, x: Inputs) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them."""
@@ -164,25 +191,30 @@ class LocalNetwork(eqx.Module):
         return jnp.exp(self.kernel.log_amplitude - 0.5 * squared_distance)
 
     def update(
-        self, prior: StudentT, sums: Sums, offset: Float[Array, "rows outputs"] | None = None
+        self, prior: WeightedStudentT, sums: Sums, mean: Float[Array, "rows outputs"]
     ) -> LocalPosterior:
-        """The normal-inverse-Gamma update of the prior by weighted sums.
+        """The normal-inverse-Gamma update of every component by weighted sums, and of the weights.
 
-        Residuals are from the networks' mean; ``offset`` is how far that lies above the prior's.
+        Residuals are from ``mean``, that of the networks.
         """
         own, count = jnp.exp(self.kernel.log_prior_rows), sums.count[:, None]
         strength = own + count
         average = sums.total / jnp.maximum(count, 1e-12)
         scatter = jnp.maximum(sums.squares - sums.total * average, 0.0)
-        shift = average if offset is None else average + offset
-        concentration = prior.df / 2
-        rate = concentration * prior.scale**2 + scatter / 2
-        rate = rate + 0.5 * own * count / strength * shift**2
-        dist = StudentT.from_inverse_gamma(
-            prior.mean + count / strength * shift,
-            concentration + count / 2,
-            rate * (strength + 1) / strength,
+        components, count, strength = prior.components, count[..., None], strength[..., None]
+        shift = (mean + average)[..., None] - components.mean
+        before = components.df / 2
+        after = before + count / 2
+        rate = before * components.scale**2
+        updated = rate + scatter[..., None] / 2 + 0.5 * own * count / strength * shift**2
+        evidence = gammaln(after) - gammaln(before) + before * jnp.log(rate)
+        log_weight = prior.log_weight + evidence - after * jnp.log(updated)
+        found = StudentT.from_inverse_gamma(
+            components.mean + count / strength * shift, after, updated * (strength + 1) / strength
         )
+        dist = WeightedStudentT(found, jax.nn.log_softmax(log_weight, axis=-1))
+        if self.steps is not None:
+            dist = dist.with_least_scale(self.steps)
         return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
 
     def embed_training_set(
@@ -219,9 +251,9 @@ class LocalNetwork(eqx.Module):
         """The predictive density from kernel sums, which the gate takes to 0 off the data."""
         prior, shut = self.gated_prior(rows, gate[:, None]), (1 - gate)[:, None]
         gated = Sums((1 - gate) * sums.count, shut * sums.total, shut * sums.squares)
-        found = self.update(prior, gated, rows.mean - prior.mean)
+        found = self.update(prior, gated, rows.mean)
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
-        dist = toward_prior(dist, self.shrinkage, self.prior_variance)
+        dist = dist.toward(self.prior_variance, self.shrinkage)
         return LocalPosterior(dist, found.count, found.epistemic_share)
 
     def __call__(self, x: Inputs, training_set: TrainingSet) -> LocalPosterior:

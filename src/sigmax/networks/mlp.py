@@ -59,7 +59,7 @@ class MLP(eqx.Module):
         weights, biases = [], []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             is_last = i == len(sizes) - 2
-            gain = output_gain if is_last and hidden_sizes else 2**0.5
+            gain = output_gain if is_last else 2**0.5
             weights.append(rng.normal(0, gain / fan_in**0.5, (fan_in, fan_out)))
             biases.append(np.full(fan_out, output_bias) if is_last else rng.uniform(-1, 1, fan_out))
         as_single = [jnp.asarray(array, dtype=jnp.float32) for array in (*weights, *biases)]

@@ -1,16 +1,16 @@
 """Shrinkage of a prediction towards the marginal of y."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sigmax.distributions import AbstractDistribution
+from sigmax.networks.weighted_student_t import WeightedStudentT
 
 __all__ = ["toward_prior"]
 
-D = TypeVar("D", bound=AbstractDistribution)
+D = TypeVar("D", bound=Any)  # a distribution, or a `WeightedStudentT`
 
 
 def toward_prior(dist: D, shrinkage: Float[Array, ""], prior_variance: float) -> D:
@@ -19,5 +19,7 @@ def toward_prior(dist: D, shrinkage: Float[Array, ""], prior_variance: float) ->
     In standardised units 0 is the mean of y; a ``shrinkage`` of 0 changes nothing, one of 1 leaves
     nothing of x but the shape of the tails.
     """
+    if isinstance(dist, WeightedStudentT):
+        return dist.toward(prior_variance, shrinkage)
     widened = dist.widen(jnp.sqrt(1 - shrinkage + shrinkage * prior_variance / dist.variance))
     return eqx.tree_at(lambda d: d.mean, widened, (1 - shrinkage) * dist.mean)

@@ -139,8 +139,9 @@ class LeaveOneOut:
         weights = jnp.where(is_same[position], 0.0, weights)
         residuals = batch.y - lax.stop_gradient(rows.mean)
         prior = network.prior(jax.tree.map(lambda part: part[position], rows))
-        dist = network.update(prior, weighted_sums(weights, residuals)).dist
-        error = (y - dist.mean) ** 2 + 0.5 * (y - prior.mean) ** 2
+        mean = rows.mean[position]
+        dist = network.update(prior, weighted_sums(weights, residuals), mean).dist
+        error = (y - dist.mean) ** 2 + 0.5 * (y - mean) ** 2
         misfit = self.error_weight * error - dist.log_prob(y)
         # The batch is weighted as if all its rows were queries, which are drawn less often.
         index = batch.index[position]

@@ -1,0 +1,192 @@
+"""The distribution of a target of which a monotone function was modelled."""
+
+from typing import final
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sigmax.distributions.base import AbstractDistribution, Batch
+from sigmax.distributions.mixture import Mixture
+from sigmax.distributions.normal import Normal
+from sigmax.distributions.spline import MonotoneSpline
+
+__all__ = ["Mapped"]
+
+STEPS = np.linspace(-3.2, 3.2, 129)
+NODES = np.sinh(np.pi / 2 * np.sinh(STEPS))
+NODE_WEIGHTS = np.pi / 2 * np.cosh(STEPS) * np.cosh(np.pi / 2 * np.sinh(STEPS))
+"""Of the double-exponential rule for moments, in units of a component about its mean."""
+
+BREAKS = np.sinh(np.linspace(-1, 1, 17) * np.arcsinh(60))
+"""Where each component cuts the line for the CRPS, in its units about its mean."""
+
+GAUSS, GAUSS_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(3))
+GAUSS = GAUSS + 0.5
+COLLOCATION = np.array(
+    [
+        [np.polyint(np.poly1d(np.polyfit(GAUSS, unit, 2)))(end) for unit in np.eye(3)]
+        for end in GAUSS
+    ]
+)
+"""From values at three Gauss points to integrals up to each of them."""
+
+
+@final
+class Mapped(AbstractDistribution):
+    """The y for which ``spline(y)`` has the distribution ``base``.
+
+    Densities, probabilities and quantiles are exact. Moments and the CRPS are integrals: to 1e-3 of
+    the standard deviation where the tails have four degrees of freedom or more.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal
+    >>> base = Mixture(Normal(jnp.zeros((1, 1)), jnp.ones((1, 1))))
+    >>> twice = MonotoneSpline.through(np.array([-2.0, 2.0]), np.array([-1.0, 1.0]))
+    >>> dist = Mapped(base, twice)
+    >>> dist.std.round(3), dist.quantile(0.975).round(3)
+    (Array([2.], dtype=float32), Array([3.92], dtype=float32))
+    """
+
+    base: Mixture
+    spline: MonotoneSpline
+    """From y to what was modelled."""
+
+    @property
+    def n_members(self) -> int:
+        """How many members are mixed."""
+        return self.base.n_members
+
+    @property
+    def components(self):
+        """What is mixed, before the map."""
+        return self.base.components
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape."""
+        return self.base.shape
+
+    @property
+    def matched(self) -> Mixture:
+        """A mixture with the means and the variances that the components have in units of y."""
+        components = self.base.components
+        center, unit = components.mean, components.unit
+
+        def add(totals, node):
+            z, weight = node
+            t = center + unit * z
+            mass = weight * unit * jnp.exp(components.log_prob(t))
+            y = self.spline.inverse(t) - origin
+            return tuple(total + mass * y**power for power, total in enumerate(totals)), None
+
+        origin = self.spline.inverse(center)  # or large values would lose their digits
+        zeros = jnp.zeros_like(origin)
+        rule = (jnp.asarray(part, zeros.dtype) for part in (NODES, NODE_WEIGHTS))
+        totals, _ = lax.scan(add, (zeros, zeros, zeros), tuple(rule))
+        mean, square = totals[1] / totals[0], totals[2] / totals[0]
+        variance = jnp.where(jnp.isfinite(components.variance), square - mean**2, jnp.inf)
+        normal = Normal(origin + mean, jnp.sqrt(jnp.maximum(variance, 0.0)))
+        return Mixture(normal, self.base.epistemic_share, self.base.log_weight, self.base.n_parts)
+
+    @property
+    def mean(self) -> Float[Array, "*batch"]:
+        """The mean of the members' means."""
+        return self.matched.mean
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """Aleatoric plus epistemic: the law of total variance."""
+        return self.matched.variance
+
+    @property
+    def std(self) -> Float[Array, "*batch"]:
+        """Standard deviation."""
+        return self.matched.std
+
+    @property
+    def aleatoric_variance(self) -> Float[Array, "*batch"]:
+        """The mean of the members' variances, without the uncertainty about their means."""
+        return self.matched.aleatoric_variance
+
+    @property
+    def epistemic_variance(self) -> Float[Array, "*batch"]:
+        """The variance of the members' means, plus the mean of their own uncertainty."""
+        return self.matched.epistemic_variance
+
+    @property
+    def mean_difference(self) -> Float[Array, "*batch"]:
+        """E|X − X'| for an independent copy X'."""
+        nothing = jnp.zeros_like(jnp.asarray(self.base.mean))
+        return 2 * self._integrate(lambda cdf, t: cdf * (1 - cdf), nothing)
+
+    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+        """Logarithm of the density at ``y``."""
+        return self.base.log_prob(self.spline(y)) + self.spline.log_slope(y)
+
+    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+        """P(X ≤ y)."""
+        return self.base.cdf(self.spline(y))
+
+    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
+        """The quantile of the base, mapped back."""
+        return self.spline.inverse(self.base.solve_quantile(q))
+
+    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
+        """E|X − y|."""
+        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
+        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf), at)
+
+    def crps(self, y: Batch) -> Float[Array, "*batch"]:
+        """Continuous ranked probability score: the integral of (F − step at y)²."""
+        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
+        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+        """``n`` independent draws along a new first axis."""
+        return self.spline.inverse(self.base.sample(key, n))
+
+    def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mapped":
+        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        spline = self.spline
+        return Mapped(
+            self.base, MonotoneSpline(shift + scale * spline.x, spline.y, spline.slope / scale)
+        )
+
+    def widen(self, factor: ArrayLike) -> "Mapped":
+        """Every component widened by ``factor`` about its own mean, before the map."""
+        return Mapped(self.base.widen(factor), self.spline)
+
+    def _integrate(self, function, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """∫ function(F(y), t(y)) dy, for a function that may have a kink where t is ``at``.
+
+        The line is cut at ``at`` and around every component. Within a piece, the density is a
+        parabola through three points, whose integral is the cdf.
+        """
+        components = self.base.components
+        center, unit = components.mean, components.unit
+        breaks = jnp.asarray(BREAKS, center.dtype).reshape(-1, *[1] * center.ndim)
+        cuts = (center + unit * breaks).reshape(-1, *self.shape)
+        cuts = jnp.sort(jnp.concatenate([cuts, at[None]]), axis=0)
+        nodes, weights, collocation = (
+            jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
+        )
+
+        def add(carry, ends):
+            cdf, total = carry
+            left, width = ends[0], ends[1] - ends[0]
+            points = [left + width * node for node in nodes]
+            density = jnp.stack([jnp.exp(self.base.log_prob(t)) for t in points])
+            rises = width * jnp.tensordot(collocation, density, axes=1)
+            for weight, t, rise in zip(weights, points, rises, strict=True):
+                stretch = jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
+                value = function(jnp.clip(cdf + rise, 0.0, 1.0), t)
+                total = total + weight * width * stretch * value
+            return (cdf + width * jnp.tensordot(weights, density, axes=1), total), None
+
+        start = self.base.cdf(cuts[0]), jnp.zeros_like(at)
+        pairs = jnp.stack([cuts[:-1], cuts[1:]], axis=1)
+        return lax.scan(add, start, pairs)[0][1]

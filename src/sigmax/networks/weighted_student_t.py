@@ -1,0 +1,108 @@
+"""A few Student-t components with weights: the shape that one member gives a prediction."""
+
+import math
+from typing import final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from sigmax.distributions import StudentT
+
+__all__ = ["TargetSteps", "WeightedStudentT"]
+
+LEAST_SHARE = (2 * math.pi) ** -0.5
+"""A Normal with this standard deviation has the density 1 at its mean."""
+
+WIDEST_SHARE = 1.5
+
+
+@final
+class TargetSteps(eqx.Module):
+    """How long a step of a target on a grid is at some values; 0 where there is no grid."""
+
+    values: Float[Array, "knots outputs"]
+    lengths: Float[Array, "knots outputs"]
+
+    def at(
+        self, values: Float[Array, "rows outputs components"]
+    ) -> Float[Array, "rows outputs components"]:
+        """The length at every value, between knots by linear interpolation."""
+        interpolate = jax.vmap(jnp.interp, in_axes=(1, 1, 1), out_axes=1)
+        return interpolate(lax.stop_gradient(values), self.values, self.lengths)
+
+
+@final
+class WeightedStudentT(eqx.Module):
+    """Student-t components along the last axis of all leaves, and the logarithms of their weights.
+
+    Examples
+    --------
+    >>> components = StudentT(jnp.array([[-1.0, 3.0]]), jnp.full((1, 2), 6.0), jnp.ones((1, 2)))
+    >>> dist = WeightedStudentT(components, jnp.log(jnp.array([[0.75, 0.25]])))
+    >>> dist.mean, dist.variance
+    (Array([0.], dtype=float32), Array([4.5], dtype=float32))
+    """
+
+    components: StudentT
+    log_weight: Float[Array, "*batch components"]
+
+    @property
+    def mean(self) -> Float[Array, "*batch"]:
+        """The weighted mean of the components' means."""
+        return jnp.sum(jnp.exp(self.log_weight) * self.components.mean, axis=-1)
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """The mean of the components' variances, plus the variance of their means."""
+        spread = self.components.variance + (self.components.mean - self.mean[..., None]) ** 2
+        return jnp.sum(jnp.exp(self.log_weight) * spread, axis=-1)
+
+    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Logarithm of the density at ``y``."""
+        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
+        return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
+
+    def widen(self, factor: ArrayLike) -> "WeightedStudentT":
+        """Every component widened by ``factor`` about its own mean."""
+        factor = jnp.asarray(factor)[..., None]
+        return WeightedStudentT(self.components.widen(factor), self.log_weight)
+
+    def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
+        """At most ``most_df`` degrees of freedom, by a share: `StudentT.with_tails`."""
+        share = jnp.asarray(share)[..., None]
+        return WeightedStudentT(self.components.with_tails(most_df, share), self.log_weight)
+
+    def with_least_scale(self, steps: TargetSteps) -> "WeightedStudentT":
+        """No component so narrow that the density of a value exceeds its probability over the step.
+
+        That is about two fifths of a step. Where the whole mixture is narrower than a step, the
+        value is known, and the least scale is a share of the mixture's standard deviation.
+        """
+        step = steps.at(self.components.mean)
+        spread = WIDEST_SHARE * jnp.sqrt(self.variance)[..., None]
+        least = LEAST_SHARE * lax.stop_gradient(jnp.minimum(step, spread))
+        scale = jnp.maximum(self.components.scale, least)
+        components = StudentT(self.components.mean, self.components.df, scale)
+        return WeightedStudentT(components, self.log_weight)
+
+    def toward(
+        self, prior_variance: ArrayLike, share: ArrayLike, mean_share: ArrayLike | None = None
+    ) -> "WeightedStudentT":
+        """The mean taken to 0 and the variance to ``prior_variance``, by a share between 0 and 1.
+
+        All components shrink to the mean, and each takes on the variance: in the end they are one,
+        up to their tails. The mean may be taken by a share of its own.
+        """
+        mean_share = share if mean_share is None else mean_share
+        mean, left = self.mean[..., None], 1 - jnp.asarray(share)[..., None]
+        variance = self.components.variance
+        factor = jnp.sqrt(left + (1 - left) * prior_variance / variance)
+        kept = (1 - jnp.asarray(mean_share)[..., None]) * mean
+        center = kept + jnp.sqrt(left) * (self.components.mean - mean)
+        components = StudentT(center, self.components.df, factor * self.components.scale)
+        return WeightedStudentT(components, self.log_weight)

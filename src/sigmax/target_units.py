@@ -1,0 +1,171 @@
+"""Units of the target: standardised on the training rows, as it is or after a monotone map."""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
+from sigmax.files import take_array
+from sigmax.scaling import FARTHEST, Standardizer
+from sigmax.target_grid import target_step
+
+__all__ = ["TARGET_MAPS", "TargetUnits"]
+
+TARGET_MAPS = ("none", "normal-scores")
+
+LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.998]])
+"""Shares of the targets below the knots of a map, at most."""
+
+N_KNOTS = len(LEVELS) + 2
+
+N_IN_TAIL = 4
+"""Knots at either end whose slope goes on beyond the last of them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TargetUnits:
+    """From y to numbers of mean 0 and variance 1 that networks learn, and back.
+
+    Examples
+    --------
+    >>> y = np.exp(np.random.default_rng(0).normal(size=(1000, 1)))
+    >>> units = TargetUnits.fit(y, np.ones(1000), "normal-scores")
+    >>> bool(abs(np.mean(units(y) ** 3)) < 0.1), bool(np.allclose(units.restore(units(y)), y))
+    (True, True)
+    """
+
+    scaling: Standardizer
+    """Of y itself."""
+    spline: MonotoneSpline | None = None
+    """From y to what networks learn, where that is not the standardised y."""
+    step: np.ndarray | None = None
+    """Of every output, the distance within which its values cannot be told apart; None for 0."""
+
+    @classmethod
+    def fit(cls, y: np.ndarray, weight: np.ndarray, target_map: str = "none") -> "TargetUnits":
+        """The units of targets (n, p), by one of the `TARGET_MAPS`."""
+        scaling = Standardizer.fit(y, weight, constant_scale=1e-6)
+        steps = np.array([target_step(column) for column in y.T])
+        step = steps if steps.any() else None
+        if target_map == "none":
+            return cls(scaling, step=step)
+        knots = [normal_score_knots(column, weight) for column in y.T]
+        x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
+        spline = MonotoneSpline.through(x, scores)
+        own = Standardizer.fit(np.asarray(in_double(spline, y)), weight)
+        spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
+        return cls(scaling, spline, step)
+
+    def wider(self, factor: float) -> "TargetUnits":
+        """Units so many times as large, of a target without a map."""
+        return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
+
+    @property
+    def target_map(self) -> str:
+        """Which of the `TARGET_MAPS` this is."""
+        return TARGET_MAPS[self.spline is not None]
+
+    def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+        """What networks learn, by default in single precision."""
+        if self.spline is None:
+            return self.scaling(y, dtype)
+        return np.clip(in_double(self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
+
+    def restore(self, values: np.ndarray) -> np.ndarray:
+        """Values of what networks learn, in units of y; outputs are on the last axis."""
+        if self.spline is None:
+            return self.scaling.mean + self.scaling.scale * values
+        return in_double(self.spline.inverse, values)
+
+    def log_slope(self, y: np.ndarray) -> np.ndarray:
+        """By how much a log-density in units of y exceeds that of what networks learn."""
+        if self.spline is None:
+            return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
+        return in_double(self.spline.log_slope, y)
+
+    def steps(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Values that networks learn, and how long a step of the target is there; None without one.
+
+        Of shape (knots, outputs).
+        """
+        if self.step is None:
+            return None
+        if self.spline is None:
+            return np.zeros((1, len(self.step))), (self.step / self.scaling.scale)[None]
+        slope = np.exp(self.log_slope(np.asarray(self.spline.x)))
+        return np.asarray(self.spline.y), self.step * slope
+
+    def distribution(self, mixture: Mixture) -> AbstractDistribution:
+        """What networks predict, as a density of y."""
+        if self.spline is None:
+            return mixture.affine(self.scaling.mean, self.scaling.scale)
+        return Mapped(mixture, self.spline)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays that a saved model keeps of it."""
+        found = self.scaling.state("y")
+        if self.step is not None:
+            found["y.step"] = self.step
+        if self.spline is not None:
+            parts = {"x": self.spline.x, "y": self.spline.y, "slope": self.spline.slope}
+            found |= {f"map.{name}": np.asarray(part) for name, part in parts.items()}
+        return found
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], n_outputs: int) -> "TargetUnits":
+        """What `state` was taken from, refused if it is no increasing map of so many outputs."""
+        scaling = Standardizer.from_state(arrays, "y", n_outputs)
+        step = take_array(arrays, "y.step", (n_outputs,)) if "y.step" in arrays else None
+        if "map.x" not in arrays:
+            return cls(scaling, step=step)
+        shape = (N_KNOTS, n_outputs)
+        x, y, slope = (take_array(arrays, f"map.{part}", shape) for part in ("x", "y", "slope"))
+        if not ((np.diff(x, axis=0) > 0).all() and (np.diff(y, axis=0) > 0).all()):
+            raise ValueError("the map of the target must increase from knot to knot")
+        if not (slope > 0).all():
+            raise ValueError("the map of the target must have positive slopes")
+        return cls(scaling, MonotoneSpline(x, y, slope), step)
+
+
+def in_double(function: Any, values: np.ndarray) -> np.ndarray:
+    """A function of a spline in double precision, whatever JAX is set to."""
+    import jax
+
+    with jax.enable_x64(True):
+        return np.asarray(function(np.asarray(values, np.float64)))
+
+
+def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of y, and the same quantiles of a standard Normal.
+
+    Equal quantiles are one knot, in the middle of their levels. The outermost knots continue the
+    slope of the last few, so that the lines beyond neither compress nor stretch what is rare.
+    """
+    from scipy.special import ndtri
+
+    order = np.argsort(y)
+    level = np.cumsum(weight[order])
+    level = (level - weight[order] / 2) / level[-1]
+    values = np.interp(LEVELS, level, y[order])
+    least = 1e-6 * max(np.ptp(y), np.finfo(float).tiny)
+    group = np.cumsum(np.diff(values, prepend=values[0]) > least)
+    x = np.array([values[group == g].mean() for g in range(group[-1] + 1)])
+    scores = ndtri([LEVELS[group == g].mean() for g in range(group[-1] + 1)])
+    if len(x) == 1:  # hardly any value but one
+        x, scores = np.array([x[0] - least, x[0] + least]), np.array([-1.0, 1.0])
+    last = min(N_IN_TAIL, len(x)) - 1
+    slopes = (
+        (scores[last] - scores[0]) / (x[last] - x[0]),
+        (scores[-1] - scores[-1 - last]) / (x[-1] - x[-1 - last]),
+    )
+    step = max(np.ptp(x), least)
+    n_more = N_KNOTS - len(x)
+    below = 1 + np.arange(n_more // 2)[::-1]
+    above = 1 + np.arange(n_more - n_more // 2)
+    x_all = np.concatenate([x[0] - step * below, x, x[-1] + step * above])
+    scores_all = np.concatenate(
+        [scores[0] - slopes[0] * step * below, scores, scores[-1] + slopes[1] * step * above]
+    )
+    return x_all, scores_all

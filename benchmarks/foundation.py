@@ -296,6 +296,8 @@ def work_together(cells: Sequence[Cell], out: Path, deadline: float, about: Line
     """Run cells in processes of their own, which are stopped at the deadline."""
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the processes share one device
     os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # or they compile for minutes
+    n_threads = max(1, (os.cpu_count() or 1) // about["jobs"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(n_threads))
     context = multiprocessing.get_context("spawn")
     waiting: Any = context.Queue()
     workers = [
@@ -304,13 +306,15 @@ def work_together(cells: Sequence[Cell], out: Path, deadline: float, about: Line
     ]
     for cell in (*cells, *(None for _ in workers)):
         waiting.put(cell)
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(None if deadline == math.inf else max(0.0, deadline - time.time()))
-    for worker in workers:
-        worker.terminate()  # no effect on those that are done
-        worker.join()
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(None if deadline == math.inf else max(0.0, deadline - time.time()))
+    finally:
+        for worker in workers:
+            worker.terminate()  # no effect on those that are done
+            worker.join()
     waiting.cancel_join_thread()
 
 

@@ -13,8 +13,10 @@ from typing import Any, TypeVar, final
 
 import equinox as eqx
 import jax
+import numpy as np
+from jaxtyping import Array
 
-__all__ = ["clear_if_full", "compiled"]
+__all__ = ["clear_if_full", "compiled", "on_device"]
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
@@ -73,6 +75,17 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     JITTED.append(call)
     wrapper.n_programs = call._cache_size  # pyright: ignore
     return wrapper
+
+
+def on_device(values: Any, dtype: Any = None) -> Array:
+    """An array of NumPy on the device, without a program: `jax.numpy.asarray` compiles one a shape.
+
+    Examples
+    --------
+    >>> on_device([1, 2], np.float32)
+    Array([1., 2.], dtype=float32)
+    """
+    return jax.device_put(np.asarray(values, dtype))
 
 
 def clear_if_full(share: float = 0.5) -> bool:

@@ -13,6 +13,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
+# Programs that tests start keep theirs to themselves.
+os.environ.setdefault("SIGMAX_PROGRAM_CACHE", "off")
 
 import jax
 import pytest

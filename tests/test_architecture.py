@@ -12,7 +12,7 @@ import sigmax
 SOURCE = Path(sigmax.__file__).parent
 
 ROOMS = [
-    {"errors", "version", "random"},
+    {"errors", "version", "random", "compilation_cache"},
     {"checks", "compilation", "files"},
     {"settings", "scaling", "inputs"},
     {"tables"},

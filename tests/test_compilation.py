@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from sigmax import MeanVarianceRegressor
-from sigmax.compilation import MAPS, clear_if_full, compiled
+from sigmax.compilation import (
+    AUTOTUNING,
+    MAPS,
+    clear_if_full,
+    compiled,
+    has_autotuning,
+    is_untuned,
+    on_device,
+)
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory maps are Linux's")
 
@@ -79,3 +87,33 @@ def test_arrays_are_traced_and_all_else_is_static():
 def test_elsewhere_there_is_nothing_to_forget(monkeypatch, tmp_path):
     monkeypatch.setattr("sigmax.compilation.LIMIT", tmp_path / "missing")
     assert not clear_if_full(share=0.0)
+
+
+def test_arrays_reach_the_device_without_a_program():
+    compilations: list[str] = []
+
+    def note(event: str, duration_secs: float, **_: object) -> None:
+        compilations.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    found = on_device(np.ones((3, 1, 17)), np.float32)
+    assert isinstance(found, jax.Array) and found.dtype == np.float32
+    assert not [event for event in compilations if "backend_compile" in event]
+
+
+@compiled
+def square(x):
+    return x**2
+
+
+def test_on_a_gpu_nothing_is_autotuned_unless_asked_for(monkeypatch):
+    """The option is one that XLA knows, also on a CPU; parts of other programs have no options."""
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert not is_untuned([jnp.ones(3)])
+    assert has_autotuning()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert is_untuned([jnp.ones(3)])
+    assert square(jnp.full((), 3.0)) == 9
+    assert jax.grad(square)(3.0) == 6 and jax.jit(lambda x: square(x) + 1)(3.0) == 10
+    monkeypatch.setenv("XLA_FLAGS", f"--{AUTOTUNING}=4")
+    assert not is_untuned([jnp.ones(3)])

@@ -8,7 +8,17 @@ from pathlib import Path
 import sigmax
 
 SOURCE = Path(sigmax.__file__)
-PRIVATE = {"checks", "cli", "commands", "compilation", "features", "files", "inputs", "paper"}
+PRIVATE = {
+    "checks",
+    "cli",
+    "commands",
+    "compilation",
+    "compilation_cache",
+    "features",
+    "files",
+    "inputs",
+    "paper",
+}
 PRIVATE |= {"random", "runs", "scaling", "settings", "version"}
 """Not for users of the library: the floor under it, and what the command line runs."""
 

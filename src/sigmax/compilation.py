@@ -6,15 +6,27 @@ would crash. Only programs of functions that are marked here are dropped, never 
 """
 
 import gc
+import os
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, final
 
 import equinox as eqx
 import jax
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
 
-__all__ = ["clear_if_full", "compiled"]
+from sigmax.compilation_cache import keep_programs
+
+__all__ = ["clear_if_full", "compiled", "on_device"]
+
+keep_programs()
+
+AUTOTUNING = "xla_gpu_autotune_level"
+"""XLA's option for a GPU: to time many variants of every matrix product before one is chosen. For
+products as small as ours that takes minutes, and the choice makes no difference."""
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
@@ -48,7 +60,6 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     Array([0., 1., 4.], dtype=float32)
     """
 
-    @partial(jax.jit, static_argnums=1)
     @wraps(function)
     def call(arrays: list[Any], static: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Static]:
         structure, others = static
@@ -60,19 +71,56 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
         leaves, structure = jax.tree.flatten(fixed)
         return traced, Static((structure, tuple(leaves)))
 
+    del call.__wrapped__  # whose arguments are others
+    compile_here = partial(jax.jit, call, static_argnums=1)
+    in_general, on_gpu = compile_here(), compile_here(compiler_options={AUTOTUNING: 0})
+
     @wraps(function)
     def wrapper(*arguments: Any, **settings: Any) -> Result:
         leaves, structure = jax.tree.flatten((arguments, settings))
         is_array = [eqx.is_array(leaf) for leaf in leaves]
         arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
         others = [None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True)]
+        call = on_gpu if is_untuned(arrays) else in_general
         traced, fixed = call(arrays, (structure, tuple(others)))
         structure, leaves = fixed.value
         return eqx.combine(traced, jax.tree.unflatten(structure, leaves))
 
-    JITTED.append(call)
-    wrapper.n_programs = call._cache_size  # pyright: ignore
+    JITTED.extend((in_general, on_gpu))
+    wrapper.n_programs = lambda: in_general._cache_size() + on_gpu._cache_size()  # pyright: ignore
     return wrapper
+
+
+def is_untuned(arrays: list[Any]) -> bool:
+    """Whether a program is to be compiled without `AUTOTUNING`: on a GPU, if nobody asks for it.
+
+    Options go with whole programs: none can be given where this one becomes part of another.
+    """
+    is_part = any(isinstance(array, Tracer) for array in arrays)
+    if is_part or jax.default_backend() != "gpu":
+        return False
+    return AUTOTUNING not in os.environ.get("XLA_FLAGS", "") and has_autotuning()
+
+
+@cache
+def has_autotuning() -> bool:
+    """Whether this version of XLA knows the option `AUTOTUNING`."""
+    try:
+        jax.jit(lambda: 0, compiler_options={AUTOTUNING: 0})()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def on_device(values: Any, dtype: Any = None) -> Array:
+    """An array of NumPy on the device, without a program: `jax.numpy.asarray` compiles one a shape.
+
+    Examples
+    --------
+    >>> on_device([1, 2], np.float32)
+    Array([1., 2.], dtype=float32)
+    """
+    return jax.device_put(np.asarray(values, dtype))
 
 
 def clear_if_full(share: float = 0.5) -> bool:

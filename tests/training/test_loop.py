@@ -101,12 +101,12 @@ def pick(i):
 
 def test_members_trained_together_equal_members_trained_alone(run):
     networks, keys, folds, data = run
-    started = start_members(networks, None, STAGE)
-    together, figures = train_chunk(started, keys, folds, data, STAGE, None, N_MEMBERS)
+    started, clock = start_members(networks, None, STAGE), STAGE.clock(0)
+    together, figures = train_chunk(started, keys, folds, data, STAGE, clock, N_MEMBERS)
     for i in range(N_MEMBERS):
         network, fold, expected = jax.tree.map(pick(i), (networks, folds, together))
         alone, found = eqx.filter_jit(train_member)(
-            start_member(network, None, STAGE), keys[i], fold, data, STAGE, None, 1
+            start_member(network, None, STAGE), keys[i], fold, data, STAGE, clock, 1
         )
         assert eqx.tree_equal(alone, expected, rtol=1e-4, atol=1e-5)
         assert found["score"] == pytest.approx(float(figures["score"][i]), abs=1e-4)
@@ -117,7 +117,8 @@ def test_a_member_equals_a_plain_loop_with_optax(run):
     networks, keys, folds, data = run
     network, fold = jax.tree.map(pick(0), (networks, folds))
     stage = replace(STAGE, phases=(replace(MEAN, n_primary=128),), n_cycles=3, cycles_per_chunk=3)
-    found, _ = train_member(start_member(network, None, stage), keys[0], fold, data, stage, None, 1)
+    started = start_member(network, None, stage)
+    found, _ = train_member(started, keys[0], fold, data, stage, stage.clock(0), 1)
     optimizer = optax.adam(1e-2)
     mean, state = network.mean, optimizer.init(eqx.filter(network.mean, eqx.is_array))
     X, y = data.X[0, :100], data.y[0, :100]
@@ -141,7 +142,7 @@ def batch_indices(key, data, stage):
     (phase,) = stage.phases
     return draw_batches(
         jax.random.split(key, 1)[0],
-        stage.cycles_per_chunk,
+        stage.n_drawn,
         data.graphs[phase.graph].neighbors[0],
         data.n_rows[0],
         phase.n_primary,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from sigmax.compilation import on_device
 from sigmax.inputs import Inputs
 from sigmax.training import bucket_size, pad_rows
 
@@ -17,7 +17,7 @@ ROWS_PER_CALL = 8192
 
 def padded(rows: Any, n_slots: int) -> Any:
     """All arrays of a pytree with ``n_slots`` rows, on the device."""
-    return jax.tree.map(lambda leaf: jnp.asarray(pad_rows(leaf, n_slots)), rows)
+    return jax.tree.map(lambda leaf: on_device(pad_rows(leaf, n_slots)), rows)
 
 
 def by_blocks(
@@ -37,4 +37,4 @@ def by_blocks(
 
 def stack_members(members: Sequence[Any]) -> Any:
     """Members along a new first axis."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *members)
+    return jax.tree.map(lambda *leaves: on_device(np.stack(leaves)), *members)

@@ -5,7 +5,13 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from sigmax.random import named_generator
 
-__all__ = ["duplicate_groups", "held_out_share", "hold_out", "split_large_groups"]
+__all__ = [
+    "count_held_out",
+    "duplicate_groups",
+    "held_out_share",
+    "hold_out",
+    "split_large_groups",
+]
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Values that differ by less than this share of their size are equal in single precision."""
@@ -71,6 +77,11 @@ def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarra
     return numbers
 
 
+def count_held_out(n_rows: int, share: float, largest: int) -> int:
+    """How many rows a member holds out, up to duplicates, if it does: at least one."""
+    return max(1, min(round(share * n_rows), largest))
+
+
 def hold_out(
     labels: Int[np.ndarray, " rows"],
     share: float,
@@ -97,7 +108,7 @@ def hold_out(
     n_rows = len(labels)
     if share == 0:
         return [np.empty(0, dtype=int)] * n_members
-    n_held_out = max(1, min(round(share * n_rows), largest))
+    n_held_out = count_held_out(n_rows, share, largest)
     labels = split_large_groups(labels, n_held_out)
     labels = np.unique(labels, return_inverse=True)[1].reshape(-1)
     n_folds, folds = n_rows // n_held_out, []

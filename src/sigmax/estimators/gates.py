@@ -2,13 +2,14 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import compiled
-from sigmax.estimators.blocks import ROWS_PER_CALL
+from sigmax.estimators.blocks import ROWS_PER_CALL, padded
 from sigmax.estimators.inducing_points import k_means_centers
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.random import named_generator
+from sigmax.training import bucket_size
 
 __all__ = ["create_gate"]
 
@@ -25,15 +26,19 @@ def create_gate(
     if scale is not None:
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
-    return shut_on_rows(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows])), own_center
+    some = X[rows], own_center[rows], np.ones(len(X[rows]), dtype=bool)
+    return shut_on_rows(gate, *padded(some, bucket_size(len(some[0])))), own_center
 
 
 @compiled
 def shut_on_rows(
-    gate: ExtrapolationGate, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    gate: ExtrapolationGate,
+    x: Float[Array, "slots features"],
+    own_center: Int[Array, " slots"],
+    is_row: Bool[Array, " slots"],
 ) -> ExtrapolationGate:
     """The gate with the width that suits some rows of the data."""
-    return gate.shut_on(gate.distance(x, own_center))
+    return gate.shut_on(jnp.where(is_row, gate.distance(x, own_center), jnp.nan))
 
 
 def inducing_points(

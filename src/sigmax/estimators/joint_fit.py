@@ -14,7 +14,7 @@ from sigmax.checks import check_count
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.few_rows import few_rows_spread
-from sigmax.estimators.folds import duplicate_groups, hold_out
+from sigmax.estimators.folds import count_held_out, duplicate_groups, hold_out
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import FEW_ROWS, AbstractRecipe
 from sigmax.features import Features
@@ -87,17 +87,21 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
         raise InvalidArgumentError(
             "Models that are fitted together need the same settings and data of the same shape."
         )
+    weights = [own.weight for own in inputs]
     rows = TrainingData.create(
         [own.X for own in inputs],
         [own.y for own in inputs],
         [own.own_center for own in inputs],
         {name: [own.graphs[name] for own in inputs] for name in inputs[0].graphs},
-        [own.weight for own in inputs],
+        weights,
     )
     held_out = [fold for own in inputs for fold in own.held_out]
     groups = [group for group in range(len(inputs)) for _ in range(n_members)]
     labels = [own.duplicate_group for own in inputs]
-    folds = Fold.create([own.weight for own in inputs], held_out, groups, rows.n_slots, labels)
+    # Room for what more rows of the same padded size hold out: their programs are the same.
+    most_rows = rows.n_slots if len(inputs[0].X) >= FEW_ROWS else 0
+    room = count_held_out(most_rows, recipe.validation_fraction, models[0].largest_hold_out)
+    folds = Fold.create(weights, held_out, groups, rows.n_slots, labels, room)
     networks, keys = inputs[0].networks, inputs[0].keys
     if len(inputs) > 1:
         leaves = [own.networks for own in inputs]

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
+from sigmax.compilation import on_device
 from sigmax.distributions import Mixture
 from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.blocks import stack_members
@@ -345,10 +345,10 @@ def create_network(
         spread=create_spread(network, n_outputs, recipe.n_components),
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
-        steps=None if steps is None else TargetSteps(*(jnp.float32(part) for part in steps)),
-        factor=jnp.ones(()),
-        most_df=jnp.asarray(jnp.inf),
-        shrinkage=jnp.zeros(()),
+        steps=None if steps is None else TargetSteps(*(on_device(part, np.float32) for part in steps)),
+        factor=on_device(1.0, np.float32),
+        most_df=on_device(np.inf, np.float32),
+        shrinkage=on_device(0.0, np.float32),
         input_scale=recipe.input_scale,
         min_concentration=recipe.min_concentration,
         prior_variance=recipe.prior_variance,
@@ -365,7 +365,7 @@ def create_spread(network: Callable[[int], MLP], n_outputs: int, n_components: i
     spread = network(4 * n_components * n_outputs)
     start = np.zeros((n_outputs, 4, n_components), dtype=np.float32)
     start[:, 1] = np.linspace(-FARTHEST_OFFSET, FARTHEST_OFFSET, n_components) / COMPONENT_GAIN
-    biases = (*spread.biases[:-1], jnp.asarray(start.reshape(-1)))
+    biases = (*spread.biases[:-1], on_device(start.reshape(-1)))
     return eqx.tree_at(lambda mlp: mlp.biases, spread, biases)
 
 

@@ -87,7 +87,8 @@ class LocalPredictor:
 
     def contributors(self, X: Inputs, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k training rows that contribute most to each prediction, and their shares."""
-        largest = partial(largest_contributions, self.networks, self.training_sets, self.n_rows, k)
+        n_rows = np.int32(self.n_rows)
+        largest = partial(largest_contributions, self.networks, self.training_sets, n_rows, k)
         n_at_once = SHARES_AT_ONCE // self.training_sets.weight.size
         rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
         return by_blocks(largest, X, axis=0, rows_per_call=rows_per_call)
@@ -228,7 +229,7 @@ def posterior_members(
 def largest_contributions(
     networks: LocalNetwork,
     training_sets: TrainingSet,
-    n_rows: int,
+    n_rows: Int[Array | np.ndarray, ""],
     k: int,
     X: Inputs,
 ) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
@@ -247,5 +248,6 @@ def largest_contributions(
         return weights / (own + jnp.sum(weights, axis=1))[:, None]
 
     shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, training_sets), axis=0)
-    ranked, rows = lax.top_k(shares[:, :n_rows], k)
+    is_row = jnp.arange(shares.shape[1]) < n_rows
+    ranked, rows = lax.top_k(jnp.where(is_row[None], shares, -1.0), k)
     return rows, ranked

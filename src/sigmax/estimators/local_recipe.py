@@ -17,7 +17,7 @@ from sigmax.settings import (
     setting,
 )
 from sigmax.target_units import TARGET_MAPS
-from sigmax.training import LeaveOneOut, Part, Phase, Stage, local_log_likelihood
+from sigmax.training import LeaveOneOut, Part, Phase, Stage, bucket_size, local_log_likelihood
 
 __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
 
@@ -114,19 +114,27 @@ class LocalRecipe(AbstractRecipe):
     """How often the held-out rows are looked at, at most."""
     decay_per_step: float = 0.0
     """`weight_decay` for the number of rows: what `fit_to` sets."""
+    longest_chunk: int = 1
+    """Steps between two scorings with the most rows that are padded to the same size."""
 
     def fit_to(self, n_rows: int) -> "LocalRecipe":
         """The recipe for so many rows: neighbourhoods, steps, scorings and weight decay."""
-        k = min(self.n_neighbors, n_rows)
-        n_steps = self.n_steps or max(FEWEST_STEPS, round(self.effort * math.sqrt(n_rows)))
+        k, n_slots = min(self.n_neighbors, n_rows), bucket_size(n_rows)
         return replace(
             self,
             n_neighbors=k,
             n_queries=min(self.n_queries, k),
-            n_steps=n_steps,
-            n_scorings=FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings,
+            n_steps=self.steps_for(n_rows),
+            n_scorings=self.scorings_for(n_rows),
             decay_per_step=self.weight_decay / math.sqrt(n_rows),
+            longest_chunk=self.steps_for(n_slots) // self.scorings_for(n_slots),
         )
+
+    def steps_for(self, n_rows: int) -> int:
+        return self.n_steps or max(FEWEST_STEPS, round(self.effort * math.sqrt(n_rows)))
+
+    def scorings_for(self, n_rows: int) -> int:
+        return FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings
 
     def graph_sizes(self) -> dict[str, int]:
         return {"queries": self.n_queries, "context": self.n_neighbors}
@@ -150,6 +158,7 @@ class LocalRecipe(AbstractRecipe):
             phases=(phase,),
             n_cycles=n_steps,
             cycles_per_chunk=max(1, n_steps // self.n_scorings),
+            longest_chunk=self.longest_chunk,
             score=local_log_likelihood,
             keep_best=self.validation_fraction > 0,
             is_judged_together=self.is_judged_together,

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_choice
+from sigmax.compilation import on_device
 from sigmax.distributions import Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
@@ -192,7 +192,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         rows, key = self.features_.blank(2), jax.random.key(0)
         recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
         skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
-        self.networks_ = jax.tree.map(jnp.asarray, restore(skeleton, "networks", arrays))
+        self.networks_ = jax.tree.map(on_device, restore(skeleton, "networks", arrays))
 
 
 def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:

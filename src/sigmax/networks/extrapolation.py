@@ -10,6 +10,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from sigmax.compilation import on_device
+
 __all__ = ["NO_CENTER", "ExtrapolationGate", "blend_factor"]
 
 OFFSET = 6.9077
@@ -54,10 +56,10 @@ class ExtrapolationGate(eqx.Module):
         """A gate around ``centers``, padded to ``n_slots`` so that its shape does not follow N."""
         padding = n_slots - len(centers)
         return cls(
-            jnp.asarray(np.pad(centers, ((0, padding), (0, 0))), dtype=jnp.float32),
-            jnp.asarray(math.log(scale), dtype=jnp.float32),
-            jnp.asarray(margin, dtype=jnp.float32),
-            jnp.asarray(np.arange(n_slots) < len(centers)),
+            on_device(np.pad(centers, ((0, padding), (0, 0))), np.float32),
+            on_device(math.log(scale), np.float32),
+            on_device(margin, np.float32),
+            on_device(np.arange(n_slots) < len(centers)),
         )
 
     @property
@@ -95,13 +97,13 @@ class ExtrapolationGate(eqx.Module):
     def shut_on(self, distances: Float[Array, " rows"]) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them.
 
-        ``distances`` are those of rows that are no inducing points themselves. Their 99 % quantile
-        is how far a new row of the same kind may well lie from the others: the margin. At twice
-        that distance the gate is half open, at three times it is open. However dense the data, the
-        margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly
-        moved.
+        ``distances`` are those of rows that are no inducing points themselves, nan for padding.
+        Their 99 % quantile is how far a new row of the same kind may well lie from the others: the
+        margin. At twice that distance the gate is half open, at three times it is open. However
+        dense the data, the margin is never below `SMALLEST_MARGIN`, or the gate would slam where a
+        feature has hardly moved.
         """
-        margin = jnp.maximum(jnp.quantile(distances, 0.99), SMALLEST_MARGIN)
+        margin = jnp.maximum(jnp.nanquantile(distances, 0.99), SMALLEST_MARGIN)
         return eqx.tree_at(
             lambda g: (g.log_scale, g.margin), self, (jnp.log(margin / OFFSET), margin)
         )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sigmax.compilation import on_device
 from sigmax.distributions import Normal
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks.heads import INITIAL_VARIANCE, SMALLEST_VARIANCE, inverse_softplus
@@ -41,10 +42,10 @@ class FlipoutLayer(eqx.Module):
         shape = (n_inputs, n_outputs)
         raw = inverse_softplus(INITIAL_STD)
         return cls(
-            jnp.asarray(rng.normal(0, gain, shape), dtype=jnp.float32),
-            jnp.full(shape, raw, dtype=jnp.float32),
-            jnp.asarray(rng.uniform(-gain, gain, n_outputs), dtype=jnp.float32),
-            jnp.full(n_outputs, raw, dtype=jnp.float32),
+            on_device(rng.normal(0, gain, shape), np.float32),
+            on_device(np.full(shape, raw), np.float32),
+            on_device(rng.uniform(-gain, gain, n_outputs), np.float32),
+            on_device(np.full(n_outputs, raw), np.float32),
         )
 
     def perturbations(
@@ -111,7 +112,7 @@ class FlipoutNetwork(eqx.Module):
             FlipoutLayer.create(rng, *pair, gain=0.1 if i == len(sizes) - 1 else 1.0)
             for i, pair in enumerate(sizes)
         )
-        raw = jnp.full(n_outputs, inverse_softplus(INITIAL_VARIANCE), dtype=jnp.float32)
+        raw = on_device(np.full(n_outputs, inverse_softplus(INITIAL_VARIANCE)), np.float32)
         return cls(inputs, layers, raw, activation)
 
     @property

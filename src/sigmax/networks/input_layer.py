@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sigmax.compilation import on_device
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks.periodic import PeriodicFeatures
 
@@ -43,7 +44,7 @@ class EmbeddedCategories(eqx.Module):
         first = np.cumsum([0, *n_codes])
         vectors = rng.normal(0, INITIAL_SPREAD, (first[-1], embedding_size(n_codes)))
         vectors[first[:-1]] = 0
-        return cls(jnp.asarray(vectors, dtype=jnp.float32), tuple(first[:-1].tolist()))
+        return cls(on_device(vectors, np.float32), tuple(first[:-1].tolist()))
 
     @property
     def n_outputs(self) -> int:

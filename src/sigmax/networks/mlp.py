@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sigmax.compilation import on_device
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks.input_layer import InputLayer
 
@@ -62,7 +63,7 @@ class MLP(eqx.Module):
             gain = output_gain if is_last else 2**0.5
             weights.append(rng.normal(0, gain / fan_in**0.5, (fan_in, fan_out)))
             biases.append(np.full(fan_out, output_bias) if is_last else rng.uniform(-1, 1, fan_out))
-        as_single = [jnp.asarray(array, dtype=jnp.float32) for array in (*weights, *biases)]
+        as_single = [on_device(array, np.float32) for array in (*weights, *biases)]
         return cls(tuple(as_single[: len(weights)]), tuple(as_single[len(weights) :]), activation)
 
     def __call__(self, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:

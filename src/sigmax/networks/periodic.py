@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sigmax.compilation import on_device
+
 __all__ = ["PeriodicFeatures", "wave"]
 
 SINE = (6.283163951, -41.337130415, 81.340386139, -70.989933017)
@@ -52,7 +54,7 @@ class PeriodicFeatures(eqx.Module):
             rng.normal(0, n_waves**-0.5, (n_features, n_waves, n_mixtures)),
             np.zeros((n_features, n_mixtures)),
         )
-        return cls(*(jnp.asarray(array, dtype=jnp.float32) for array in arrays))
+        return cls(*(on_device(array, np.float32) for array in arrays))
 
     @property
     def n_outputs(self) -> int:

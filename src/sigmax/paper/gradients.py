@@ -151,11 +151,12 @@ class Training:
             n_chunks = max(1, round(n_checkpoints * end / n_steps) - n_seen)
             n_chunks = min(n_chunks, whole.n_cycles)
             stage = replace(whole, cycles_per_chunk=whole.n_cycles // n_chunks)
-            members = start_members(networks, None, stage)
+            program = stage.one_chunk()
+            members = start_members(networks, None, program)
             for chunk in range(n_chunks):
                 keys = name_keys(self.keys, stage.key_name(chunk))
                 members, _ = train_chunk(
-                    members, keys, self.folds, self.data, stage, None, len(keys)
+                    members, keys, self.folds, self.data, program, stage.clock(chunk), len(keys)
                 )
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)

@@ -10,10 +10,10 @@ from typing import final
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.compilation import on_device
 from sigmax.inputs import Inputs
 from sigmax.sampling import neighbor_counts
 
@@ -38,7 +38,7 @@ def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
 
 
 def stack_groups(groups: Sequence[np.ndarray]) -> Array:
-    return jnp.asarray(groups[0][None] if len(groups) == 1 else np.stack(groups))
+    return on_device(groups[0][None] if len(groups) == 1 else np.stack(groups))
 
 
 @final
@@ -94,7 +94,7 @@ class TrainingData(eqx.Module):
             stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
             stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
             stack_groups([pad_rows(own, n_slots) for own in relative]),
-            jnp.asarray([len(rows) for rows in X], dtype=jnp.int32),
+            on_device([len(rows) for rows in X], np.int32),
             {name: Graph.create(lists, n_slots) for name, lists in graphs.items()},
         )
 
@@ -158,13 +158,16 @@ class Fold(eqx.Module):
         groups: Sequence[int],
         n_slots: int,
         duplicate_group: Sequence[np.ndarray] | None = None,
+        n_held_out: int = 1,
     ) -> "Fold":
         """One fold per member, from the sample weights of its group and its held-out rows.
 
         By the labels ``duplicate_group`` held-out rows of equal X share the weight of one: new
-        rows are like those that stand alone, and copies of one row are one test.
+        rows are like those that stand alone, and copies of one row are one test. There is room for
+        ``n_held_out`` rows of each member at least.
         """
-        n_held_out = bucket_size(max(1, *(len(rows) for rows in held_out)), smallest=32)
+        n_held_out = max(n_held_out, *(len(rows) for rows in held_out))
+        n_held_out = bucket_size(n_held_out, smallest=32)
         weight = np.zeros((len(groups), n_slots), dtype=np.float32)
         validation = np.zeros((len(groups), n_held_out), dtype=np.int32)
         validation_weight = np.zeros((len(groups), n_held_out), dtype=np.float32)
@@ -184,4 +187,4 @@ class Fold(eqx.Module):
         n_learned = np.sum(weight > 0, axis=1).astype(np.float32)
         group = np.asarray(groups, dtype=np.int32)
         of_members = group, weight, validation, validation_weight, n_learned
-        return cls(*map(jnp.asarray, of_members))
+        return cls(*map(on_device, of_members))

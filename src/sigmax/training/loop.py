@@ -52,7 +52,7 @@ class AbstractStage(ABC):
     @property
     @abstractmethod
     def n_chunks(self) -> int:
-        """Compiled calls, each of the same number of steps."""
+        """Compiled calls."""
 
     @abstractmethod
     def start(self, network: Any) -> Any:
@@ -77,7 +77,7 @@ class AbstractStage(ABC):
         return f"{self.name} {chunk}"
 
     def clock(self, chunk: int) -> Any:
-        """Arrays by which one chunk differs from another."""
+        """Arrays by which one chunk, or one stage of the same programs, differs from another."""
         return None
 
     def before_chunk(self, networks: Any, keys: Any, folds: Any, data: Any, chunk: int) -> Any:
@@ -184,10 +184,10 @@ def train_stage(
     still do. Members are spread over all devices. Figures have the shape (chunks, members of the
     group).
     """
-    n_members, group = len(keys), np.asarray(folds.group)
-    members = start_members(networks, states, stage)
+    n_members, group, program = len(keys), np.asarray(folds.group), stage.one_chunk()
+    members = start_members(networks, states, program)
     members, keys, folds = spread_members((members, keys, folds))
-    n_groups, program = int(group.max()) + 1, stage.one_chunk()
+    n_groups = int(group.max()) + 1
     history: list[dict[str, np.ndarray]] = []
     best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)
     length = np.full(n_groups, stage.n_chunks)

@@ -1,23 +1,28 @@
 """What the training of a regressor consists of: stages of cycles of phases."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.compilation import on_device
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
-from sigmax.training.data import Batch, Fold, TrainingData
+from sigmax.training.data import Batch, Fold, TrainingData, bucket_size
 from sigmax.training.loop import AbstractStage
 
-__all__ = ["Part", "Phase", "Stage", "weigh_rows"]
+__all__ = ["Clock", "Part", "Phase", "Stage", "weigh_rows"]
+
+ADAM = optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam())
+"""Directions of steps; their sizes and the weight decay are numbers that no program is made for."""
 
 Network = Any  # an Equinox module with the fields that the phases name
 Parts = dict[str, Float[Array, " _"]]
@@ -38,11 +43,14 @@ class Part:
     final_rate: float = 1.0
     """The last step size as a share of the first, reached along half a cosine."""
 
-    def optimizer(self, n_steps: int) -> optax.GradientTransformation:
-        rate = optax.cosine_decay_schedule(self.learning_rate, n_steps, self.final_rate)
-        return optax.chain(
-            optax.clip_by_global_norm(10.0), optax.adamw(rate, weight_decay=self.weight_decay)
-        )
+    def numbers(self) -> Float[Array, "3"]:
+        """Step size at the start and at the end, and weight decay."""
+        first = self.learning_rate
+        return on_device([first, first * self.final_rate, self.weight_decay], np.float32)
+
+    def without_numbers(self) -> "Part":
+        """What a program is made for."""
+        return Part(name=self.name, learning_rate=0.0)
 
 
 @final
@@ -63,6 +71,24 @@ class Phase:
     is_random: bool = False
     """Whether the objective draws, and so needs a key in every step."""
 
+    def without_numbers(self) -> "Phase":
+        """What a program is made for."""
+        return replace(self, parts=tuple(part.without_numbers() for part in self.parts))
+
+
+@final
+class Clock(eqx.Module):
+    """The numbers of one chunk, which are no part of its program: how far, how long, how fast."""
+
+    n_before: Int[Array, ""]
+    """Cycles of the stage before this chunk."""
+    n_cycles: Int[Array, ""]
+    """Cycles of the stage."""
+    n_here: Int[Array, ""]
+    """Cycles of this chunk."""
+    numbers: tuple[dict[str, Float[Array, "3"]], ...]
+    """`Part.numbers` of the parts of every phase, by name."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +101,8 @@ class Stage(AbstractStage):
     """How often the cycle is run."""
     cycles_per_chunk: int
     """Cycles in one compiled call; after each call the held-out rows are scored."""
+    longest_chunk: int = 1
+    """A chunk is compiled for so many cycles, if it has no more: shorter ones share its program."""
     score: Callable
     """A score per row, higher is better."""
 
@@ -82,17 +110,37 @@ class Stage(AbstractStage):
     def n_chunks(self) -> int:
         return -(-self.n_cycles // self.cycles_per_chunk)
 
+    @property
+    def n_drawn(self) -> int:
+        """Cycles that batches are drawn for at once: one of a few numbers."""
+        return bucket_size(max(self.cycles_per_chunk, self.longest_chunk), smallest=16)
+
+    def one_chunk(self) -> "Stage":
+        """The stage without the numbers that its `clock` has."""
+        return replace(
+            super().one_chunk(),
+            phases=tuple(phase.without_numbers() for phase in self.phases),
+            n_cycles=0,
+            cycles_per_chunk=self.n_drawn,
+            longest_chunk=1,
+        )
+
+    def clock(self, chunk: int) -> Clock:
+        n_before = chunk * self.cycles_per_chunk
+        n_here = min(self.cycles_per_chunk, self.n_cycles - n_before)
+        numbers = tuple({part.name: part.numbers() for part in p.parts} for p in self.phases)
+        counts = n_before, self.n_cycles, n_here
+        before, whole, here = (on_device(count, np.int32) for count in counts)
+        return Clock(before, whole, here, numbers)
+
     def start(self, network: Network) -> States:
         parts, _ = flatten_parts(network, self.phases)
         return tuple(
-            {
-                part.name: part.optimizer(self.n_cycles).init(parts[part.name])
-                for part in phase.parts
-            }
+            {part.name: ADAM.init(parts[part.name]) for part in phase.parts}
             for phase in self.phases
         )
 
-    def run_chunk(self, network, states, key, fold: Fold, data: TrainingData, clock):
+    def run_chunk(self, network, states, key, fold: Fold, data: TrainingData, clock: Clock):
         """One chunk of cycles."""
         keys = jax.random.split(key, len(self.phases))
         draws = [
@@ -101,7 +149,7 @@ class Stage(AbstractStage):
         ]
         parts, rebuild = flatten_parts(network, self.phases)
 
-        def take_step(phase: Phase, parts: Parts, states: dict, draw) -> tuple[Parts, dict]:
+        def take_step(phase: Phase, parts: Parts, states: dict, draw, numbers, progress):
             index, step_key = draw
             batch = weigh_rows(index, step_key, fold, data, phase)
 
@@ -112,22 +160,25 @@ class Stage(AbstractStage):
             gradients = jax.grad(loss)({part.name: parts[part.name] for part in phase.parts})
             for part in phase.parts:
                 name = part.name
-                updates, state = part.optimizer(self.n_cycles).update(
-                    gradients[name], states[name], parts[name]
-                )
+                step, state = ADAM.update(gradients[name], states[name])
+                rate, decay = step_size(numbers[name], progress), numbers[name][2]
                 states = states | {name: state}
-                parts = parts | {name: parts[name] + jnp.asarray(updates)}
+                parts = parts | {name: parts[name] - rate * (step + decay * parts[name])}
             return parts, states
 
-        def run_cycle(carry, draws):
+        def run_cycle(cycle, carry):
             parts, states = carry
             new_states = []
-            for phase, state, draw in zip(self.phases, states, draws, strict=True):
-                parts, state = take_step(phase, parts, state, draw)
+            progress = (clock.n_before + cycle) / clock.n_cycles
+            for phase, state, draw, numbers in zip(
+                self.phases, states, draws, clock.numbers, strict=True
+            ):
+                own = jax.tree.map(lambda drawn: drawn[cycle], draw)
+                parts, state = take_step(phase, parts, state, own, numbers, progress)
                 new_states.append(state)
-            return (parts, tuple(new_states)), None
+            return parts, tuple(new_states)
 
-        (parts, states), _ = lax.scan(run_cycle, (parts, states), draws)
+        parts, states = lax.fori_loop(0, clock.n_here, run_cycle, (parts, states))
         return rebuild(parts), states, {}
 
     def draw_chunk(
@@ -136,15 +187,21 @@ class Stage(AbstractStage):
         """The batches of one phase, and the keys of its objective if that draws."""
         neighbors, n_rows = data.graphs[phase.graph].neighbors[fold.group], data.n_rows[fold.group]
         sizes = (phase.n_primary, phase.n_secondary)
-        batches = draw_batches(key, self.cycles_per_chunk, neighbors, n_rows, *sizes)
+        batches = draw_batches(key, self.n_drawn, neighbors, n_rows, *sizes)
         if not phase.is_random:
             return batches, None
-        return batches, jax.random.split(named_key(key, "steps"), self.cycles_per_chunk)
+        return batches, jax.random.split(named_key(key, "steps"), self.n_drawn)
 
     def score_member(self, network: Network, fold: Fold, data: TrainingData) -> Float[Array, ""]:
         held_out = data.rows(fold.group, fold.validation, fold.validation_weight)
         scores = jnp.where(held_out.weight > 0, self.score(network, held_out, data), 0.0)
         return jnp.sum(held_out.weight * scores)
+
+
+def step_size(numbers: Float[Array, "3"], progress: Float[Array, ""]) -> Float[Array, ""]:
+    """From the first step size to the last along half a cosine, by the share that is done."""
+    first, last, _ = numbers
+    return last + (first - last) * (1 + jnp.cos(jnp.pi * progress)) / 2
 
 
 def flatten_parts(

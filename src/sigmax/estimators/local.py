@@ -200,6 +200,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         validation_fraction=None,
         patience=None,
         recalibrate=None,
+        averages=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,

@@ -110,6 +110,9 @@ class LocalRecipe(AbstractRecipe):
         held-out rows and their disagreement; with fewer than 200 rows also how far predictions are
         taken back to the mean and the variance of y.""",
     )
+    averages: bool = setting(
+        True, FLAG, "Keep averages of the weights over the last steps as snapshots."
+    )
     n_scorings: int = 50
     """How often the held-out rows are looked at, at most."""
     decay_per_step: float = 0.0
@@ -160,6 +163,7 @@ class LocalRecipe(AbstractRecipe):
             cycles_per_chunk=max(1, n_steps // self.n_scorings),
             longest_chunk=self.longest_chunk,
             score=local_log_likelihood,
+            averages=self.averages,
             keep_best=self.validation_fraction > 0,
             is_judged_together=self.is_judged_together,
             patience=self.patience,

@@ -68,6 +68,10 @@ class AbstractStage(ABC):
     def score_member(self, network: Any, fold: Any, data: Any) -> Float[Array, ""]:
         """The score of the held-out rows; higher is better."""
 
+    def snapshot(self, network: Any, states: Any) -> Any:
+        """The network that is scored and kept, where it is not the one that learns on."""
+        return network
+
     def one_chunk(self: S) -> S:
         """What a compiled chunk depends on: stages that agree in it share their programs."""
         return replace(self, name="", patience=0)
@@ -130,10 +134,11 @@ def train_member(
     network, states, figures = stage.run_chunk(
         member.network, member.states, key, fold, data, clock
     )
+    found = stage.snapshot(network, states)
     if not stage.keep_best:
         figures = figures | {"score": jnp.asarray(jnp.nan)}
-        return MemberState(network, states, network, member.best_score), figures
-    score = stage.score_member(network, fold, data)
+        return MemberState(network, states, found, member.best_score), figures
+    score = stage.score_member(found, fold, data)
     judged = score
     if stage.is_judged_together and n_members > 1:
         judged = mean_score(score, fold.group, n_members)
@@ -141,7 +146,7 @@ def train_member(
     is_better = (judged > member.best_score) & jnp.isfinite(score)
     best = jax.tree.map(
         lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new,
-        network,
+        found,
         member.best,
     )
     best_score = jnp.where(is_better, judged, member.best_score)

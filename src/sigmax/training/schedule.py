@@ -26,7 +26,12 @@ ADAM = optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam())
 
 Network = Any  # an Equinox module with the fields that the phases name
 Parts = dict[str, Float[Array, " _"]]
-States = tuple[dict[str, optax.OptState], ...]
+States = tuple[tuple[dict[str, optax.OptState], ...], Parts | None]
+"""Of the optimisers of every phase, and the average of the weights, if there is one."""
+
+AVERAGED = 8.0
+"""Averages of weights are over the last steps: one in so many, and one more (Shamir and Zhang 2013,
+polynomial-decay averaging)."""
 
 
 @final
@@ -105,6 +110,8 @@ class Stage(AbstractStage):
     """A chunk is compiled for so many cycles, if it has no more: shorter ones share its program."""
     score: Callable
     """A score per row, higher is better."""
+    averages: bool = False
+    """Whether snapshots are averages of the weights over the last steps, about a tenth of all."""
 
     @property
     def n_chunks(self) -> int:
@@ -135,10 +142,15 @@ class Stage(AbstractStage):
 
     def start(self, network: Network) -> States:
         parts, _ = flatten_parts(network, self.phases)
-        return tuple(
+        of_phases = tuple(
             {part.name: ADAM.init(parts[part.name]) for part in phase.parts}
             for phase in self.phases
         )
+        return of_phases, parts if self.averages else None
+
+    def snapshot(self, network: Network, states: States) -> Network:
+        average = states[1]
+        return network if average is None else flatten_parts(network, self.phases)[1](average)
 
     def run_chunk(self, network, states, key, fold: Fold, data: TrainingData, clock: Clock):
         """One chunk of cycles."""
@@ -167,7 +179,7 @@ class Stage(AbstractStage):
             return parts, states
 
         def run_cycle(cycle, carry):
-            parts, states = carry
+            parts, (states, average) = carry
             new_states = []
             progress = (clock.n_before + cycle) / clock.n_cycles
             for phase, state, draw, numbers in zip(
@@ -176,7 +188,10 @@ class Stage(AbstractStage):
                 own = jax.tree.map(lambda drawn: drawn[cycle], draw)
                 parts, state = take_step(phase, parts, state, own, numbers, progress)
                 new_states.append(state)
-            return parts, tuple(new_states)
+            if average is not None:
+                share = (AVERAGED + 1) / (clock.n_before + cycle + AVERAGED + 1)
+                average = {name: old + share * (parts[name] - old) for name, old in average.items()}
+            return parts, (tuple(new_states), average)
 
         parts, states = lax.fori_loop(0, clock.n_here, run_cycle, (parts, states))
         return rebuild(parts), states, {}

@@ -25,15 +25,40 @@ def create_gate(
     if scale is not None:
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
-    return shut_on_rows(gate, jnp.asarray(X[rows]), jnp.asarray(own_center[rows])), own_center
+    sample = jnp.asarray(X[rows]), jnp.asarray(own_center[rows])
+    return shut_on_rows(gate, *sample, jnp.asarray(float(len(X)))), own_center
 
 
 @compiled
 def shut_on_rows(
-    gate: ExtrapolationGate, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    gate: ExtrapolationGate,
+    x: Float[Array, "rows features"],
+    own_center: Int[Array, " rows"],
+    n_rows: Float[Array, ""],
 ) -> ExtrapolationGate:
-    """The gate with the width that suits some rows of the data."""
-    return gate.shut_on(gate.distance(x, own_center))
+    """The gate with the width that suits some of the ``n_rows`` rows of the data."""
+    return gate.shut_on_offsets(offsets_of_new_rows(gate, x, own_center, n_rows))
+
+
+def offsets_of_new_rows(
+    gate: ExtrapolationGate,
+    x: Float[Array, "rows features"],
+    own_center: Int[Array, " rows"],
+    n_rows: Float[Array, ""],
+) -> Float[Array, "rows features"]:
+    """Offsets from the nearest inducing point, for rows of the data as if they were new.
+
+    A mean of k rows lies nearer to these than to new ones: by a variance of 1 - 1/k instead of
+    1 + 1/k. An inducing point that is one row alone says nothing about it.
+    """
+    nearest = gate.nearest(x, own_center)
+    counts = jnp.zeros(len(gate.is_used)).at[nearest].add(1.0) * n_rows / len(x)
+    k = counts[nearest]
+    is_alone = k < 1.5
+    is_mean = own_center == NO_CENTER
+    offsets = gate.offset(x, jnp.where(is_mean & is_alone, nearest, own_center))
+    stretch = jnp.sqrt((k + 1) / jnp.maximum(k - 1, 0.5))
+    return offsets * jnp.where(is_mean & ~is_alone, stretch, 1.0)[:, None]
 
 
 def inducing_points(

@@ -56,6 +56,25 @@ class Inputs(eqx.Module):
         n_extras = 0 if self.extras is None else self.extras.shape[-1]
         return InputShape(self.numbers.shape[-1], n_extras, self.n_codes)
 
+    def within(
+        self, lower: Float[np.ndarray, " numbers"], upper: Float[np.ndarray, " numbers"]
+    ) -> "Inputs":
+        """The rows with their numbers taken to the nearest within bounds, and coordinates as is.
+
+        Examples
+        --------
+        >>> rows = Inputs(np.array([[0.5], [7.0]])).within(np.zeros(1), np.ones(1))
+        >>> rows.numbers.ravel().tolist(), rows.coordinates.ravel().tolist()
+        ([0.5, 1.0], [0.5, 7.0])
+        """
+        numbers = np.clip(self.numbers, lower, upper)
+        return eqx.tree_at(
+            lambda rows: (rows.numbers, rows.position),
+            self,
+            (numbers, self.coordinates),
+            is_leaf=lambda node: node is None,
+        )
+
     def __len__(self) -> int:
         return len(self.numbers)
 

@@ -9,7 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-__all__ = ["Curve", "draw_prediction", "draw_spread", "model_panels", "shade_range", "tidy"]
+__all__ = [
+    "Curve",
+    "draw_map",
+    "draw_prediction",
+    "draw_spread",
+    "model_panels",
+    "shade_range",
+    "tidy",
+]
 
 INK, MODEL, BAND, TRUTH, QUIET = "#222222", "#1f5fa8", "#9ec3ea", "#d1495b", "#888888"
 
@@ -80,6 +88,42 @@ def draw_spread(
     axes.plot(grid, curve.std, color=MODEL, lw=1.8, label="predicted std")
     axes.set_xlim(grid[0], grid[-1])
     axes.set_ylim(0, None, auto=True)  # and high enough for the panels that are still to come
+    tidy(axes)
+
+
+def draw_map(
+    axes: Axes,
+    grid: NDArray,
+    values: NDArray,
+    *,
+    points: NDArray,
+    label: str,
+    center: float | None = None,
+) -> None:
+    """Values over a square, with the rows that were learned from.
+
+    Parameters
+    ----------
+    grid
+        Places along both axes.
+    values
+        Of shape (grid, grid), the second coordinate first.
+    points
+        Rows (n, 2).
+    center
+        Value of the neutral colour, for values to either side of one; else they start at 0.
+    """
+    if center is None:
+        colors: dict[str, Any] = {"cmap": "viridis", "vmin": 0.0}
+    else:
+        reach = float(np.abs(values - center).max())
+        colors = {"cmap": "RdBu_r", "vmin": center - reach, "vmax": center + reach}
+    image = axes.pcolormesh(grid, grid, values, rasterized=True, **colors)
+    axes.scatter(*points.T, s=3, color="white", edgecolors=INK, lw=0.3, alpha=0.7)
+    axes.set_aspect("equal")
+    axes.set_title(label, fontsize=11)
+    if (figure := axes.get_figure()) is not None:
+        figure.colorbar(image, ax=axes, shrink=0.9)
     tidy(axes)
 
 

@@ -83,6 +83,20 @@ def test_evidence_vanishes_and_the_spread_is_that_of_y_off_the_data(model, rows)
     assert np.all(parts["evidence"] > 0.1) and np.all(parts["gate"] < 0.5)
 
 
+def test_between_the_rim_and_far_away_nothing_swings(model, rows):
+    """The spread stays between that at the rim and that of y, the mean between the two means."""
+    _, y = rows
+    for axis, end, sign in ((0, 0.0, -1), (0, 6.0, 1), (1, 0.0, -1), (1, 6.0, 1)):
+        X = np.full((400, 2), 3.0)
+        X[:, axis] = end + sign * np.linspace(0, 20, 400)
+        mean, std = model.predict(X, return_std=True)
+        tolerance = 0.02 * y.std()
+        for curve in (mean, std):
+            assert curve.min() > min(curve[0], curve[-1]) - tolerance
+            assert curve.max() < max(curve[0], curve[-1]) + tolerance
+        assert std[-1] == pytest.approx(y.std(), rel=0.02)
+
+
 def test_predictions_are_finite_all_the_way_out(model):
     out = np.geomspace(1e-3, 1e4, 2000)
     for sign in (-1, 1):

@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 
 from sigmax.distributions import StudentT
 from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor
+from sigmax.networks.extrapolation import ON_DATA
 
 
 @pytest.fixture
@@ -89,6 +90,32 @@ def test_a_gate_shut_on_data_is_open_soon_beyond():
 def test_a_gate_shut_on_duplicated_rows_has_a_width():
     gate = ExtrapolationGate.create(np.zeros((1, 1)), 1, scale=1.0).shut_on(jnp.zeros(100))
     assert gate.scale > 0 and gate.margin > 0
+
+
+def test_the_gate_opens_along_one_axis_of_many():
+    rng = np.random.default_rng(0)
+    offsets = rng.normal(size=(1000, 90))
+    gate = ExtrapolationGate.create(np.zeros((1, 90)), 1, scale=1.0)
+    gate = gate.shut_on_offsets(jnp.asarray(offsets))
+    largest = np.abs(offsets).max(axis=1)
+    assert gate.axis_margin == pytest.approx(np.quantile(largest, ON_DATA), rel=1e-5)
+    assert jnp.mean(gate(jnp.asarray(offsets), no_center(1000)) < 0.01) > 0.98
+    moved = offsets.copy()
+    moved[:, 7] = 10.0
+    assert gate(jnp.asarray(moved), no_center(1000)).min() > 0.99
+    euclidean = eqx.tree_at(lambda g: g.axis_margin, gate, jnp.asarray(jnp.inf))
+    assert euclidean(jnp.asarray(moved), no_center(1000)).max() < 0.1
+    half_way = 2 * np.quantile(largest, ON_DATA) - np.median(largest)
+    at_half = jnp.zeros((1, 90)).at[0, 3].set(half_way)
+    np.testing.assert_allclose(gate(at_half, no_center(1)), 0.5, atol=0.01)
+
+
+def test_no_step_trains_what_opens_the_gate_along_an_axis(centers):
+    gate = ExtrapolationGate.create(centers, 16, scale=0.3)
+    gate = gate.shut_on_offsets(jnp.asarray(centers))
+    far = jnp.full((1, 4), 3.0).at[0, 0].set(9.0)
+    gradient = eqx.filter_grad(lambda g: g(far, no_center(1)).sum())(gate)
+    assert gradient.axis_scale == gradient.axis_margin == gradient.margin == 0
 
 
 def test_an_open_gate_is_one_and_never_more(centers):

@@ -6,7 +6,7 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
 from sigmax.distributions.spline import MonotoneSpline
-from sigmax.distributions.student_t import StudentT, log_gamma_ratio
+from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
 
 __all__ = [
     "AbstractComponent",
@@ -17,5 +17,6 @@ __all__ = [
     "Normal",
     "Predictive",
     "StudentT",
+    "log_gamma",
     "log_gamma_ratio",
 ]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, on_device
 from sigmax.estimators.blocks import ROWS_PER_CALL, padded
 from sigmax.estimators.inducing_points import k_means_centers
 from sigmax.networks import NO_CENTER, ExtrapolationGate
@@ -27,7 +27,8 @@ def create_gate(
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
     some = X[rows], own_center[rows], np.ones(len(X[rows]), dtype=bool)
-    return shut_on_rows(gate, *padded(some, bucket_size(len(some[0])))), own_center
+    sample = padded(some, bucket_size(len(some[0])))
+    return shut_on_rows(gate, *sample, on_device(len(X), np.float32)), own_center
 
 
 @compiled
@@ -36,9 +37,33 @@ def shut_on_rows(
     x: Float[Array, "slots features"],
     own_center: Int[Array, " slots"],
     is_row: Bool[Array, " slots"],
+    n_rows: Float[Array, ""],
 ) -> ExtrapolationGate:
-    """The gate with the width that suits some rows of the data."""
-    return gate.shut_on(jnp.where(is_row, gate.distance(x, own_center), jnp.nan))
+    """The gate with the width that suits some of the ``n_rows`` rows of the data."""
+    offsets = offsets_of_new_rows(gate, x, own_center, is_row, n_rows)
+    return gate.shut_on_offsets(jnp.where(is_row[:, None], offsets, jnp.nan))
+
+
+def offsets_of_new_rows(
+    gate: ExtrapolationGate,
+    x: Float[Array, "slots features"],
+    own_center: Int[Array, " slots"],
+    is_row: Bool[Array, " slots"],
+    n_rows: Float[Array, ""],
+) -> Float[Array, "slots features"]:
+    """Offsets from the nearest inducing point, for rows of the data as if they were new.
+
+    A mean of k rows lies nearer to these than to new ones: by a variance of 1 - 1/k instead of
+    1 + 1/k. An inducing point that is one row alone says nothing about it.
+    """
+    nearest = gate.nearest(x, own_center)
+    counts = jnp.zeros(len(gate.is_used)).at[nearest].add(is_row)
+    k = counts[nearest] * n_rows / jnp.sum(is_row)
+    is_alone = k < 1.5
+    is_mean = own_center == NO_CENTER
+    offsets = gate.offset(x, jnp.where(is_mean & is_alone, nearest, own_center))
+    stretch = jnp.sqrt((k + 1) / jnp.maximum(k - 1, 0.5))
+    return offsets * jnp.where(is_mean & ~is_alone, stretch, 1.0)[:, None]
 
 
 def inducing_points(

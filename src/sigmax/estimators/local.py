@@ -286,6 +286,15 @@ class LocalRegressor(AbstractNetworkRegressor):
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
         self._set_rows(KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
 
+    def _inputs(self, X) -> Inputs:
+        """Rows to predict; beyond the training rows the networks see the rim of these.
+
+        Networks that extrapolate swing, each in its own way. Kernel and gate see the rows where
+        they are.
+        """
+        inputs, numbers = super()._inputs(X), np.asarray(self.rows_.X.numbers)
+        return inputs.within(numbers.min(axis=0), numbers.max(axis=0))
+
     def _set_rows(self, rows: KeptRows) -> None:
         self.rows_ = rows
         self.predictor_ = LocalPredictor(self.networks_, *rows[:3])

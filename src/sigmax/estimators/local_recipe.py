@@ -83,10 +83,9 @@ class LocalRecipe(AbstractRecipe):
         4e-3, POSITIVE, "Step size of Adam, which falls to 0 along half a cosine."
     )
     weight_decay: float = setting(
-        7.0,
+        900.0,
         NOT_NEGATIVE,
-        """Decoupled weight decay over the square root of the number of rows: with steps by
-        `effort`, weights shrink as much over the whole training, whatever that number.""",
+        "Decoupled weight decay over the number of rows: the fewer there are, the stronger.",
     )
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error beside the likelihood."
@@ -129,7 +128,7 @@ class LocalRecipe(AbstractRecipe):
             n_queries=min(self.n_queries, k),
             n_steps=self.steps_for(n_rows),
             n_scorings=self.scorings_for(n_rows),
-            decay_per_step=self.weight_decay / math.sqrt(n_rows),
+            decay_per_step=self.weight_decay / n_rows,
             longest_chunk=self.steps_for(n_slots) // self.scorings_for(n_slots),
         )
 

@@ -20,6 +20,10 @@ OFFSET = 6.9077
 SMALLEST_MARGIN = 0.15
 """In standard deviations of a feature."""
 
+ON_DATA = 0.98
+"""Share of new rows within the margins of `ExtrapolationGate.shut_on_offsets`. Beyond them it takes
+a third of the way to half open until the gate shows: more than 99 of 100 rows are on the data."""
+
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
 
@@ -42,11 +46,18 @@ class ExtrapolationGate(eqx.Module):
     Subtracting $\nu(0) = 0.001$ takes away the floor that it would put under every variance. The
     paper has no margin; without one, a gate wide enough to open anywhere is never quite shut
     between the training rows, where a thousandth of Var(y) can exceed the noise.
+
+    Euclidean distances grow with the number of features, and a step along one of many hardly
+    changes them. So the gate also opens by the largest offset from that inducing point along any
+    one axis, with a margin and a scale of its own: by the larger of the two.
     """
 
     inducing_points: Float[Array, "centers features"]
     log_scale: Float[Array, ""]
     margin: Float[Array, ""]
+    axis_scale: Float[Array, ""]
+    axis_margin: Float[Array, ""]
+    """Infinite where single axes do not count, as in the paper."""
     is_used: Bool[Array, " centers"]
 
     @classmethod
@@ -59,6 +70,8 @@ class ExtrapolationGate(eqx.Module):
             on_device(np.pad(centers, ((0, padding), (0, 0))), np.float32),
             on_device(math.log(scale), np.float32),
             on_device(margin, np.float32),
+            on_device(1.0, np.float32),
+            on_device(np.inf, np.float32),
             on_device(np.arange(n_slots) < len(centers)),
         )
 
@@ -67,10 +80,10 @@ class ExtrapolationGate(eqx.Module):
         """The paper's gamma."""
         return jnp.exp(self.log_scale)
 
-    def distance(
+    def nearest(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
-    ) -> Float[Array, " rows"]:
-        """Distance to the nearest inducing point other than the row's own.
+    ) -> Int[Array, " rows"]:
+        """The nearest inducing point other than the row's own.
 
         On small data every training row is an inducing point; with its own one counted, no
         training row would be any distance from the data and nothing could be learned from them.
@@ -82,28 +95,61 @@ class ExtrapolationGate(eqx.Module):
         excluded = ~self.is_used[None] | (slots[None] == own_center[:, None])
         squared = lax.stop_gradient(jnp.where(excluded, jnp.inf, squared))
         is_nearest = squared <= jnp.min(squared, axis=1)[:, None]
-        nearest = jnp.min(jnp.where(is_nearest, slots[None], len(slots) - 1), axis=1)  # argmin
-        offset = x - centers[nearest]  # exact, where the expansion above loses digits
-        return jnp.sqrt(jnp.sum(offset**2, axis=1) + 1e-12)
+        return jnp.min(jnp.where(is_nearest, slots[None], len(slots) - 1), axis=1)  # argmin
+
+    def offset(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Float[Array, "rows features"]:
+        """Where each row is, seen from the nearest inducing point other than its own."""
+        return x - self.inducing_points[self.nearest(x, own_center)]
+
+    def distance(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        """Distance to the nearest inducing point other than the row's own."""
+        return length(self.offset(x, own_center))
 
     def __call__(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
     ) -> Float[Array, " rows"]:
         at_zero = 1 / (1 + math.exp(OFFSET))
-        beyond = jnp.maximum(self.distance(x, own_center) - lax.stop_gradient(self.margin), 0)
-        opening = jax.nn.sigmoid(beyond / self.scale - OFFSET)
+        offset = self.offset(x, own_center)
+        beyond = jnp.maximum(length(offset) - lax.stop_gradient(self.margin), 0) / self.scale
+        along_axis = (jnp.max(jnp.abs(offset), axis=1) - self.axis_margin) / self.axis_scale
+        opening = jax.nn.sigmoid(jnp.maximum(beyond, lax.stop_gradient(along_axis)) - OFFSET)
         return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
-    def shut_on(self, distances: Float[Array, " rows"]) -> "ExtrapolationGate":
+    def shut_on(
+        self, distances: Float[Array, " rows"], on_data: float = 0.99
+    ) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them.
 
         ``distances`` are those of rows that are no inducing points themselves, nan for padding.
-        Their 99 % quantile is how far a new row of the same kind may well lie from the others: the
-        margin. At twice that distance the gate is half open, at three times it is open. However
-        dense the data, the margin is never below `SMALLEST_MARGIN`, or the gate would slam where a
-        feature has hardly moved.
+        Their quantile ``on_data`` is how far a new row may well lie from the others: the margin. At twice
+        that distance the gate is half open, at three times it is open. However dense the data, the
+        margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly
+        moved.
         """
-        margin = jnp.maximum(jnp.nanquantile(distances, 0.99), SMALLEST_MARGIN)
+        margin = jnp.maximum(jnp.nanquantile(distances, on_data), SMALLEST_MARGIN)
         return eqx.tree_at(
             lambda g: (g.log_scale, g.margin), self, (jnp.log(margin / OFFSET), margin)
         )
+
+    def shut_on_offsets(self, offsets: Float[Array, "rows features"]) -> "ExtrapolationGate":
+        """The gate that is shut on the data, and open soon beyond them in any direction.
+
+        ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along an
+        axis, the margin is a quantile of the largest offsets of these rows. The more features, the
+        less they differ from row to row: the gate is half open as far beyond the margin as the
+        median is within it.
+        """
+        largest = jnp.max(jnp.abs(offsets), axis=1)
+        margin = jnp.maximum(jnp.nanquantile(largest, ON_DATA), SMALLEST_MARGIN)
+        scale = jnp.maximum(margin - jnp.nanmedian(largest), SMALLEST_MARGIN) / OFFSET
+        by_distance = self.shut_on(length(offsets), ON_DATA)
+        return eqx.tree_at(lambda g: (g.axis_scale, g.axis_margin), by_distance, (scale, margin))
+
+
+def length(offset: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    """The Euclidean length, whose gradient is finite at 0."""
+    return jnp.sqrt(jnp.sum(offset**2, axis=1) + 1e-12)

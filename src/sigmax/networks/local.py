@@ -16,10 +16,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Shaped
 
-from sigmax.distributions import StudentT
+from sigmax.distributions import StudentT, log_gamma
 from sigmax.inputs import Inputs
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
@@ -207,14 +206,14 @@ class LocalNetwork(eqx.Module):
         after = before + count / 2
         rate = before * components.scale**2
         updated = rate + scatter[..., None] / 2 + 0.5 * own * count / strength * shift**2
-        evidence = gammaln(after) - gammaln(before) + before * jnp.log(rate)
+        evidence = log_gamma(after) - log_gamma(before) + before * jnp.log(rate)
         log_weight = prior.log_weight + evidence - after * jnp.log(updated)
         found = StudentT.from_inverse_gamma(
             components.mean + count / strength * shift, after, updated * (strength + 1) / strength
         )
         dist = WeightedStudentT(found, jax.nn.log_softmax(log_weight, axis=-1))
         if self.steps is not None:
-            dist = dist.with_least_scale(self.steps)
+            dist = dist.on_grid(self.steps)
         return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
 
     def embed_training_set(

@@ -50,6 +50,8 @@ class WeightedStudentT(eqx.Module):
 
     components: StudentT
     log_weight: Float[Array, "*batch components"]
+    least: Float[Array, "*batch components"] | None = None
+    """The least scale of every component; None for none."""
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
@@ -68,27 +70,33 @@ class WeightedStudentT(eqx.Module):
         return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
 
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
-        """Every component widened by ``factor`` about its own mean."""
-        factor = jnp.asarray(factor)[..., None]
-        return WeightedStudentT(self.components.widen(factor), self.log_weight)
+        """Every component widened by ``factor`` about its own mean; none below its least scale."""
+        components = self.components.widen(jnp.asarray(factor)[..., None])
+        return WeightedStudentT(components, self.log_weight, self.least).above_least()
 
     def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
         """At most ``most_df`` degrees of freedom, by a share: `StudentT.with_tails`."""
-        share = jnp.asarray(share)[..., None]
-        return WeightedStudentT(self.components.with_tails(most_df, share), self.log_weight)
+        components = self.components.with_tails(most_df, jnp.asarray(share)[..., None])
+        return WeightedStudentT(components, self.log_weight, self.least)
 
-    def with_least_scale(self, steps: TargetSteps) -> "WeightedStudentT":
+    def on_grid(self, steps: TargetSteps) -> "WeightedStudentT":
         """No component so narrow that the density of a value exceeds its probability over the step.
 
         That is about two fifths of a step. Where the whole mixture is narrower than a step, the
         value is known, and the least scale is a share of the mixture's standard deviation.
         """
-        step = steps.at(self.components.mean)
         spread = WIDEST_SHARE * jnp.sqrt(self.variance)[..., None]
-        least = LEAST_SHARE * lax.stop_gradient(jnp.minimum(step, spread))
-        scale = jnp.maximum(self.components.scale, least)
+        step = jnp.minimum(steps.at(self.components.mean), spread)
+        least = LEAST_SHARE * lax.stop_gradient(step)
+        return WeightedStudentT(self.components, self.log_weight, least).above_least()
+
+    def above_least(self) -> "WeightedStudentT":
+        """No component below its least scale."""
+        if self.least is None:
+            return self
+        scale = jnp.maximum(self.components.scale, self.least)
         components = StudentT(self.components.mean, self.components.df, scale)
-        return WeightedStudentT(components, self.log_weight)
+        return WeightedStudentT(components, self.log_weight, self.least)
 
     def toward(
         self, prior_variance: ArrayLike, share: ArrayLike, mean_share: ArrayLike | None = None
@@ -105,4 +113,4 @@ class WeightedStudentT(eqx.Module):
         kept = (1 - jnp.asarray(mean_share)[..., None]) * mean
         center = kept + jnp.sqrt(left) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
-        return WeightedStudentT(components, self.log_weight)
+        return WeightedStudentT(components, self.log_weight, self.least)

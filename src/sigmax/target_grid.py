@@ -26,7 +26,7 @@ def target_step(y: NDArray[np.float64]) -> float:
 
     Examples
     --------
-    >>> target_step(np.array([3.0, 0.0, 7.0, 7.0])), target_step(np.array([0.1, 0.3, 0.4]))
+    >>> target_step(np.array([3.0, 0.0, 7.0, 8.0, 7.0])), target_step(np.array([0.1, 0.3, 0.4]))
     (1.0, 0.1)
     >>> rng = np.random.default_rng(0)
     >>> target_step(rng.normal(size=50))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
+from sklearn.utils import _safe_indexing
 
 from sigmax.checks import check_count
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
@@ -17,6 +18,7 @@ from sigmax.estimators.few_rows import few_rows_spread
 from sigmax.estimators.folds import count_held_out, duplicate_groups, hold_out
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import FEW_ROWS, AbstractRecipe
+from sigmax.estimators.target_choice import choose_target_map
 from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
@@ -136,14 +138,20 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
     table, y, weight = rows.table, rows.y, rows.weight
     recipe, key = model._recipe(len(table)), make_key(model.random_state)
     model.n_rows_ = len(table)
-    units = TargetUnits.fit(y, weight, recipe.target_map)
     share = recipe.validation_fraction
     labels = duplicate_groups(table.values)
     n_distinct = int(labels.max()) + 1
     if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
         n_distinct = int(duplicate_groups(np.column_stack([table.values, y])).max()) + 1
+    units = TargetUnits.fit(y, weight)
     if share and n_distinct < FEW_ROWS:
-        units = TargetUnits.fit(y, weight).wider(few_rows_spread(n_distinct))
+        units = units.wider(few_rows_spread(n_distinct))
+    elif recipe.target_map == "normal-scores":
+        units = TargetUnits.fit(y, weight, recipe.target_map)
+    elif recipe.target_map == "auto" and share:
+        given = _safe_indexing(X, rows.indices)
+        best = choose_target_map(model, given, y, weight, labels, key)
+        units = units if best == "none" else TargetUnits.fit(y, weight, best)
     model.units_ = units
     held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
     model.features_, X = Features.fit(table, units(y, np.float64), weight, labels)

@@ -13,10 +13,8 @@ from sigmax.settings import (
     POSITIVE,
     SIZES,
     number,
-    one_of,
     setting,
 )
-from sigmax.target_units import TARGET_MAPS
 from sigmax.training import LeaveOneOut, Part, Phase, Stage, bucket_size, local_log_likelihood
 
 __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
@@ -95,11 +93,6 @@ class LocalRecipe(AbstractRecipe):
         COUNT,
         "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
     )
-    target_map: str = setting(
-        "none",
-        one_of(TARGET_MAPS),
-        "What is learned: y itself, or a monotone function of it.",
-    )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
     recalibrate: bool = setting(
@@ -170,6 +163,8 @@ class LocalRecipe(AbstractRecipe):
         return (stage,)
 
 
-LOCAL_DEFAULT = LocalRecipe()
-LOCAL_FAST = replace(LOCAL_DEFAULT, n_members=2, hidden_sizes=(64, 64), effort=12.0)
+LOCAL_DEFAULT = LocalRecipe(target_map="auto")
+LOCAL_FAST = replace(
+    LOCAL_DEFAULT, n_members=2, hidden_sizes=(64, 64), effort=12.0, target_map="none"
+)
 LOCAL_PRESETS = {"fast": LOCAL_FAST}

@@ -19,6 +19,7 @@ from sigmax.settings import (
     one_of,
     setting,
 )
+from sigmax.target_units import TARGET_MAPS
 from sigmax.training import (
     Part,
     Phase,
@@ -72,8 +73,13 @@ class AbstractRecipe(AbstractSettings):
     """Settings of networks and their training."""
 
     n_members: int
+    target_map: str = setting(
+        "none",
+        one_of(("auto", *TARGET_MAPS)),
+        """What the networks learn: y itself, or a monotone function of it that makes its
+        distribution Normal; "auto" lets held-out rows decide, with 200 rows or more.""",
+    )
     validation_fraction: float
-    target_map: str = "none"
     is_judged_together: bool = False
     """Whether all members keep the snapshots of the same step, by the mean of their scores."""
 

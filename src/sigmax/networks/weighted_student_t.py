@@ -19,6 +19,10 @@ LEAST_SHARE = (2 * math.pi) ** -0.5
 """A Normal with this standard deviation has the density 1 at its mean."""
 
 WIDEST_SHARE = 1.5
+"""Of a standard deviation, below which a step is not."""
+
+KNOWN_SHARE = 0.125
+"""Of a step: what is left of it where a value is known."""
 
 
 @final
@@ -83,11 +87,13 @@ class WeightedStudentT(eqx.Module):
         """No component so narrow that the density of a value exceeds its probability over the step.
 
         That is about two fifths of a step. Where the whole mixture is narrower than a step, the
-        value is known, and the least scale is a share of the mixture's standard deviation.
+        value is known: the least scale is then a share of the mixture's standard deviation, and a
+        small one of the step.
         """
         spread = WIDEST_SHARE * jnp.sqrt(self.variance)[..., None]
-        step = jnp.minimum(steps.at(self.components.mean), spread)
-        least = LEAST_SHARE * lax.stop_gradient(step)
+        step = steps.at(self.components.mean)
+        known = jnp.maximum(jnp.minimum(step, spread), KNOWN_SHARE * step)
+        least = LEAST_SHARE * lax.stop_gradient(known)
         return WeightedStudentT(self.components, self.log_weight, least).above_least()
 
     def above_least(self) -> "WeightedStudentT":

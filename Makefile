@@ -29,6 +29,7 @@ format: $(VENV)/.developed
 
 bench: $(VENV)/.developed
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/waiting.py
 	$(BIN)/python benchmarks/neighbors.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/toy.py

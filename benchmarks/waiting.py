@@ -5,7 +5,7 @@
 
 LocalRegressor with the fast preset, every figure the median of processes of their own: without kept
 programs; with programs that a fit on another number of rows of the same padded size has left; and a
-second fit in the same process. Seconds of the processors are those of all threads, and depend less
+second fit ("again") in the same process. Seconds of CPU are those of all threads, which depend less
 on what else the machine does. With --against, another checkout is measured in turns with this one.
 """
 
@@ -39,7 +39,7 @@ again, again_cpu = time.perf_counter(), time.process_time()
 print(imported - begin, fitted - imported, done - fitted, done - begin, done_cpu - begin_cpu)
 print(again - done, again_cpu - done_cpu)
 """
-COLUMNS = ("import", "fit", "predict", "in all", "processors", "second fit", "its processors")
+COLUMNS = ("import", "fit", "predict", "in all", "CPU", "again", "CPU again")
 
 
 def seconds(source: Path, n_rows: int, n_features: int, cache: Path | None) -> list[float]:
@@ -70,14 +70,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, source in sources.items():
             seconds(source, options.other_rows, options.features, Path(folder) / name)
+            shutil.copytree(Path(folder) / name, Path(folder) / f"{name} filled")
         for _ in range(options.repeats):
             for name, source in sources.items():
                 for kept in ("none", f"of {options.other_rows} rows"):
                     cache = None
-                    if kept != "none":  # a copy, or the next run would find this one's programs
-                        cache = Path(folder) / "copy"
-                        shutil.rmtree(cache, ignore_errors=True)
-                        shutil.copytree(Path(folder) / name, cache)
+                    if kept != "none":  # as it was: a run would find the programs of the last one
+                        cache = Path(folder) / name  # always the same, for JAX goes by the path
+                        shutil.rmtree(cache)
+                        shutil.copytree(Path(folder) / f"{name} filled", cache)
                     run = seconds(source, options.rows, options.features, cache)
                     found.setdefault((name, kept), []).append(run)
 

@@ -25,8 +25,8 @@ __all__ = ["clear_if_full", "compiled", "on_device"]
 keep_programs()
 
 AUTOTUNING = "xla_gpu_autotune_level"
-"""XLA's option for a GPU: to time many variants of every matrix product before one is chosen. For
-products as small as ours that takes minutes, and the choice makes no difference."""
+"""XLA's option for a GPU: to time many variants of every matrix product before one is chosen, which
+takes longer than many a fit."""
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")

@@ -44,7 +44,7 @@ def main() -> None:
         moved = np.concatenate([rows + step for step in np.concatenate(steps)])
         parts = model.predict_uncertainty(moved)
         ratio = parts["total"] / without_rows(model).predict_dist(moved).std
-        unit = parts["total"] / model.y_scaling_.scale[0]
+        unit = parts["total"] / model.units_.scaling.scale[0]
         console.print(
             f"| {name} | {parts['evidence'].max():.1e} | {ratio.min():.2f} to {ratio.max():.2f} | "
             f"{unit.min():.2f} to {unit.max():.2f} |"

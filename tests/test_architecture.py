@@ -18,6 +18,7 @@ ROOMS = [
     {"tables"},
     {"features"},
     {"distributions"},
+    {"targets"},
     {"metrics", "sample_distances"},
     {"scorers", "calibration"},
     {"neighbors"},

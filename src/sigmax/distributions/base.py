@@ -115,9 +115,9 @@ class AbstractComponent(AbstractDistribution):
     """A density that one model predicts by itself, and of which a ``Mixture`` can be made."""
 
     @property
-    @abstractmethod
     def unit(self) -> Batch:
-        """The scale parameter, in which `standardize` measures."""
+        """The scale parameter."""
+        return self.std
 
     @property
     def shape(self) -> tuple[int, ...]:

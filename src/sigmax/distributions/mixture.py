@@ -66,12 +66,12 @@ class Mixture(AbstractDistribution):
         return self._average(self.components.mean)
 
     @property
-    def member_means(self) -> Float[Array, "members *batch"]:
+    def member_means(self) -> Float[Array, " members *batch"]:
         """What every member expects."""
         return self._by_member(self.components.mean)
 
     @property
-    def member_variances(self) -> Float[Array, "members *batch"]:
+    def member_variances(self) -> Float[Array, " members *batch"]:
         """Of every member's own density, its uncertainty about its mean included."""
         mean = jnp.repeat(self.member_means, self.n_parts, axis=0)
         return self._by_member(self.components.variance + (self.components.mean - mean) ** 2)
@@ -105,7 +105,7 @@ class Mixture(AbstractDistribution):
 
     @property
     def mean_difference(self) -> Float[Array, "*batch"]:
-        """The mean of E|X_i − X_j| over all pairs of components: as exact as the components' are."""
+        """The mean of E|X_i − X_j| over all pairs of components, as exact as theirs."""
         n, weight = self.components.shape[0], jnp.exp(self._log_weights)
 
         def add_pairs(total, shift):  # of components i and i + shift; n - shift has the same pairs
@@ -131,8 +131,8 @@ class Mixture(AbstractDistribution):
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
         """Newton's method on logit(cdf), bisecting wherever it leaves the bracket or dawdles.
 
-        The components' own quantiles are the bracket. The cdf at the root is within 1e-7 min(q, 1 - q)
-        of ``q``, in float32 within 4e-6.
+        The components' own quantiles are the bracket. The cdf at the root is within
+        1e-7 min(q, 1 - q) of ``q``, in float32 within 4e-6.
         """
         quantiles = self.components.quantile(self._for_components(q))
         rounding = 32 * jnp.finfo(q.dtype).eps
@@ -184,7 +184,7 @@ class Mixture(AbstractDistribution):
         return Mixture(components, self.epistemic_share, self.log_weight, self.n_parts)
 
     @property
-    def _log_weights(self) -> Float[Array, "components *batch"]:
+    def _log_weights(self) -> Float[Array, " components *batch"]:
         if self.log_weight is not None:
             return jnp.asarray(self.log_weight)
         shape = self.components.shape
@@ -196,7 +196,7 @@ class Mixture(AbstractDistribution):
             return jnp.mean(values, axis=0)
         return jnp.sum(jnp.exp(self.log_weight) * values, axis=0)
 
-    def _by_member(self, values) -> Float[Array, "members *batch"]:
+    def _by_member(self, values) -> Float[Array, " members *batch"]:
         """The weighted mean over the components of every member."""
         if self.n_parts == 1:
             return jnp.asarray(values)

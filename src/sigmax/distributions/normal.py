@@ -32,11 +32,6 @@ class Normal(AbstractComponent):
     std: Batch
 
     @property
-    def unit(self) -> Batch:
-        """The standard deviation."""
-        return self.std
-
-    @property
     def variance(self) -> Batch:
         """The squared standard deviation."""
         return self.std**2

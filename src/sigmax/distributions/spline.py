@@ -29,9 +29,9 @@ class MonotoneSpline(eqx.Module):
     True
     """
 
-    x: Float[Array | np.ndarray, "knots *outputs"]
-    y: Float[Array | np.ndarray, "knots *outputs"]
-    slope: Float[Array | np.ndarray, "knots *outputs"]
+    x: Float[Array | np.ndarray, " knots *outputs"]
+    y: Float[Array | np.ndarray, " knots *outputs"]
+    slope: Float[Array | np.ndarray, " knots *outputs"]
 
     @classmethod
     def through(cls, x: np.ndarray, y: np.ndarray) -> "MonotoneSpline":

@@ -23,7 +23,7 @@ from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_key
-from sigmax.target_units import TargetUnits
+from sigmax.targets import TargetUnits
 from sigmax.training import Fold, TrainingData, train_stage
 
 __all__ = ["FitInputs", "fit_together", "prepare"]

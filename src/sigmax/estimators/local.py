@@ -1,23 +1,21 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.compilation import on_device
 from sigmax.distributions import Mixture
 from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
+from sigmax.estimators.local_networks import create_network
 from sigmax.estimators.local_predictor import LocalPredictor
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
 from sigmax.estimators.members import AbstractNetworkRegressor
@@ -29,16 +27,10 @@ from sigmax.estimators.recalibration import (
 )
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import (
-    COMPONENT_GAIN,
-    MLP,
-    ExtrapolationGate,
-    InputLayer,
-    KernelParameters,
     LocalNetwork,
     LocalPosterior,
-    TargetSteps,
     WeightedStudentT,
 )
 from sigmax.random import named_generator
@@ -52,11 +44,6 @@ from sigmax.training import (
 )
 
 __all__ = ["LocalRegressor"]
-
-MIXTURES_PER_FEATURE = 8
-
-FARTHEST_OFFSET = 0.75
-"""Of a component from the mean at the start of training, in standard deviations of y."""
 
 
 @final
@@ -94,6 +81,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         Units of the hidden layers of each network.
     n_components : int, default 3
         Components of each member's mixture of priors; 1 is a single Student-t.
+    n_shared_layers : int, default 1
+        Hidden layers that embedding, mean and spread have in common.
     embedding_size : int, default 32
         Dimensions of the learned embedding.
     n_waves : int, default 16
@@ -102,7 +91,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         Spread of the waves' frequencies at the start, in waves per standard deviation.
     input_scale : float, default 1.67
         Length-scale of the kernel in input space, in standard deviations of the features.
-    min_concentration : float, default 3.0
+    min_concentration : float, default 2.0
         The least α of the prior: half its degrees of freedom.
     prior_rows : float, default 0.3
         How many rows the prior mean counts for, at the start of training.
@@ -120,11 +109,12 @@ class LocalRegressor(AbstractNetworkRegressor):
         The nearest of these rows, which are predicted from the context.
     learning_rate : float, default 0.004
         Step size of Adam, which falls to 0 along half a cosine.
-    weight_decay : float, default 7.0
-        Decoupled weight decay over the square root of the number of rows: with steps by `effort`,
-        weights shrink as much over the whole training, whatever that number.
+    weight_decay : float, default 900.0
+        Decoupled weight decay over the number of rows: the fewer there are, the stronger.
     error_weight : float, default 0.5
         Weight of the squared error beside the likelihood.
+    average_weights : bool, default True
+        Keep averages of the weights over the last steps as snapshots.
     n_inducing : int, default 1000
         Inducing points of the extrapolation gate, at most; all rows if there are fewer.
     validation_fraction : float, default 0.1
@@ -137,6 +127,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         One factor on all scales and one bound on the degrees of freedom, from the members' held-out
         rows and their disagreement; with fewer than 200 rows also how far predictions are taken
         back to the mean and the variance of y.
+    target_map : "auto", "none" or "normal-scores", default "auto" ("none" in "fast")
+        What the networks learn: y itself, or a monotone function of it that makes its distribution
+        Normal; "auto" lets held-out rows decide, with 200 rows or more.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -179,7 +172,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         n_members=None,
         hidden_sizes=None,
         n_components=None,
-        n_shared=None,
+        n_shared_layers=None,
         embedding_size=None,
         n_waves=None,
         frequency=None,
@@ -195,12 +188,12 @@ class LocalRegressor(AbstractNetworkRegressor):
         learning_rate=None,
         weight_decay=None,
         error_weight=None,
+        average_weights=None,
         n_inducing=None,
-        target_map=None,
         validation_fraction=None,
         patience=None,
         recalibrate=None,
-        averages=None,
+        target_map=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -323,69 +316,11 @@ class LocalRegressor(AbstractNetworkRegressor):
         self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
 
 
-def create_network(
-    rng: np.random.Generator,
-    shape: InputShape,
-    n_outputs: int,
-    gate: ExtrapolationGate,
-    steps: tuple[np.ndarray, np.ndarray] | None,
-    recipe: LocalRecipe,
-) -> LocalNetwork:
-    """One untrained member."""
-    waves = {"n_waves": recipe.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
-    inputs = InputLayer.create(rng, shape, **waves, frequency=recipe.frequency)
-
-    shared = recipe.hidden_sizes[: recipe.n_shared]
-    own = recipe.hidden_sizes[recipe.n_shared :]
-    trunk, n_inputs = None, inputs.n_outputs
-    if shared:
-        n_inputs = shared[-1]
-        sizes = (inputs.n_outputs, shared[:-1], n_inputs)
-        trunk = MLP.create(rng, *sizes, activation="silu", output_gain=2**0.5)
-
-    def network(n_outputs: int, output_gain: float = 0.1) -> MLP:
-        gain = output_gain
-        return MLP.create(rng, n_inputs, own, n_outputs, activation="silu", output_gain=gain)
-
-    return LocalNetwork(
-        inputs=inputs,
-        trunk=trunk,
-        embedding=network(recipe.embedding_size, 2 / math.sqrt(recipe.embedding_size)),
-        mean=network(n_outputs),
-        spread=create_spread(network, n_outputs, recipe.n_components),
-        kernel=KernelParameters.create(recipe.prior_rows),
-        gate=gate,
-        steps=None
-        if steps is None
-        else TargetSteps(*(on_device(part, np.float32) for part in steps)),
-        factor=on_device(1.0, np.float32),
-        most_df=on_device(np.inf, np.float32),
-        shrinkage=on_device(0.0, np.float32),
-        input_scale=recipe.input_scale,
-        min_concentration=recipe.min_concentration,
-        prior_variance=recipe.prior_variance,
-    )
-
-
-def create_spread(network: Callable[[int], MLP], n_outputs: int, n_components: int) -> MLP:
-    """The network of the components' weights, offsets, concentrations and scales.
-
-    The offsets start apart, or they would never part.
-    """
-    if n_components == 1:
-        return network(2 * n_outputs)
-    spread = network(4 * n_components * n_outputs)
-    start = np.zeros((n_outputs, 4, n_components), dtype=np.float32)
-    start[:, 1] = np.linspace(-FARTHEST_OFFSET, FARTHEST_OFFSET, n_components) / COMPONENT_GAIN
-    biases = (*spread.biases[:-1], on_device(start.reshape(-1)))
-    return eqx.tree_at(lambda mlp: mlp.biases, spread, biases)
-
-
 def as_mixture(found: LocalPosterior) -> Mixture:
     """The members' predictions as one, each with its uncertainty about its mean."""
     n_members, *batch, n_parts = found.dist.log_weight.shape
 
-    def flat(leaf: np.ndarray) -> np.ndarray:
+    def flat(leaf: Any) -> np.ndarray:
         """Components of all members along the first axis."""
         return np.moveaxis(leaf, -1, 1).reshape(n_members * n_parts, *batch)
 

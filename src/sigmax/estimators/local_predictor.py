@@ -42,7 +42,7 @@ LARGEST_EXHAUSTIVE = 2**15
 """On a CPU, sums run over all training rows up to this number."""
 
 LARGEST_SHIFT = 0.03
-"""By how much of their standard deviation a search may move predictions, and of itself that standard
+"""By how much of their standard deviation a search may move predictions, and of itself that
 deviation: the root mean square over training rows, each left out. That is a thousandth of a nat."""
 
 SEARCHES = ((64, 16), (64, 32), (256, 16), (256, 32), (256, 64), (1024, 64), (1024, 256))

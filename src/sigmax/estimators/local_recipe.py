@@ -39,7 +39,7 @@ class LocalRecipe(AbstractRecipe):
     hidden_sizes: tuple[int, ...] = setting(
         (128, 128), SIZES, "Units of the hidden layers of each network."
     )
-    n_shared: int = setting(
+    n_shared_layers: int = setting(
         1, COUNT_OR_ZERO, "Hidden layers that embedding, mean and spread have in common."
     )
     n_components: int = setting(
@@ -88,6 +88,9 @@ class LocalRecipe(AbstractRecipe):
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error beside the likelihood."
     )
+    average_weights: bool = setting(
+        True, FLAG, "Keep averages of the weights over the last steps as snapshots."
+    )
     n_inducing: int = setting(
         1000,
         COUNT,
@@ -101,9 +104,6 @@ class LocalRecipe(AbstractRecipe):
         """One factor on all scales and one bound on the degrees of freedom, from the members'
         held-out rows and their disagreement; with fewer than 200 rows also how far predictions are
         taken back to the mean and the variance of y.""",
-    )
-    averages: bool = setting(
-        True, FLAG, "Keep averages of the weights over the last steps as snapshots."
     )
     n_scorings: int = 50
     """How often the held-out rows are looked at, at most."""
@@ -139,7 +139,7 @@ class LocalRecipe(AbstractRecipe):
         n_steps = self.n_steps or FEWEST_STEPS
         decayed = {"learning_rate": self.learning_rate, "final_rate": 0.0}
         names = ("inputs", "trunk", "embedding", "mean", "spread")
-        names = names if self.n_shared else (names[0], *names[2:])
+        names = names if self.n_shared_layers else (names[0], *names[2:])
         parts = [Part(name=name, weight_decay=self.decay_per_step, **decayed) for name in names]
         phase = Phase(
             parts=(*parts, Part(name="kernel", **decayed)),
@@ -155,7 +155,7 @@ class LocalRecipe(AbstractRecipe):
             cycles_per_chunk=max(1, n_steps // self.n_scorings),
             longest_chunk=self.longest_chunk,
             score=local_log_likelihood,
-            averages=self.averages,
+            averages=self.average_weights,
             keep_best=self.validation_fraction > 0,
             is_judged_together=self.is_judged_together,
             patience=self.patience,

@@ -57,6 +57,9 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
         Widen all scales by the one factor that suits the members' held-out rows best. With fewer
         than 200 rows these also decide how far predictions are taken back to the mean and the
         variance of y.
+    target_map : "auto", "none" or "normal-scores", default "none"
+        What the networks learn: y itself, or a monotone function of it that makes its distribution
+        Normal; "auto" lets held-out rows decide, with 200 rows or more.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -101,6 +104,7 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
         validation_fraction=None,
         patience=None,
         recalibrate=None,
+        target_map=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,

@@ -22,7 +22,7 @@ from sigmax.estimators.saving import named_leaves, restore
 from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
-from sigmax.target_units import TargetUnits
+from sigmax.targets import TargetUnits
 from sigmax.training import Fold, Stage, TrainingData
 
 __all__ = ["AbstractNetworkRegressor"]

@@ -19,7 +19,7 @@ from sigmax.settings import (
     one_of,
     setting,
 )
-from sigmax.target_units import TARGET_MAPS
+from sigmax.targets import TARGET_MAPS
 from sigmax.training import (
     Part,
     Phase,

@@ -8,7 +8,7 @@ from sklearn.utils import _safe_indexing
 
 from sigmax.estimators.folds import hold_out
 from sigmax.random import draw_seed, named_generator, named_key
-from sigmax.target_units import TargetUnits
+from sigmax.targets import TargetUnits
 
 __all__ = ["choose_target_map"]
 
@@ -17,6 +17,7 @@ MOST_ROWS = 2048
 
 HELD_OUT = 0.25
 N_MEMBERS = 2
+MOST_STEPS = 300
 
 NEARLY_NORMAL = 0.99
 """A target so correlated with its normal scores is nearly their linear function."""
@@ -41,12 +42,15 @@ def choose_target_map(
     (held_out,) = hold_out(labels[rows], HELD_OUT, 1, named_key(key, "target map"), largest=len(y))
     is_held_out = np.isin(np.arange(len(rows)), held_out)
     learned, judged = rows[~is_held_out], rows[is_held_out]
+    n_steps = min(model.n_steps or MOST_STEPS, MOST_STEPS)
     seed = draw_seed(rng)
 
     def log_density(target_map: str) -> np.ndarray:
-        pilot = clone(model).set_params(
+        pilot: Any = clone(model)
+        pilot.set_params(
             preset="fast",
             n_members=N_MEMBERS,
+            n_steps=n_steps,
             target_map=target_map,
             random_state=seed,
             verbose=0,

@@ -125,10 +125,10 @@ class ExtrapolationGate(eqx.Module):
         """The gate that is shut on the data, and open soon beyond them.
 
         ``distances`` are those of rows that are no inducing points themselves, nan for padding.
-        Their quantile ``on_data`` is how far a new row may well lie from the others: the margin. At twice
-        that distance the gate is half open, at three times it is open. However dense the data, the
-        margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature has hardly
-        moved.
+        Their quantile ``on_data`` is how far a new row may well lie from the others: the margin. At
+        twice that distance the gate is half open, at three times it is open. However dense the
+        data, the margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature
+        has hardly moved.
         """
         margin = jnp.maximum(jnp.nanquantile(distances, on_data), SMALLEST_MARGIN)
         return eqx.tree_at(
@@ -138,9 +138,9 @@ class ExtrapolationGate(eqx.Module):
     def shut_on_offsets(self, offsets: Float[Array, "rows features"]) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them in any direction.
 
-        ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along an
-        axis, the margin is a quantile of the largest offsets of these rows. The more features, the
-        less they differ from row to row: the gate is half open as far beyond the margin as the
+        ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
+        an axis, the margin is a quantile of the largest offsets of these rows. The more features,
+        the less they differ from row to row: the gate is half open as far beyond the margin as the
         median is within it.
         """
         largest = jnp.max(jnp.abs(offsets), axis=1)

@@ -1,8 +1,8 @@
 r"""Kernel regression in a learned metric, with a neural prior updated in closed form.
 
 At x, networks give a mean $\mu_0$ and a mixture of priors around it: component k has the weight
-$\pi_k$, a mean $\mu_0 + \delta_k$, and an inverse-Gamma variance with $\alpha_k$ and $\beta_k$. Each
-training row j contributes with the kernel weight
+$\pi_k$, a mean $\mu_0 + \delta_k$, and an inverse-Gamma variance with $\alpha_k$ and $\beta_k$.
+Each training row j contributes with the kernel weight
 $K_j = A \exp(-\frac12 \|z(x) - z(x_j)\|^2 - \frac12 \|(x - x_j)/\ell\|^2)$, where z is an embedding
 network: a conjugate (normal-inverse-Gamma) update of every component in which row j counts $K_j$
 times, and of the weights by the marginal likelihood of the rows. Where no row is near, the
@@ -202,7 +202,7 @@ class LocalNetwork(eqx.Module):
         scatter = jnp.maximum(sums.squares - sums.total * average, 0.0)
         components, count, strength = prior.components, count[..., None], strength[..., None]
         shift = (mean + average)[..., None] - components.mean
-        before = components.df / 2
+        before = jnp.asarray(components.df) / 2
         after = before + count / 2
         rate = before * components.scale**2
         updated = rate + scatter[..., None] / 2 + 0.5 * own * count / strength * shift**2

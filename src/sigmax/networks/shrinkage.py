@@ -1,6 +1,6 @@
 """Shrinkage of a prediction towards the marginal of y."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,10 +10,10 @@ from sigmax.networks.weighted_student_t import WeightedStudentT
 
 __all__ = ["toward_prior"]
 
-D = TypeVar("D", bound=Any)  # a distribution, or a `WeightedStudentT`
+Dist = Any  # a distribution, or a `WeightedStudentT`: the same comes back
 
 
-def toward_prior(dist: D, shrinkage: Float[Array, ""], prior_variance: float) -> D:
+def toward_prior(dist: Dist, shrinkage: Float[Array, ""], prior_variance: float) -> Dist:
     """The density with its mean taken to 0, and its variance to the prior's, by a share.
 
     In standardised units 0 is the mean of y; a ``shrinkage`` of 0 changes nothing, one of 1 leaves

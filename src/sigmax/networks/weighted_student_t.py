@@ -91,7 +91,7 @@ class WeightedStudentT(eqx.Module):
         small one of the step.
         """
         spread = WIDEST_SHARE * jnp.sqrt(self.variance)[..., None]
-        step = steps.at(self.components.mean)
+        step = steps.at(jnp.asarray(self.components.mean))
         known = jnp.maximum(jnp.minimum(step, spread), KNOWN_SHARE * step)
         least = LEAST_SHARE * lax.stop_gradient(known)
         return WeightedStudentT(self.components, self.log_weight, least).above_least()

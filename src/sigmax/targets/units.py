@@ -8,7 +8,7 @@ import numpy as np
 from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
 from sigmax.files import take_array
 from sigmax.scaling import FARTHEST, Standardizer
-from sigmax.target_grid import target_step
+from sigmax.targets.grid import target_step
 
 __all__ = ["TARGET_MAPS", "TargetUnits"]
 

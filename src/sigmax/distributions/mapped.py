@@ -1,6 +1,6 @@
 """The distribution of a target of which a monotone function was modelled."""
 
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractDistribution, Batch
+from sigmax.distributions.cdf_integral import integrate_cdf
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.spline import MonotoneSpline
@@ -19,19 +20,6 @@ STEPS = np.linspace(-3.2, 3.2, 129)
 NODES = np.sinh(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = np.pi / 2 * np.cosh(STEPS) * np.cosh(np.pi / 2 * np.sinh(STEPS))
 """Of the double-exponential rule for moments, in units of a component about its mean."""
-
-BREAKS = np.sinh(np.linspace(-1, 1, 17) * np.arcsinh(60))
-"""Where each component cuts the line for the CRPS, in its units about its mean."""
-
-GAUSS, GAUSS_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(3))
-GAUSS = GAUSS + 0.5
-COLLOCATION = np.array(
-    [
-        [np.polyint(np.poly1d(np.polyfit(GAUSS, unit, 2)))(end) for unit in np.eye(3)]
-        for end in GAUSS
-    ]
-)
-"""From values at three Gauss points to integrals up to each of them."""
 
 
 @final
@@ -160,33 +148,10 @@ class Mapped(AbstractDistribution):
         """Every component widened by ``factor`` about its own mean, before the map."""
         return Mapped(self.base.widen(factor), self.spline)
 
-    def _integrate(self, function, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), t(y)) dy, for a function that may have a kink where t is ``at``.
+    def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """∫ function(F(y), t(y)) dy, for a function that may have a kink where t is ``at``."""
 
-        The line is cut at ``at`` and around every component. Within a piece, the density is a
-        parabola through three points, whose integral is the cdf.
-        """
-        components = self.base.components
-        center, unit = components.mean, components.unit
-        breaks = jnp.asarray(BREAKS, center.dtype).reshape(-1, *[1] * center.ndim)
-        cuts = (center + unit * breaks).reshape(-1, *self.shape)
-        cuts = jnp.sort(jnp.concatenate([cuts, at[None]]), axis=0)
-        nodes, weights, collocation = (
-            jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
-        )
+        def stretched(cdf, t):
+            return function(cdf, t) * jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
 
-        def add(carry, ends):
-            cdf, total = carry
-            left, width = ends[0], ends[1] - ends[0]
-            points = [left + width * node for node in nodes]
-            density = jnp.stack([jnp.exp(self.base.log_prob(t)) for t in points])
-            rises = width * jnp.tensordot(collocation, density, axes=1)
-            for weight, t, rise in zip(weights, points, rises, strict=True):
-                stretch = jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
-                value = function(jnp.clip(cdf + rise, 0.0, 1.0), t)
-                total = total + weight * width * stretch * value
-            return (cdf + width * jnp.tensordot(weights, density, axes=1), total), None
-
-        start = self.base.cdf(cuts[0]), jnp.zeros_like(at)
-        pairs = jnp.stack([cuts[:-1], cuts[1:]], axis=1)
-        return lax.scan(add, start, pairs)[0][1]
+        return integrate_cdf(self.base, stretched, at)

@@ -21,7 +21,7 @@ LEAST_SHARE = (2 * math.pi) ** -0.5
 WIDEST_SHARE = 1.5
 """Of a standard deviation, below which a step is not."""
 
-KNOWN_SHARE = 0.125
+KNOWN_SHARE = 0.02
 """Of a step: what is left of it where a value is known."""
 
 

@@ -171,7 +171,7 @@ class Mixture(AbstractDistribution):
         (F − step at y)², to 1e-4 of the standard deviation.
         """
         if len(self.components.mean) <= MOST_PAIRED:
-            return super().crps(y)
+            return jnp.asarray(super().crps(y))
         at = jnp.broadcast_to(jnp.asarray(y), self.shape)
         score = integrate_cdf(self, lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at)
         exists = jnp.all(jnp.isfinite(self.components.mean_difference), axis=0)

@@ -4,7 +4,6 @@ import math
 from typing import final
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import logsumexp
@@ -35,9 +34,11 @@ class TargetSteps(eqx.Module):
     def at(
         self, values: Float[Array, "rows outputs components"]
     ) -> Float[Array, "rows outputs components"]:
-        """The length at every value, between knots by linear interpolation."""
-        interpolate = jax.vmap(jnp.interp, in_axes=(1, 1, 1), out_axes=1)
-        return interpolate(lax.stop_gradient(values), self.values, self.lengths)
+        """The length at the nearest knot below every value."""
+        knots = self.values[1:, None, :, None]
+        index = jnp.sum(lax.stop_gradient(values)[None] >= knots, axis=0)
+        outputs = jnp.arange(self.lengths.shape[1])[None, :, None]
+        return self.lengths[index, outputs]
 
 
 @final

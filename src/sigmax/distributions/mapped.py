@@ -169,7 +169,7 @@ class Mapped(AbstractDistribution):
         components = self.base.components
         center, unit = components.mean, components.unit
         breaks = jnp.asarray(BREAKS, center.dtype).reshape(-1, *[1] * center.ndim)
-        cuts = (center + unit * breaks).reshape(-1, *self.shape)
+        cuts = (center[None] + unit[None] * breaks).reshape(-1, *self.shape)
         cuts = jnp.sort(jnp.concatenate([cuts, at[None]]), axis=0)
         nodes, weights, collocation = (
             jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)

@@ -180,7 +180,7 @@ class Mapped(AbstractDistribution):
             left, width = ends[0], ends[1] - ends[0]
             points = [left + width * node for node in nodes]
             density = jnp.stack([jnp.exp(self.base.log_prob(t)) for t in points])
-            rises = width * jnp.tensordot(collocation, density, axes=1)
+            rises = width[None] * jnp.tensordot(collocation, density, axes=1)
             for weight, t, rise in zip(weights, points, rises, strict=True):
                 stretch = jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
                 value = function(jnp.clip(cdf + rise, 0.0, 1.0), t)

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from sigmax.distributions import StudentT
 from sigmax.inputs import Inputs, InputShape
@@ -18,13 +18,15 @@ from sigmax.networks import (
     PeriodicFeatures,
     Sums,
     TrainingSet,
+    WeightedStudentT,
     wave,
     weighted_sums,
 )
 
+N_COMPONENTS = 3
 
-@pytest.fixture
-def network():
+
+def create_network(n_components=1):
     rng = np.random.default_rng(0)
     inputs = InputLayer.create(rng, InputShape(3), n_waves=4, n_mixtures=2, frequency=0.1)
 
@@ -34,11 +36,13 @@ def network():
 
     return LocalNetwork(
         inputs=inputs,
+        trunk=None,
         embedding=create(5),
         mean=create(2),
-        spread=create(4),
+        spread=create(4 if n_components == 1 else 2 * 4 * n_components),
         kernel=KernelParameters(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
+        steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),
@@ -46,6 +50,11 @@ def network():
         min_concentration=1.1,
         prior_variance=1.0,
     )
+
+
+@pytest.fixture
+def network():
+    return create_network()
 
 
 @pytest.fixture
@@ -73,16 +82,24 @@ def test_wave_is_the_cosine():
     np.testing.assert_allclose(slope, expected, atol=1e-3)
 
 
+def make_prior(mean, alpha, beta, log_weight) -> WeightedStudentT:
+    """One row and one output, components along the last axis."""
+    mean, alpha, beta, log_weight = (
+        jnp.asarray(part, dtype=jnp.float32).reshape(1, 1, -1)
+        for part in (mean, alpha, beta, log_weight)
+    )
+    return WeightedStudentT(StudentT.from_inverse_gamma(mean, alpha, beta), log_weight)
+
+
 def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
     """Five observations, each of weight 1, one after the other."""
     rng = np.random.default_rng(2)
     y = rng.normal(1.0, 2.0, size=5)
     mean, alpha, beta, kappa = 0.4, 2.0, 1.3, float(jnp.exp(network.kernel.log_prior_rows))
-    prior = StudentT.from_inverse_gamma(
-        jnp.full((1, 1), mean), jnp.full((1, 1), alpha), jnp.full((1, 1), beta)
-    )
+    prior = make_prior(mean, alpha, beta, 0.0)
     residuals = jnp.asarray(y - mean, dtype=jnp.float32)[:, None]
-    found = network.update(prior, weighted_sums(jnp.ones((1, 5)), residuals))
+    sums = weighted_sums(jnp.ones((1, 5)), residuals)
+    found = network.update(prior, sums, jnp.full((1, 1), mean))
     for value in y:
         beta += 0.5 * kappa / (kappa + 1) * (value - mean) ** 2
         mean = (kappa * mean + value) / (kappa + 1)
@@ -90,6 +107,7 @@ def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
     scale = np.sqrt(beta * (kappa + 1) / (alpha * kappa))
     z = (0.7 - mean) / scale
     log_density = stats.t.logpdf(z, 2 * alpha) - np.log(scale)
+    np.testing.assert_allclose(found.dist.log_weight, 0.0)
     np.testing.assert_allclose(found.dist.mean, mean, rtol=1e-5)
     np.testing.assert_allclose(found.dist.log_prob(jnp.full((1, 1), 0.7)), log_density, rtol=1e-5)
     aleatoric, epistemic = beta / (alpha - 1), beta / (alpha - 1) / kappa
@@ -97,16 +115,135 @@ def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
     np.testing.assert_allclose(found.epistemic_share, share, rtol=1e-5)
 
 
-def test_without_support_the_prediction_is_the_prior(network, rows):
+MEANS, ALPHAS, BETAS = (
+    np.array([-1.0, 0.4, 3.0]),
+    np.array([1.5, 2.0, 6.0]),
+    np.array([0.3, 2.0, 5]),
+)
+WEIGHTS = np.array([0.2, 0.5, 0.3])
+
+
+def test_every_component_hears_whole_rows_one_after_the_other(network):
+    """Its weight is multiplied by the density that it gave to each row before it heard it."""
+    y = np.random.default_rng(3).normal(1.0, 1.5, size=6)
+    around = 0.7
+    sums = weighted_sums(jnp.ones((1, 6)), jnp.asarray(y - around, dtype=jnp.float32)[:, None])
+    prior = make_prior(MEANS, ALPHAS, BETAS, np.log(WEIGHTS))
+    found = network.update(prior, sums, jnp.full((1, 1), around)).dist
+
+    kappa = float(jnp.exp(network.kernel.log_prior_rows))
+    mean, alpha, beta, weight = MEANS.copy(), ALPHAS.copy(), BETAS.copy(), WEIGHTS.copy()
+    for value in y:
+        scale = np.sqrt(beta * (kappa + 1) / (alpha * kappa))
+        weight = weight * stats.t.pdf(value, 2 * alpha, mean, scale)
+        beta = beta + 0.5 * kappa / (kappa + 1) * (value - mean) ** 2
+        mean = (kappa * mean + value) / (kappa + 1)
+        kappa, alpha = kappa + 1, alpha + 0.5
+    weight = weight / weight.sum()
+    scale = np.sqrt(beta * (kappa + 1) / (alpha * kappa))
+    assert weight.min() > 1e-3  # or they would say nothing
+    np.testing.assert_allclose(np.exp(found.log_weight[0, 0]), weight, rtol=1e-4)
+    np.testing.assert_allclose(found.components.mean[0, 0], mean, rtol=1e-5)
+    np.testing.assert_allclose(found.components.df[0, 0], 2 * alpha, rtol=1e-5)
+    np.testing.assert_allclose(found.components.scale[0, 0], scale, rtol=1e-5)
+    density = weight @ stats.t.pdf(2.2, 2 * alpha, mean, scale)
+    np.testing.assert_allclose(
+        found.log_prob(jnp.full((1, 1), 2.2)), np.log(density), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_shares_of_rows_update_components_and_weights_by_the_formula(network):
+    rng = np.random.default_rng(4)
+    y, share, around = rng.normal(0.5, 1.0, size=7), rng.uniform(0.05, 1.2, size=7), -0.3
+    residuals = jnp.asarray(y - around, dtype=jnp.float32)[:, None]
+    sums = weighted_sums(jnp.asarray(share, dtype=jnp.float32)[None], residuals)
+    prior = make_prior(MEANS, ALPHAS, BETAS, np.log(WEIGHTS))
+    found = network.update(prior, sums, jnp.full((1, 1), around)).dist
+
+    kappa, count = float(jnp.exp(network.kernel.log_prior_rows)), share.sum()
+    average = share @ y / count
+    alpha = ALPHAS + count / 2
+    beta = BETAS + share @ (y - average) ** 2 / 2
+    beta = beta + kappa * count * (average - MEANS) ** 2 / (2 * (kappa + count))
+    log_weight = np.log(WEIGHTS) + special.gammaln(alpha) - special.gammaln(ALPHAS)
+    log_weight = log_weight + ALPHAS * np.log(BETAS) - alpha * np.log(beta)
+    strength = kappa + count
+    mean = (kappa * MEANS + count * average) / strength
+    np.testing.assert_allclose(
+        found.log_weight[0, 0], special.log_softmax(log_weight), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(found.components.mean[0, 0], mean, rtol=1e-5)
+    np.testing.assert_allclose(found.components.df[0, 0], 2 * alpha, rtol=1e-5)
+    scale = np.sqrt(beta * (strength + 1) / (alpha * strength))
+    np.testing.assert_allclose(found.components.scale[0, 0], scale, rtol=1e-5)
+
+
+def test_equal_components_are_as_one(network):
+    """Three copies of one prior end as that prior does alone, with the weights that they had."""
+    sums = Sums(jnp.array([2.3]), jnp.array([[1.1]]), jnp.array([[4.0]]))
+    around = jnp.full((1, 1), 0.2)
+    copies = make_prior([0.5] * 3, [2.5] * 3, [1.2] * 3, np.log(WEIGHTS))
+    found = network.update(copies, sums, around).dist
+    alone = network.update(make_prior(0.5, 2.5, 1.2, 0.0), sums, around).dist
+    np.testing.assert_allclose(np.exp(found.log_weight[0, 0]), WEIGHTS, rtol=1e-5)
+    y = jnp.full((1, 1), 1.7)
+    np.testing.assert_allclose(found.log_prob(y), alone.log_prob(y), rtol=1e-5)
+    np.testing.assert_allclose(found.variance, alone.variance, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_components", [1, N_COMPONENTS])
+def test_gradients_of_the_update_are_finite_with_and_without_support(rows, n_components):
+    X, y = rows
+    network = create_network(n_components)
+
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def gradient(network, shift):  # as in training: without the gate
+        rows = network.embed(Inputs(X.numbers + shift))
+        training_set = network.embed_training_set(X, y, jnp.ones(64))
+        sums = network.kernel_sums(rows.coordinates, training_set)
+        return jnp.mean(network.update(network.prior(rows), sums, rows.mean).dist.log_prob(y))
+
+    for shift in (0.0, 3.0, 1e3):
+        leaves = jax.tree.leaves(gradient(network, jnp.asarray(shift)))
+        assert all(np.isfinite(leaf).all() for leaf in leaves)
+
+
+def test_components_of_the_prior_are_what_the_spread_network_says(rows):
+    """Weights, offsets, concentrations and scales of every output, one after the other."""
     X, _ = rows
-    prior = network.prior(network.embed(X))
-    nothing = jnp.zeros_like(prior.mean)
-    found = network.update(prior, Sums(nothing[:, 0], nothing, nothing))
-    np.testing.assert_allclose(found.dist.mean, prior.mean, rtol=1e-6)
-    np.testing.assert_allclose(found.dist.df, prior.df, rtol=1e-6)
+    network = create_network(N_COMPONENTS)
+    embedded = network.embed(X)
+    prior = network.prior(embedded)
+    assert prior.log_weight.shape == (64, 2, N_COMPONENTS)
+    said = np.asarray(network.spread(embedded.inputs)).reshape(64, 2, 4, N_COMPONENTS)
+    logit, offset, concentration, log_scale = np.moveaxis(said, 2, 0)
+    np.testing.assert_allclose(
+        prior.log_weight, special.log_softmax(3 * logit, axis=-1), rtol=1e-4, atol=1e-5
+    )
+    mean = np.asarray(embedded.mean)[..., None] + 3 * offset
+    np.testing.assert_allclose(prior.components.mean, mean, rtol=1e-4, atol=1e-5)
+    alpha = 1.1 + np.logaddexp(0, concentration + 1)
+    np.testing.assert_allclose(prior.components.df, 2 * alpha, rtol=1e-4)
+    scale = np.exp(np.clip(6 * log_scale - 1, -18, 6) / 2)
+    np.testing.assert_allclose(prior.components.scale, scale, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_components", [1, N_COMPONENTS])
+def test_without_support_the_prediction_is_the_prior(rows, n_components):
+    X, _ = rows
+    network = create_network(n_components)
+    embedded = network.embed(X)
+    prior = network.prior(embedded)
+    nothing = jnp.zeros_like(embedded.mean)
+    found = network.update(prior, Sums(nothing[:, 0], nothing, nothing), embedded.mean)
+    np.testing.assert_allclose(found.dist.mean, prior.mean, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.dist.log_weight, prior.log_weight, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found.dist.components.df, prior.components.df, rtol=1e-6)
     np.testing.assert_allclose(found.count, 0)
     own = np.exp(network.kernel.log_prior_rows)
-    np.testing.assert_allclose(found.dist.scale, prior.scale * np.sqrt(1 + 1 / own), rtol=1e-5)
+    scale = prior.components.scale * np.sqrt(1 + 1 / own)
+    np.testing.assert_allclose(found.dist.components.scale, scale, rtol=1e-5)
 
 
 def test_weights_are_the_formula(network, rows):
@@ -133,8 +270,10 @@ def test_kernel_sums_by_blocks_are_those_over_all_rows(network, rows, monkeypatc
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_far_away_nothing_contributes_and_the_prior_is_that_of_y(network, rows):
+@pytest.mark.parametrize("n_components", [1, N_COMPONENTS])
+def test_far_away_nothing_contributes_and_the_prior_is_that_of_y(rows, n_components):
     X, y = rows
+    network = create_network(n_components)
     training_set = network.embed_training_set(X, y, jnp.ones(64))
     for axis in range(3):
         for step in (-30.0, 30.0):
@@ -175,8 +314,28 @@ def test_tails_are_bounded_on_the_data_only(network, rows):
     bounded = eqx.tree_at(lambda n: n.most_df, network, jnp.asarray(3.0))
     here, far = Inputs(network.gate.inducing_points), Inputs(jnp.full((10, 3), 50.0))
     predict = eqx.filter_jit(lambda network, X: network(X, training_set).dist)
-    assert np.all(predict(network, here).df > 4)
-    np.testing.assert_allclose(predict(bounded, here).df, 3.0, rtol=1e-2)
-    expected, found = predict(network, far), predict(bounded, far)
+    assert np.all(predict(network, here).components.df > 4)
+    np.testing.assert_allclose(predict(bounded, here).components.df, 3.0, rtol=1e-2)
+    expected, found = predict(network, far).components, predict(bounded, far).components
     for name in ("mean", "df", "scale"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
+
+
+def test_hidden_layers_may_be_shared(network, rows):
+    X, _ = rows
+    rng = np.random.default_rng(5)
+    trunk = MLP.create(rng, network.inputs.n_outputs, (), 8, activation="silu", output_gain=1.0)
+    heads = [MLP.create(rng, 8, (), n, activation="silu", output_gain=1.0) for n in (5, 2, 4)]
+    names = ("trunk", "embedding", "mean", "spread")
+    shared = eqx.tree_at(
+        lambda n: [getattr(n, name) for name in names],
+        network,
+        [trunk, *heads],
+        is_leaf=lambda leaf: leaf is None,
+    )
+    found = shared.embed(X)
+    hidden = jax.nn.silu(trunk(network.inputs(X)))
+    np.testing.assert_allclose(found.inputs, hidden, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.coordinates[:, :5], heads[0](hidden), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.coordinates[:, 5:], X.numbers / 1.5, rtol=1e-5)
+    np.testing.assert_allclose(found.mean, heads[1](hidden), rtol=1e-4, atol=1e-5)

@@ -20,8 +20,9 @@ from sigmax.training import LeaveOneOut, TrainingData, local_log_likelihood
 N = 40
 
 
-@pytest.fixture
-def network():
+@pytest.fixture(params=[1, 3], ids=["one component", "three components"])
+def network(request):
+    n_components = request.param
     rng = np.random.default_rng(0)
     inputs = InputLayer.create(rng, InputShape(2), n_waves=3, n_mixtures=2, frequency=0.1)
 
@@ -31,11 +32,13 @@ def network():
 
     return LocalNetwork(
         inputs=inputs,
+        trunk=None,
         embedding=create(3),
         mean=create(1),
-        spread=create(2),
+        spread=create(2 if n_components == 1 else 4 * n_components),
         kernel=KernelParameters(jnp.asarray(0.0), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
+        steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),
@@ -85,11 +88,12 @@ def test_each_row_is_judged_by_all_others_that_are_there_once(network, data):
             network.kernel_weights(coordinates[-1:], coordinates[:-1])
             * data.weight[0, others][None]
         )
-        prior = network.prior(network.embed(X[row][None]))
+        own = network.embed(X[row][None])
+        prior = network.prior(own)
         residuals = y[others] - network.embed(X[others]).mean
-        dist = network.update(prior, weighted_sums(weights, residuals)).dist
+        dist = network.update(prior, weighted_sums(weights, residuals), own.mean).dist
         target = y[row][None]
-        misfit = 0.5 * ((target - dist.mean) ** 2 + 0.5 * (target - prior.mean) ** 2)
+        misfit = 0.5 * ((target - dist.mean) ** 2 + 0.5 * (target - own.mean) ** 2)
         expected = ratio[row] * (misfit - dist.log_prob(target))
         np.testing.assert_allclose(found[i // 4, i % 4], expected[0, 0], rtol=2e-3, atol=1e-4)
 

@@ -41,7 +41,7 @@ def integrate_cdf(
     n_cuts = max(N_CUTS // len(center), FEWEST_CUTS) | 1  # odd: one in the middle
     cuts = np.sinh(np.linspace(-1, 1, n_cuts) * np.arcsinh(FARTHEST))
     cuts = jnp.asarray(cuts, center.dtype).reshape(-1, *[1] * center.ndim)
-    cuts = (center + unit * cuts).reshape(-1, *center.shape[1:])
+    cuts = (center[None] + unit[None] * cuts).reshape(-1, *center.shape[1:])
     cuts = jnp.sort(jnp.concatenate([cuts, at[None]]), axis=0)
     nodes, weights, collocation = (
         jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
@@ -52,7 +52,7 @@ def integrate_cdf(
         left, width = ends[0], ends[1] - ends[0]
         points = [left + width * node for node in nodes]
         density = jnp.stack([jnp.exp(mixture.log_prob(t)) for t in points])
-        rises = width * jnp.tensordot(collocation, density, axes=1)
+        rises = width[None] * jnp.tensordot(collocation, density, axes=1)
         for weight, t, rise in zip(weights, points, rises, strict=True):
             total = total + weight * width * function(jnp.clip(cdf + rise, 0.0, 1.0), t)
         return (cdf + width * jnp.tensordot(weights, density, axes=1), total), None

@@ -1,6 +1,6 @@
 """Monotone maps of the line onto itself that are exact in both directions."""
 
-from typing import final
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +8,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 __all__ = ["MonotoneSpline"]
+
+
+@final
+class Knots(NamedTuple):
+    """One knot for every value."""
+
+    x: Any
+    y: Any
+    slope: Any
 
 
 @final
@@ -77,7 +86,7 @@ class MonotoneSpline(eqx.Module):
         below = secant + (left.slope + right.slope - 2 * secant) * product
         return 2 * jnp.log(secant / below) + jnp.log(above)
 
-    def _ends(self, values, knots) -> tuple["MonotoneSpline", "MonotoneSpline"]:
+    def _ends(self, values, knots) -> tuple[Knots, Knots]:
         """The knots on both sides of every value; the first or the last two for those beyond."""
         inner = jnp.asarray(knots)[1:-1]
         n_axes = values.ndim - (inner.ndim - 1)
@@ -91,11 +100,16 @@ class MonotoneSpline(eqx.Module):
             return jnp.take_along_axis(jnp.broadcast_to(spread, shape), index[None], axis=0)[0]
 
         leaves = self.x, self.y, self.slope
-        left = MonotoneSpline(*(take(leaf, index) for leaf in leaves))
-        return left, MonotoneSpline(*(take(leaf, index + 1) for leaf in leaves))
+        left = Knots(*(take(leaf, index) for leaf in leaves))
+        return left, Knots(*(take(leaf, index + 1) for leaf in leaves))
 
     @staticmethod
     def _beyond(values, knots, slope):
         """How far the lines beyond the end knots take a value."""
-        lower, upper = jnp.minimum(values - knots[0], 0.0), jnp.maximum(values - knots[-1], 0.0)
-        return lower * slope[0] + upper * slope[-1]
+
+        def end(leaf, index):
+            return jnp.broadcast_to(jnp.asarray(leaf)[index], values.shape)
+
+        lower = jnp.minimum(values - end(knots, 0), 0.0)
+        upper = jnp.maximum(values - end(knots, -1), 0.0)
+        return lower * end(slope, 0) + upper * end(slope, -1)

@@ -76,12 +76,12 @@ class WeightedStudentT(eqx.Module):
 
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
         """Every component widened by ``factor`` about its own mean; none below its least scale."""
-        components = self.components.widen(jnp.asarray(factor)[..., None])
+        components = self.components.widen(of_components(factor))
         return WeightedStudentT(components, self.log_weight, self.least).above_least()
 
     def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
         """At most ``most_df`` degrees of freedom, by a share: `StudentT.with_tails`."""
-        components = self.components.with_tails(most_df, jnp.asarray(share)[..., None])
+        components = self.components.with_tails(most_df, of_components(share))
         return WeightedStudentT(components, self.log_weight, self.least)
 
     def on_grid(self, steps: TargetSteps) -> "WeightedStudentT":
@@ -114,10 +114,16 @@ class WeightedStudentT(eqx.Module):
         up to their tails. The mean may be taken by a share of its own.
         """
         mean_share = share if mean_share is None else mean_share
-        mean, left = self.mean[..., None], 1 - jnp.asarray(share)[..., None]
+        mean, left = self.mean[..., None], 1 - of_components(share)
         variance = self.components.variance
         factor = jnp.sqrt(left + (1 - left) * prior_variance / variance)
-        kept = (1 - jnp.asarray(mean_share)[..., None]) * mean
+        kept = (1 - of_components(mean_share)) * mean
         center = kept + jnp.sqrt(left) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
         return WeightedStudentT(components, self.log_weight, self.least)
+
+
+def of_components(values: ArrayLike) -> Float[Array, "..."]:
+    """Values of every density, for all of its components; one number stays one."""
+    values = jnp.asarray(values)
+    return values[..., None] if values.ndim else values

@@ -150,7 +150,8 @@ def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, n
     level = np.cumsum(weight[order])
     level = (level - weight[order] / 2) / level[-1]
     values = np.interp(LEVELS, level, y[order])
-    least = 1e-6 * max(np.ptp(y), np.finfo(float).tiny)
+    largest = np.abs(y).max()
+    least = max(1e-6 * (np.ptp(y) or largest or 1.0), 16 * np.finfo(float).eps * largest)
     group = np.cumsum(np.diff(values, prepend=values[0]) > least)
     x = np.array([values[group == g].mean() for g in range(group[-1] + 1)])
     scores = ndtri([LEVELS[group == g].mean() for g in range(group[-1] + 1)])

@@ -120,8 +120,8 @@ class Mapped(AbstractDistribution):
     @property
     def mean_difference(self) -> Float[Array, "*batch"]:
         """E|X − X'| for an independent copy X'."""
-        nothing = jnp.zeros_like(jnp.asarray(self.base.mean))
-        return 2 * self._integrate(lambda cdf, t: cdf * (1 - cdf), nothing)
+        center = self.spline.inverse(jnp.asarray(self.base.mean))
+        return 2 * self._integrate(lambda cdf, x: cdf * (1 - cdf), center)
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
         """Logarithm of the density at ``y``."""
@@ -137,13 +137,13 @@ class Mapped(AbstractDistribution):
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
         """E|X − y|."""
-        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
-        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf), at)
+        at = jnp.broadcast_to(jnp.asarray(y), self.shape)
+        return self._integrate(lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf), at)
 
     def crps(self, y: Batch) -> Float[Array, "*batch"]:
         """Continuous ranked probability score: the integral of (F − step at y)²."""
-        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
-        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at)
+        at = jnp.broadcast_to(jnp.asarray(y), self.shape)
+        return self._integrate(lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf) ** 2, at)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
         """``n`` independent draws along a new first axis."""
@@ -161,32 +161,48 @@ class Mapped(AbstractDistribution):
         return Mapped(self.base.widen(factor), self.spline)
 
     def _integrate(self, function, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), t(y)) dy, for a function that may have a kink where t is ``at``.
+        """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
 
-        The line is cut at ``at`` and around every component. Within a piece, the density is a
-        parabola through three points, whose integral is the cdf.
+        The line is cut at ``at``, at the knots of the map and around every component. Within a
+        piece, the density is a parabola through three points, whose integral is the cdf. It is
+        summed up from both ends: far out, small errors of a probability are large ones of the rest.
         """
         components = self.base.components
         center, unit = components.mean, components.unit
         breaks = jnp.asarray(BREAKS, center.dtype).reshape(-1, *[1] * center.ndim)
-        cuts = (center[None] + unit[None] * breaks).reshape(-1, *self.shape)
-        cuts = jnp.sort(jnp.concatenate([cuts, at[None]]), axis=0)
+        around = (center[None] + unit[None] * breaks).reshape(-1, *self.shape)
+        knots = jnp.asarray(self.spline.x, around.dtype)
+        knots = knots.reshape(len(knots), *[1] * (at.ndim + 1 - knots.ndim), *knots.shape[1:])
+        knots = jnp.broadcast_to(knots, (len(knots), *self.shape))
+        n_at = 1 + (len(around) + len(knots)) % 2  # there are as many pieces on either side
+        ends = jnp.broadcast_to(at, (n_at, *self.shape))
+        cuts = jnp.sort(jnp.concatenate([self.spline.inverse(around), knots, ends]), axis=0)
         nodes, weights, collocation = (
             jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
         )
 
-        def add(carry, ends):
-            cdf, total = carry
-            left, width = ends[0], ends[1] - ends[0]
-            points = [left + width * node for node in nodes]
-            density = jnp.stack([jnp.exp(self.base.log_prob(t)) for t in points])
+        def add_piece(outside, outer, inner, *, is_lower):
+            """The probability outside ``inner``, and the integral, from that outside ``outer``."""
+            step, width = inner - outer, jnp.abs(inner - outer)
+            points = [outer + step * node for node in nodes]
+            density = jnp.stack([jnp.exp(self.log_prob(y)) for y in points])
             rises = width[None] * jnp.tensordot(collocation, density, axes=1)
-            for weight, t, rise in zip(weights, points, rises, strict=True):
-                stretch = jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
-                value = function(jnp.clip(cdf + rise, 0.0, 1.0), t)
-                total = total + weight * width * stretch * value
-            return (cdf + width * jnp.tensordot(weights, density, axes=1), total), None
+            levels = jnp.clip(outside[None] + rises, 0.0, 1.0)
+            cdfs = levels if is_lower else 1 - levels
+            values = [function(cdf, y) for cdf, y in zip(cdfs, points, strict=True)]
+            rise, integral = (
+                jnp.tensordot(weights, each, axes=1) for each in (density, jnp.stack(values))
+            )
+            return outside + width * rise, width * integral
 
-        start = self.base.cdf(cuts[0]), jnp.zeros_like(at)
-        pairs = jnp.stack([cuts[:-1], cuts[1:]], axis=1)
-        return lax.scan(add, start, pairs)[0][1]
+        def add(carry, cuts):
+            below, above, total = carry
+            below, lower = add_piece(below, cuts[0], cuts[1], is_lower=True)
+            above, upper = add_piece(above, cuts[2], cuts[3], is_lower=False)
+            return (below, above, total + lower + upper), None
+
+        half = len(cuts) // 2
+        rising, falling = cuts[: half + 1], cuts[half:][::-1]
+        start = self.cdf(cuts[0]), 1 - self.cdf(cuts[-1]), jnp.zeros_like(at)
+        pairs = jnp.stack([rising[:-1], rising[1:], falling[:-1], falling[1:]], axis=1)
+        return lax.scan(add, start, pairs)[0][2]

@@ -61,6 +61,14 @@ def moments(t, y, pdf) -> tuple[float, float]:
     return mean, np.trapezoid((y - mean) ** 2 * pdf, t)
 
 
+def integral_of_errors(y, cdf, at: float, power: int) -> float:
+    """∫ |F − step at y|^power on both sides of the step."""
+    i, level = np.searchsorted(y, at), np.interp(at, y, cdf)
+    below = np.trapezoid(np.append(cdf[:i], level) ** power, np.append(y[:i], at))
+    above = np.append(1 - level, 1 - cdf[i:]) ** power
+    return below + np.trapezoid(above, np.append(at, y[i:]))
+
+
 def test_the_density_integrates_to_one_and_to_the_cdf(cases):
     dist, _, y, _, cdf = cases
     for j in range(N_ROWS):
@@ -99,33 +107,44 @@ def test_scores_are_those_of_a_fine_grid(cases):
     dist, t, y, pdf, cdf = cases
     at = np.array([0.05, 0.8, 1.5, 4.0, 30.0])
     with jax.enable_x64(True):
-        crps, error = call("crps", dist, at), call("absolute_error", dist, at)
-        spread = dist.mean_difference
+        scores = call("crps", dist, at), call("absolute_error", dist, at), dist.mean_difference
+    crps, error, spread = (np.asarray(part) for part in scores)
     for j in range(N_ROWS):
-        wrong, std = np.where(y < at[j], cdf[j], 1 - cdf[j]), np.sqrt(moments(t, y, pdf[j])[1])
-        assert crps[j] == pytest.approx(np.trapezoid(wrong**2, y), abs=TOLERANCE * std)
-        assert error[j] == pytest.approx(np.trapezoid(wrong, y), abs=TOLERANCE * std)
+        std = np.sqrt(moments(t, y, pdf[j])[1])
+        expected = [integral_of_errors(y, cdf[j], at[j], power) for power in (2, 1)]
+        assert crps[j] == pytest.approx(expected[0], abs=TOLERANCE * std)
+        assert error[j] == pytest.approx(expected[1], abs=TOLERANCE * std)
         expected = 2 * np.trapezoid(cdf[j] * (1 - cdf[j]), y)
         assert spread[j] == pytest.approx(expected, abs=TOLERANCE * std)
         assert crps[j] == pytest.approx(error[j] - spread[j] / 2, abs=2 * TOLERANCE * std)
 
 
-def test_the_crps_of_narrow_and_of_distant_components_is_that_of_a_fine_grid():
-    """Components that are far apart, one of them a thousand times as wide as the other."""
-    mean, df = np.array([[-1.0, -2.0], [1.0, 2.5]]), np.full((2, 2), 8.0)
-    scale = np.array([[1e-3, 2e-3], [1.0, 0.3]])
-    dist, at = Mapped(Mixture(StudentT(mean, df, scale)), target_spline()), np.array([0.4, 2.0])
+SHAPES = {
+    "far apart": ([-1.0, 1.0], [8.0, 8.0], [1e-3, 1.0]),
+    "very narrow": ([0.3, 0.31], [6.0, 20.0], [1e-4, 1e-4]),
+    "wider than all targets": ([0.0, 0.5], [5.0, 9.0], [3.0, 4.0]),
+    "alone": ([1.2, 1.2], [30.0, 30.0], [0.2, 0.2]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_crps_of_nasty_components_is_that_of_a_fine_grid(name):
+    """Also at values that are far from all components, in their own units."""
+    mean, df, scale = (np.array(part)[:, None] for part in SHAPES[name])
+    spline, at = target_spline(), np.array([0.02, 0.7, 1.4, 20.0])
+    copies = (np.broadcast_to(part, (2, len(at))) for part in (mean, df, scale))
+    dist = Mapped(Mixture(StudentT(*copies)), spline)
+    steps = np.sinh(np.linspace(-14, 14, 100_001))
+    t = np.concatenate([mean[i] + scale[i] * steps for i in range(2)] + [np.sinh(steps / 1e5)])
+    t = np.unique(t[np.abs(t) < 3000])
+    cdf = np.mean(stats.t(df, mean, scale).cdf(t), axis=0)
+    pdf = np.mean(stats.t(df, mean, scale).pdf(t), axis=0)
     with jax.enable_x64(True):
         crps = call("crps", dist, at)
-    for j in range(2):
-        steps = np.sinh(np.linspace(-12, 12, 200_001))
-        t = np.unique(np.concatenate([mean[i, j] + scale[i, j] * steps for i in range(2)]))
-        t = t[np.abs(t) < 500]
-        cdf = np.mean(stats.t(df[:, j, None], mean[:, j, None], scale[:, j, None]).cdf(t), axis=0)
-        with jax.enable_x64(True):
-            y = np.asarray(call("inverse", dist.spline, t))
-        expected = np.trapezoid(np.where(y < at[j], cdf, 1 - cdf) ** 2, y)
-        assert crps[j] == pytest.approx(expected, abs=TOLERANCE * float(np.asarray(dist.std)[j]))
+        y = np.asarray(call("inverse", spline, t))
+    std = np.sqrt(moments(t, y, pdf)[1])
+    expected = [integral_of_errors(y, cdf, value, 2) for value in at]
+    np.testing.assert_allclose(crps, expected, atol=TOLERANCE * std)
 
 
 def test_the_map_that_changes_nothing_leaves_the_mixture_itself():

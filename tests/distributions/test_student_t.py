@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from sigmax.distributions import Normal, StudentT, log_gamma_ratio
+from sigmax.distributions import Normal, StudentT, log_gamma, log_gamma_ratio
 
 cdf = jax.jit(lambda dist, y: dist.cdf(y))
 quantile = jax.jit(lambda dist, q: dist.quantile(q))
@@ -25,6 +25,14 @@ def test_log_gamma_ratio_is_scipys():
         np.testing.assert_allclose(
             log_gamma_ratio(jnp.asarray(a)), np.log(special.poch(a, 0.5)), rtol=0, atol=1e-10
         )
+
+
+def test_log_gamma_is_scipys():
+    a = np.geomspace(1, 1e6, 400)
+    with jax.enable_x64(True):
+        got, slope = log_gamma(jnp.asarray(a)), jax.vmap(jax.grad(log_gamma))(jnp.asarray(a))
+        np.testing.assert_allclose(got, special.gammaln(a), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(slope, special.digamma(a), rtol=1e-7, atol=1e-8)
 
 
 def test_two_half_steps_of_log_gamma_ratio_are_one_step_of_the_factorial():

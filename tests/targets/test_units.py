@@ -150,7 +150,6 @@ def test_densities_of_what_is_learned_become_those_of_y(name, target_map):
 def test_steps_are_as_long_as_the_map_makes_them():
     y = TARGETS["counts"]
     plain, mapped = fit(y, "none").steps(), fit(y).steps()
-    assert plain is not None and mapped is not None
     np.testing.assert_allclose(plain[1], 1 / y.std(), rtol=1e-6)
     values, lengths = mapped
     units = fit(y)
@@ -160,7 +159,7 @@ def test_steps_are_as_long_as_the_map_makes_them():
         assert np.interp(at, values[:, 0], lengths[:, 0]) == pytest.approx(
             np.diff(around)[0], rel=1
         )
-    assert fit(SKEWED).steps() is None
+    np.testing.assert_array_equal(fit(SKEWED).steps()[1], 0)
 
 
 @pytest.mark.parametrize("name", ["skewed", "counts", "two outputs"])

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractDistribution, Batch
-from sigmax.distributions.cdf_integral import integrate_cdf
+from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.spline import MonotoneSpline
@@ -108,8 +108,8 @@ class Mapped(AbstractDistribution):
     @property
     def mean_difference(self) -> Float[Array, "*batch"]:
         """E|X − X'| for an independent copy X'."""
-        nothing = jnp.zeros_like(jnp.asarray(self.base.mean))
-        return 2 * self._integrate(lambda cdf, t: cdf * (1 - cdf), nothing)
+        center = self.spline.inverse(jnp.asarray(self.base.mean))
+        return 2 * self._integrate(lambda cdf, x: cdf * (1 - cdf), center)
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
         """Logarithm of the density at ``y``."""
@@ -125,13 +125,13 @@ class Mapped(AbstractDistribution):
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
         """E|X − y|."""
-        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
-        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf), at)
+        at = jnp.broadcast_to(jnp.asarray(y), self.shape)
+        return self._integrate(lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf), at)
 
     def crps(self, y: Batch) -> Float[Array, "*batch"]:
         """Continuous ranked probability score: the integral of (F − step at y)²."""
-        at = self.spline(jnp.broadcast_to(jnp.asarray(y), self.shape))
-        return self._integrate(lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at)
+        at = jnp.broadcast_to(jnp.asarray(y), self.shape)
+        return self._integrate(lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf) ** 2, at)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
         """``n`` independent draws along a new first axis."""
@@ -149,9 +149,9 @@ class Mapped(AbstractDistribution):
         return Mapped(self.base.widen(factor), self.spline)
 
     def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), t(y)) dy, for a function that may have a kink where t is ``at``."""
-
-        def stretched(cdf, t):
-            return function(cdf, t) * jnp.exp(-self.spline.log_slope(self.spline.inverse(t)))
-
-        return integrate_cdf(self.base, stretched, at)
+        """∫ function(F(y), y) dy, for a function that may have a kink at ``at``."""
+        around = self.spline.inverse(cuts_around(self.base.components))
+        knots = jnp.asarray(self.spline.x, around.dtype)
+        knots = knots.reshape(len(knots), *[1] * (at.ndim + 1 - knots.ndim), *knots.shape[1:])
+        knots = jnp.broadcast_to(knots, (len(knots), *self.shape))
+        return integrate_cdf(self, jnp.concatenate([around, knots]), at, function)

@@ -16,7 +16,7 @@ from sigmax.distributions.base import (
     AbstractDistribution,
     Batch,
 )
-from sigmax.distributions.cdf_integral import integrate_cdf
+from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 
 __all__ = ["Mixture"]
 
@@ -173,7 +173,8 @@ class Mixture(AbstractDistribution):
         if len(self.components.mean) <= MOST_PAIRED:
             return jnp.asarray(super().crps(y))
         at = jnp.broadcast_to(jnp.asarray(y), self.shape)
-        score = integrate_cdf(self, lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at)
+        cuts = cuts_around(self.components)
+        score = integrate_cdf(self, cuts, at, lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf) ** 2)
         exists = jnp.all(jnp.isfinite(self.components.mean_difference), axis=0)
         return jnp.where(exists, score, jnp.inf)
 

@@ -110,7 +110,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     learning_rate : float, default 0.004
         Step size of Adam, which falls to 0 along half a cosine.
     weight_decay : float, default 900.0
-        Decoupled weight decay over the number of rows: the fewer there are, the stronger.
+        Decoupled weight decay over the number of rows; with fewer than 3,600 rows less than that,
+        as smooth functions without noise are learned from few rows, too.
     error_weight : float, default 0.5
         Weight of the squared error beside the likelihood.
     average_weights : bool, default True

@@ -21,6 +21,9 @@ __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
 
 FEWEST_STEPS = 600
 
+DECAYED = 3600
+"""With fewer rows than these, weight decay no longer grows as their inverse."""
+
 MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """With more rows than these, training is scored so often: it costs more there and tells less."""
 
@@ -83,7 +86,8 @@ class LocalRecipe(AbstractRecipe):
     weight_decay: float = setting(
         900.0,
         NOT_NEGATIVE,
-        "Decoupled weight decay over the number of rows: the fewer there are, the stronger.",
+        """Decoupled weight decay over the number of rows; with fewer than 3,600 rows less than
+        that, as smooth functions without noise are learned from few rows, too.""",
     )
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error beside the likelihood."
@@ -121,7 +125,7 @@ class LocalRecipe(AbstractRecipe):
             n_queries=min(self.n_queries, k),
             n_steps=self.steps_for(n_rows),
             n_scorings=self.scorings_for(n_rows),
-            decay_per_step=self.weight_decay / n_rows,
+            decay_per_step=self.weight_decay / n_rows * min(1.0, n_rows / DECAYED) ** 0.8,
             longest_chunk=self.steps_for(n_slots) // self.scorings_for(n_slots),
         )
 

@@ -1,6 +1,6 @@
 """The distribution of a target of which a monotone function was modelled."""
 
-from typing import final
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractDistribution, Batch
+from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.spline import MonotoneSpline
@@ -19,19 +20,6 @@ STEPS = np.linspace(-3.2, 3.2, 129)
 NODES = np.sinh(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = np.pi / 2 * np.cosh(STEPS) * np.cosh(np.pi / 2 * np.sinh(STEPS))
 """Of the double-exponential rule for moments, in units of a component about its mean."""
-
-BREAKS = np.sinh(np.linspace(-1, 1, 17) * np.arcsinh(60))
-"""Where each component cuts the line for the CRPS, in its units about its mean."""
-
-GAUSS, GAUSS_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(3))
-GAUSS = GAUSS + 0.5
-COLLOCATION = np.array(
-    [
-        [np.polyint(np.poly1d(np.polyfit(GAUSS, unit, 2)))(end) for unit in np.eye(3)]
-        for end in GAUSS
-    ]
-)
-"""From values at three Gauss points to integrals up to each of them."""
 
 
 @final
@@ -160,49 +148,11 @@ class Mapped(AbstractDistribution):
         """Every component widened by ``factor`` about its own mean, before the map."""
         return Mapped(self.base.widen(factor), self.spline)
 
-    def _integrate(self, function, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
-
-        The line is cut at ``at``, at the knots of the map and around every component. Within a
-        piece, the density is a parabola through three points, whose integral is the cdf. It is
-        summed up from both ends: far out, small errors of a probability are large ones of the rest.
-        """
-        components = self.base.components
-        center, unit = components.mean, components.unit
-        breaks = jnp.asarray(BREAKS, center.dtype).reshape(-1, *[1] * center.ndim)
-        around = (center[None] + unit[None] * breaks).reshape(-1, *self.shape)
+    def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """∫ function(F(y), y) dy, in pieces that end at the knots of the map."""
+        around = cuts_around(self.base.components)
         knots = jnp.asarray(self.spline.x, around.dtype)
         knots = knots.reshape(len(knots), *[1] * (at.ndim + 1 - knots.ndim), *knots.shape[1:])
         knots = jnp.broadcast_to(knots, (len(knots), *self.shape))
-        n_at = 1 + (len(around) + len(knots)) % 2  # there are as many pieces on either side
-        ends = jnp.broadcast_to(at, (n_at, *self.shape))
-        cuts = jnp.sort(jnp.concatenate([self.spline.inverse(around), knots, ends]), axis=0)
-        nodes, weights, collocation = (
-            jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
-        )
-
-        def add_piece(outside, outer, inner, *, is_lower):
-            """The probability outside ``inner``, and the integral, from that outside ``outer``."""
-            step, width = inner - outer, jnp.abs(inner - outer)
-            points = [outer + step * node for node in nodes]
-            density = jnp.stack([jnp.exp(self.log_prob(y)) for y in points])
-            rises = width[None] * jnp.tensordot(collocation, density, axes=1)
-            levels = jnp.clip(outside[None] + rises, 0.0, 1.0)
-            cdfs = levels if is_lower else 1 - levels
-            values = [function(cdf, y) for cdf, y in zip(cdfs, points, strict=True)]
-            rise, integral = (
-                jnp.tensordot(weights, each, axes=1) for each in (density, jnp.stack(values))
-            )
-            return outside + width * rise, width * integral
-
-        def add(carry, cuts):
-            below, above, total = carry
-            below, lower = add_piece(below, cuts[0], cuts[1], is_lower=True)
-            above, upper = add_piece(above, cuts[2], cuts[3], is_lower=False)
-            return (below, above, total + lower + upper), None
-
-        half = len(cuts) // 2
-        rising, falling = cuts[: half + 1], cuts[half:][::-1]
-        start = self.cdf(cuts[0]), 1 - self.cdf(cuts[-1]), jnp.zeros_like(at)
-        pairs = jnp.stack([rising[:-1], rising[1:], falling[:-1], falling[1:]], axis=1)
-        return lax.scan(add, start, pairs)[0][2]
+        cuts = jnp.concatenate([self.spline.inverse(around), knots])
+        return integrate_cdf(self, function, at, cuts)

@@ -32,7 +32,7 @@ def create_network(
     shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
-    steps: tuple[np.ndarray, np.ndarray] | None,
+    steps: tuple[np.ndarray, np.ndarray],
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
@@ -59,9 +59,7 @@ def create_network(
         spread=create_spread(network, n_outputs, recipe.n_components),
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
-        steps=None
-        if steps is None
-        else TargetSteps(*(on_device(part, np.float32) for part in steps)),
+        steps=TargetSteps(*(on_device(part, np.float32) for part in steps)),
         factor=on_device(1.0, np.float32),
         most_df=on_device(np.inf, np.float32),
         shrinkage=on_device(0.0, np.float32),

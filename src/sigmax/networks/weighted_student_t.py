@@ -4,7 +4,6 @@ import math
 from typing import final
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import logsumexp
@@ -18,11 +17,11 @@ __all__ = ["TargetSteps", "WeightedStudentT"]
 LEAST_SHARE = (2 * math.pi) ** -0.5
 """A Normal with this standard deviation has the density 1 at its mean."""
 
-WIDEST_SHARE = 1.5
-"""Of a standard deviation, below which a step is not."""
+UNKNOWN_SHARE = 0.3
+"""Of a step: with a larger standard deviation a value is not known."""
 
-KNOWN_SHARE = 0.125
-"""Of a step: what is left of it where a value is known."""
+KNOWN_SHARE = 0.02
+"""What is left of the least scale where a value is known."""
 
 
 @final
@@ -35,9 +34,11 @@ class TargetSteps(eqx.Module):
     def at(
         self, values: Float[Array, "rows outputs components"]
     ) -> Float[Array, "rows outputs components"]:
-        """The length at every value, between knots by linear interpolation."""
-        interpolate = jax.vmap(jnp.interp, in_axes=(1, 1, 1), out_axes=1)
-        return interpolate(lax.stop_gradient(values), self.values, self.lengths)
+        """The length at the nearest knot below every value."""
+        knots = self.values[1:, None, :, None]
+        index = jnp.sum(lax.stop_gradient(values)[None] >= knots, axis=0)
+        outputs = jnp.arange(self.lengths.shape[1])[None, :, None]
+        return self.lengths[index, outputs]
 
 
 @final
@@ -86,14 +87,14 @@ class WeightedStudentT(eqx.Module):
     def on_grid(self, steps: TargetSteps) -> "WeightedStudentT":
         """No component so narrow that the density of a value exceeds its probability over the step.
 
-        That is about two fifths of a step. Where the whole mixture is narrower than a step, the
-        value is known: the least scale is then a share of the mixture's standard deviation, and a
-        small one of the step.
+        That is about two fifths of a step. Where the whole mixture is narrower than a third of a
+        step, the value is known, and the least scale falls with the variance of the mixture, down
+        to a small share of the step.
         """
-        spread = WIDEST_SHARE * jnp.sqrt(self.variance)[..., None]
         step = steps.at(jnp.asarray(self.components.mean))
-        known = jnp.maximum(jnp.minimum(step, spread), KNOWN_SHARE * step)
-        least = LEAST_SHARE * lax.stop_gradient(known)
+        unknown = self.variance[..., None] / jnp.maximum(UNKNOWN_SHARE * step, 1e-12) ** 2
+        least = LEAST_SHARE * step * jnp.clip(unknown, KNOWN_SHARE, 1.0)
+        least = lax.stop_gradient(least)
         return WeightedStudentT(self.components, self.log_weight, least).above_least()
 
     def above_least(self) -> "WeightedStudentT":

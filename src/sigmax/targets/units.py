@@ -85,17 +85,18 @@ class TargetUnits:
             return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
         return in_double(self.spline.log_slope, y)
 
-    def steps(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Values that networks learn, and how long a step of the target is there; None without one.
+    def steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values that networks learn, and how long a step of the target is there; 0 without one.
 
-        Of shape (knots, outputs).
+        Of shape (knots, outputs), the same with a map and without.
         """
-        if self.step is None:
-            return None
+        n_outputs = len(self.scaling.scale)
+        step = np.zeros(n_outputs) if self.step is None else self.step
         if self.spline is None:
-            return np.zeros((1, len(self.step))), (self.step / self.scaling.scale)[None]
+            values = np.repeat(np.linspace(-1, 1, N_KNOTS)[:, None], n_outputs, axis=1)
+            return values, np.repeat((step / self.scaling.scale)[None], N_KNOTS, axis=0)
         slope = np.exp(self.log_slope(np.asarray(self.spline.x)))
-        return np.asarray(self.spline.y), self.step * slope
+        return np.asarray(self.spline.y), step * slope
 
     def distribution(self, mixture: Mixture) -> AbstractDistribution:
         """What networks predict, as a density of y."""

@@ -1,0 +1,79 @@
+"""Integrals over a cdf, such as the CRPS of a mixture."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+__all__ = ["cuts_around", "integrate_cdf"]
+
+N_CUTS, FEWEST_CUTS = 250, 11
+FARTHEST = 60.0
+"""Where the outermost pieces end, in units of a component from its mean."""
+
+GAUSS, GAUSS_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(3))
+GAUSS = GAUSS + 0.5
+COLLOCATION = np.array(
+    [
+        [np.polyint(np.poly1d(np.polyfit(GAUSS, unit, 2)))(end) for unit in np.eye(3)]
+        for end in GAUSS
+    ]
+)
+"""From values at three Gauss points to integrals up to each of them."""
+
+
+def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
+    """A few points around every component, the farther from its mean the farther apart."""
+    center, unit = jnp.asarray(components.mean), jnp.asarray(components.unit)
+    n_cuts = max(N_CUTS // len(center), FEWEST_CUTS) | 1  # odd: one in the middle
+    cuts = np.sinh(np.linspace(-1, 1, n_cuts) * np.arcsinh(FARTHEST))
+    cuts = jnp.asarray(cuts, center.dtype).reshape(-1, *[1] * center.ndim)
+    return (center[None] + unit[None] * cuts).reshape(-1, *center.shape[1:])
+
+
+def integrate_cdf(
+    dist: Any,
+    function: Callable[[Float[Array, "*batch"], Float[Array, "*batch"]], Float[Array, "*batch"]],
+    at: Float[Array, "*batch"],
+    cuts: Float[Array, " cuts *batch"],
+) -> Float[Array, "*batch"]:
+    """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
+
+    The line is cut there and at ``cuts``, between which the density of ``dist`` is smooth. Within a
+    piece it is a parabola through three points, whose integral is the cdf. That is summed up from
+    both ends: far out, a small error of one is a large error of the other. To about 1e-4 of the
+    standard deviation for the CRPS of components with four degrees of freedom or more.
+    """
+    n_at = 1 + len(cuts) % 2  # as many pieces on either side
+    cuts = jnp.concatenate([cuts, jnp.broadcast_to(at, (n_at, *at.shape))])
+    cuts = jnp.sort(cuts, axis=0)
+    nodes, weights, collocation = (
+        jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
+    )
+
+    def add_piece(outside, outer, inner, *, is_lower):
+        """The probability outside ``inner``, from that outside ``outer``, and the integral."""
+        step, width = inner - outer, jnp.abs(inner - outer)
+        points = [outer + step * node for node in nodes]
+        density = jnp.stack([jnp.exp(dist.log_prob(y)) for y in points])
+        levels = outside[None] + width[None] * jnp.tensordot(collocation, density, axes=1)
+        levels = jnp.clip(levels, 0.0, 1.0)
+        integral = jnp.zeros_like(width)
+        for weight, y, level in zip(weights, points, levels, strict=True):
+            integral = integral + weight * width * function(level if is_lower else 1 - level, y)
+        return outside + width * jnp.tensordot(weights, density, axes=1), integral
+
+    def add(carry, ends):
+        below, above, total = carry
+        below, lower = add_piece(below, ends[0], ends[1], is_lower=True)
+        above, upper = add_piece(above, ends[2], ends[3], is_lower=False)
+        return (below, above, total + lower + upper), None
+
+    half = len(cuts) // 2
+    rising, falling = cuts[: half + 1], cuts[half:][::-1]
+    start = dist.cdf(cuts[0]), 1 - dist.cdf(cuts[-1]), jnp.zeros_like(at)
+    ends = jnp.stack([rising[:-1], rising[1:], falling[:-1], falling[1:]], axis=1)
+    return lax.scan(add, start, ends)[0][2]

@@ -27,6 +27,8 @@ def train_three(network, weight=None):
 
 @pytest.mark.parametrize("network", NETWORKS, ids=name_of)
 def test_together_is_alone(network):
+    # Of a mixture of priors, long steps make more of a rounding error than is allowed here.
+    network = fresh(network).set_params(learning_rate=1e-2)
     X, splits, models = train_three(network)
     for seed, (model, split) in enumerate(zip(models, splits, strict=True)):
         alone = fresh(network).set_params(random_state=seed).fit(*split)

@@ -110,6 +110,20 @@ def test_the_gate_opens_along_one_axis_of_many():
     np.testing.assert_allclose(gate(at_half, no_center(1)), 0.5, atol=0.01)
 
 
+@pytest.mark.parametrize("n_features", [1, 3, 50])
+def test_padding_does_not_move_the_margins(n_features):
+    """On a CPU the maximum of many nan was -inf, and the median of the padding with it."""
+    offsets = np.random.default_rng(0).normal(size=(20, n_features)).astype(np.float32)
+    padded = np.full((256, n_features), np.nan, np.float32)
+    padded[:20] = offsets
+    gate = ExtrapolationGate.create(np.zeros((1, n_features)), 1, scale=1.0)
+    shut = eqx.filter_jit(lambda offsets: gate.shut_on_offsets(offsets))
+    found, expected = shut(jnp.asarray(padded)), shut(jnp.asarray(offsets))
+    for name in ("log_scale", "margin", "axis_scale", "axis_margin"):
+        assert np.isfinite(getattr(found, name))
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
+
+
 def test_no_step_trains_what_opens_the_gate_along_an_axis(centers):
     gate = ExtrapolationGate.create(centers, 16, scale=0.3)
     gate = gate.shut_on_offsets(jnp.asarray(centers))

@@ -95,7 +95,7 @@ def test_the_mean_may_go_by_a_share_of_its_own():
     np.testing.assert_allclose(got.variance, expected, rtol=1e-4)
 
 
-def test_a_step_is_that_of_the_nearest_knot_below():
+def test_a_step_is_that_of_the_knot_below():
     steps = TargetSteps(jnp.array([[-1.0], [0.0], [2.0]]), jnp.array([[0.1], [0.2], [0.6]]))
     at = np.array([-9.0, -0.5, 0.0, 1.0, 9.0])
     got = steps.at(jnp.asarray(at, dtype=jnp.float32).reshape(5, 1, 1))
@@ -129,7 +129,7 @@ def test_without_a_step_a_grid_changes_nothing():
 
 
 def test_a_known_value_may_be_denser_than_its_step():
-    """All of the mixture well within a step: the least scale is a fiftieth of what it would be."""
+    """All of the mixture well within a step: a fiftieth of the least scale is left."""
     narrow = StudentT(jnp.zeros((1, 1, 2)), jnp.full((1, 1, 2), 8.0), jnp.full((1, 1, 2), 1e-5))
     dist = WeightedStudentT(narrow, jnp.log(jnp.full((1, 1, 2), 0.5)))
     got = dist.on_grid(TargetSteps(jnp.zeros((1, 1)), jnp.ones((1, 1))))

@@ -1,5 +1,7 @@
 """Units of the target: standardised, or mapped to normal scores, and back."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sigmax.distributions import Mapped, Mixture, StudentT
-from sigmax.targets import TARGET_MAPS, TargetUnits
+from sigmax.targets import TARGET_MAPS, TargetUnits, units
 
 rng = np.random.default_rng(0)
 N = 1500
@@ -149,17 +151,18 @@ def test_densities_of_what_is_learned_become_those_of_y(name, target_map):
 
 def test_steps_are_as_long_as_the_map_makes_them():
     y = TARGETS["counts"]
-    plain, mapped = fit(y, "none").steps(), fit(y).steps()
-    np.testing.assert_allclose(plain[1], 1 / y.std(), rtol=1e-6)
-    values, lengths = mapped
-    units = fit(y)
+    plain, units = fit(y, "none"), fit(y)
+    np.testing.assert_allclose(plain.steps()[1], 1 / y.std(), rtol=1e-6)
+    values, lengths = units.steps()
+    assert values.shape == lengths.shape == plain.steps()[0].shape == plain.steps()[1].shape
     for count in (1.0, 2.0, 4.0):
         around = units(np.array([[count - 0.5], [count + 0.5]]), np.float64)[:, 0]
         at = units(np.array([[count]]), np.float64)[0, 0]
         assert np.interp(at, values[:, 0], lengths[:, 0]) == pytest.approx(
             np.diff(around)[0], rel=1
         )
-    np.testing.assert_array_equal(fit(SKEWED).steps()[1], 0)
+    for target_map in TARGET_MAPS:
+        np.testing.assert_array_equal(fit(SKEWED, target_map).steps()[1], 0.0)
 
 
 @pytest.mark.parametrize("name", ["skewed", "counts", "two outputs"])
@@ -186,6 +189,20 @@ def test_a_map_that_does_not_increase_is_refused(part):
     for broken in (changed[:-1], np.full_like(changed, np.nan)):
         with pytest.raises((ValueError, KeyError, TypeError)):
             TargetUnits.from_state(state | {f"map.{part}": broken}, 1)
+
+
+def test_another_number_of_rows_compiles_nothing():
+    map_of, n_programs = fit(SKEWED), []
+    for n in (1000, 900, 1024):
+        map_of.restore(map_of(SKEWED[:n]))
+        n_programs.append(cast(Any, units.evaluate).n_programs())
+    assert len(set(n_programs)) == 1
+
+
+def test_many_rows_are_mapped_in_blocks(monkeypatch):
+    whole = fit(SKEWED)(SKEWED)
+    monkeypatch.setattr(units, "LARGEST_BLOCK", 256)
+    np.testing.assert_array_equal(fit(SKEWED)(SKEWED), whole)
 
 
 def test_units_may_be_wider():

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import special
 
 from sigmax.inputs import Inputs, InputShape
 from sigmax.neighbors import neighbor_graph
@@ -31,7 +32,7 @@ from sigmax.training import (
     train_stage,
 )
 from sigmax.training.loop import start_member, start_members, train_chunk, train_member
-from sigmax.training.schedule import weigh_rows
+from sigmax.training.schedule import AVERAGED, weigh_rows
 
 N_MEMBERS = 3
 
@@ -256,6 +257,38 @@ def test_groups_train_as_if_each_were_alone(run):
     alone = train_stage(networks, keys, alone_folds, two, STAGE)[0].best
     assert eqx.tree_equal(
         *(jax.tree.map(pick(1), t) for t in (together, alone)), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_averaged_snapshots_weigh_the_last_steps_most(run):
+    """Polynomial decay: after step t of T the weights of a network count as Γ(t + 8) / Γ(t)."""
+    networks, keys, folds, data = run
+    stage = replace(STAGE, n_cycles=6, cycles_per_chunk=1, keep_best=False)
+    found, _ = train_stage(networks, keys, folds, data, replace(stage, averages=True))
+    steps = [
+        train_stage(networks, keys, folds, data, replace(stage, n_cycles=n))[0].best
+        for n in range(1, 7)
+    ]
+    t = np.arange(1, 7)
+    share = special.softmax(special.gammaln(t + AVERAGED) - special.gammaln(t))
+    expected = jax.tree.map(lambda *leaves: np.tensordot(share, np.stack(leaves), 1), *steps)
+    assert eqx.tree_equal(found.network, steps[-1], rtol=1e-4, atol=1e-6)
+    for got, leaf in zip(jax.tree.leaves(found.best), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(got, leaf, rtol=1e-4, atol=1e-6)
+    assert not eqx.tree_equal(found.best, found.network, rtol=1e-3, atol=1e-4)
+
+
+def test_an_average_is_scored_and_goes_on_over_chunks(run):
+    networks, keys, folds, data = run
+    stage = replace(STAGE, averages=True)
+    members, (figures,) = train_stage(networks, keys, folds, data, stage)
+
+    @eqx.filter_vmap(in_axes=(eqx.if_array(0), eqx.if_array(0), None))
+    def score(network, fold, data):
+        return stage.score_member(network, fold, data)
+
+    np.testing.assert_allclose(
+        score(members.best, folds, data), figures["score"].max(axis=0), rtol=1e-3
     )
 
 

@@ -1,4 +1,4 @@
-"""Integrals over the cdf of a mixture, such as its CRPS."""
+"""Integrals over a cdf, such as the CRPS of a mixture."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ COLLOCATION = np.array(
 
 
 def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
-    """Points about the mean of every component, a few of each, far into its tails."""
+    """A few points around every component, the farther from its mean the farther apart."""
     center, unit = jnp.asarray(components.mean), jnp.asarray(components.unit)
     n_cuts = max(N_CUTS // len(center), FEWEST_CUTS) | 1  # odd: one in the middle
     cuts = np.sinh(np.linspace(-1, 1, n_cuts) * np.arcsinh(FARTHEST))
@@ -36,45 +36,44 @@ def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
 
 def integrate_cdf(
     dist: Any,
-    cuts: Float[Array, " cuts *batch"],
-    at: Float[Array, "*batch"],
     function: Callable[[Float[Array, "*batch"], Float[Array, "*batch"]], Float[Array, "*batch"]],
+    at: Float[Array, "*batch"],
+    cuts: Float[Array, " cuts *batch"],
 ) -> Float[Array, "*batch"]:
     """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
 
-    The line is cut there and at the ``cuts``, between which the density must be smooth. Within a
-    piece it is a parabola through three points, whose integral is the cdf. It is summed up from
-    both ends: far out, small errors of a probability are large ones of the rest.
+    The line is cut there and at ``cuts``, between which the density of ``dist`` is smooth. Within a
+    piece it is a parabola through three points, whose integral is the cdf. That is summed up from
+    both ends: far out, a small error of one is a large error of the other. To about 1e-4 of the
+    standard deviation for the CRPS of components with four degrees of freedom or more.
     """
-    n_at = 1 + len(cuts) % 2  # there are as many pieces on either side
-    ends = jnp.broadcast_to(at, (n_at, *at.shape))
-    cuts = jnp.sort(jnp.concatenate([cuts, ends]), axis=0)
+    n_at = 1 + len(cuts) % 2  # as many pieces on either side
+    cuts = jnp.concatenate([cuts, jnp.broadcast_to(at, (n_at, *at.shape))])
+    cuts = jnp.sort(cuts, axis=0)
     nodes, weights, collocation = (
         jnp.asarray(part, cuts.dtype) for part in (GAUSS, GAUSS_WEIGHTS, COLLOCATION)
     )
 
     def add_piece(outside, outer, inner, *, is_lower):
-        """The probability outside ``inner``, and the integral, from that outside ``outer``."""
+        """The probability outside ``inner``, from that outside ``outer``, and the integral."""
         step, width = inner - outer, jnp.abs(inner - outer)
         points = [outer + step * node for node in nodes]
         density = jnp.stack([jnp.exp(dist.log_prob(y)) for y in points])
-        rises = width[None] * jnp.tensordot(collocation, density, axes=1)
-        levels = jnp.clip(outside[None] + rises, 0.0, 1.0)
-        cdfs = levels if is_lower else 1 - levels
-        values = [function(cdf, y) for cdf, y in zip(cdfs, points, strict=True)]
-        rise, integral = (
-            jnp.tensordot(weights, each, axes=1) for each in (density, jnp.stack(values))
-        )
-        return outside + width * rise, width * integral
+        levels = outside[None] + width[None] * jnp.tensordot(collocation, density, axes=1)
+        levels = jnp.clip(levels, 0.0, 1.0)
+        integral = jnp.zeros_like(width)
+        for weight, y, level in zip(weights, points, levels, strict=True):
+            integral = integral + weight * width * function(level if is_lower else 1 - level, y)
+        return outside + width * jnp.tensordot(weights, density, axes=1), integral
 
-    def add(carry, cuts):
+    def add(carry, ends):
         below, above, total = carry
-        below, lower = add_piece(below, cuts[0], cuts[1], is_lower=True)
-        above, upper = add_piece(above, cuts[2], cuts[3], is_lower=False)
+        below, lower = add_piece(below, ends[0], ends[1], is_lower=True)
+        above, upper = add_piece(above, ends[2], ends[3], is_lower=False)
         return (below, above, total + lower + upper), None
 
     half = len(cuts) // 2
     rising, falling = cuts[: half + 1], cuts[half:][::-1]
-    pairs = jnp.stack([rising[:-1], rising[1:], falling[:-1], falling[1:]], axis=1)
     start = dist.cdf(cuts[0]), 1 - dist.cdf(cuts[-1]), jnp.zeros_like(at)
-    return lax.scan(add, start, pairs)[0][2]
+    ends = jnp.stack([rising[:-1], rising[1:], falling[:-1], falling[1:]], axis=1)
+    return lax.scan(add, start, ends)[0][2]

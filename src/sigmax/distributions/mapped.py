@@ -149,9 +149,10 @@ class Mapped(AbstractDistribution):
         return Mapped(self.base.widen(factor), self.spline)
 
     def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), y) dy, for a function that may have a kink at ``at``."""
-        around = self.spline.inverse(cuts_around(self.base.components))
+        """∫ function(F(y), y) dy, in pieces that end at the knots of the map."""
+        around = cuts_around(self.base.components)
         knots = jnp.asarray(self.spline.x, around.dtype)
         knots = knots.reshape(len(knots), *[1] * (at.ndim + 1 - knots.ndim), *knots.shape[1:])
         knots = jnp.broadcast_to(knots, (len(knots), *self.shape))
-        return integrate_cdf(self, jnp.concatenate([around, knots]), at, function)
+        cuts = jnp.concatenate([self.spline.inverse(around), knots])
+        return integrate_cdf(self, function, at, cuts)

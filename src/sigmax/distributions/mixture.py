@@ -174,7 +174,7 @@ class Mixture(AbstractDistribution):
             return jnp.asarray(super().crps(y))
         at = jnp.broadcast_to(jnp.asarray(y), self.shape)
         cuts = cuts_around(self.components)
-        score = integrate_cdf(self, cuts, at, lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf) ** 2)
+        score = integrate_cdf(self, lambda cdf, t: jnp.where(t < at, cdf, 1 - cdf) ** 2, at, cuts)
         exists = jnp.all(jnp.isfinite(self.components.mean_difference), axis=0)
         return jnp.where(exists, score, jnp.inf)
 

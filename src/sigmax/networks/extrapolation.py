@@ -143,7 +143,8 @@ class ExtrapolationGate(eqx.Module):
         the less they differ from row to row: the gate is half open as far beyond the margin as the
         median is within it.
         """
-        largest = jnp.max(jnp.abs(offsets), axis=1)
+        largest = jnp.max(jnp.abs(offsets), axis=1)  # of nan, a compiled maximum may be -inf
+        largest = jnp.where(jnp.isnan(offsets[:, 0]), jnp.nan, largest)
         margin = jnp.maximum(jnp.nanquantile(largest, ON_DATA), SMALLEST_MARGIN)
         scale = jnp.maximum(margin - jnp.nanmedian(largest), SMALLEST_MARGIN) / OFFSET
         by_distance = self.shut_on(length(offsets), ON_DATA)

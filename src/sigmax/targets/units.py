@@ -5,6 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
+from sigmax.compilation import compiled
 from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
 from sigmax.files import take_array
 from sigmax.scaling import FARTHEST, Standardizer
@@ -18,6 +19,8 @@ LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.99
 """Shares of the targets below the knots of a map, at most."""
 
 N_KNOTS = len(LEVELS) + 2
+
+SMALLEST_BLOCK, LARGEST_BLOCK = 64, 16_384
 
 N_IN_TAIL = 4
 """Knots at either end whose slope goes on beyond the last of them."""
@@ -54,7 +57,7 @@ class TargetUnits:
         knots = [normal_score_knots(column, weight) for column in y.T]
         x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
         spline = MonotoneSpline.through(x, scores)
-        own = Standardizer.fit(np.asarray(in_double(spline, y)), weight)
+        own = Standardizer.fit(in_double("__call__", spline, y), weight)
         spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
         return cls(scaling, spline, step)
 
@@ -71,19 +74,19 @@ class TargetUnits:
         """What networks learn, by default in single precision."""
         if self.spline is None:
             return self.scaling(y, dtype)
-        return np.clip(in_double(self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
+        return np.clip(in_double("__call__", self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
 
     def restore(self, values: np.ndarray) -> np.ndarray:
         """Values of what networks learn, in units of y; outputs are on the last axis."""
         if self.spline is None:
             return self.scaling.mean + self.scaling.scale * values
-        return in_double(self.spline.inverse, values)
+        return in_double("inverse", self.spline, values)
 
     def log_slope(self, y: np.ndarray) -> np.ndarray:
         """By how much a log-density in units of y exceeds that of what networks learn."""
         if self.spline is None:
             return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
-        return in_double(self.spline.log_slope, y)
+        return in_double("log_slope", self.spline, y)
 
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Values that networks learn, and how long a step of the target is there; 0 without one.
@@ -130,12 +133,27 @@ class TargetUnits:
         return cls(scaling, MonotoneSpline(x, y, slope), step)
 
 
-def in_double(function: Any, values: np.ndarray) -> np.ndarray:
-    """A function of a spline in double precision, whatever JAX is set to."""
+def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:
+    """A function of a spline in double precision, whatever JAX is set to; outputs come last.
+
+    In blocks of a few sizes, so that another number of rows compiles nothing and needs no memory.
+    """
     import jax
 
+    rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
+    parts = []
     with jax.enable_x64(True):
-        return np.asarray(function(np.asarray(values, np.float64)))
+        for start in range(0, len(rows), LARGEST_BLOCK):
+            n_rows = min(len(rows) - start, LARGEST_BLOCK)
+            bucket = max(SMALLEST_BLOCK, 1 << (n_rows - 1).bit_length())
+            block = rows[start + np.minimum(np.arange(bucket), n_rows - 1)]
+            parts.append(np.asarray(evaluate(name, spline, block))[:n_rows])
+    return np.concatenate(parts).reshape(values.shape)
+
+
+@compiled
+def evaluate(name: str, spline: MonotoneSpline, values: Any):
+    return getattr(spline, name)(values)
 
 
 def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

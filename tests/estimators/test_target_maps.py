@@ -1,0 +1,131 @@
+"""What networks learn: y or its normal scores, and which of them held-out rows prefer."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from estimator_list import COMBINED, LOCAL, SHORT, SPREAD, fresh
+
+from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
+from sigmax.distributions import Mapped
+from sigmax.errors import InvalidArgumentError
+from sigmax.estimators.joint_fit import prepare
+from sigmax.estimators.target_choice import choose_target_map, is_worth_trying
+from sigmax.random import make_key
+
+N = 400
+MODELS: dict[str, Any] = {
+    "LocalRegressor": LocalRegressor(n_members=2, **SHORT | LOCAL),
+    "CombinedRegressor": CombinedRegressor(n_members=2, **SHORT | COMBINED),
+    "MeanVarianceRegressor": MeanVarianceRegressor(n_members=2, **SHORT | SPREAD),
+}
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (N, 3))
+NOISE = rng.normal(size=N)
+Y = np.exp(X[:, 0] + NOISE)
+FAR = np.array([[40.0, -40.0, 0.0], [-40.0, 0.0, 60.0]])
+
+
+def choose(model: Any, y: np.ndarray) -> str:
+    y = y.reshape(N, -1)
+    return choose_target_map(model, X, y, np.ones(N), np.arange(N), make_key(0))
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return fresh(MODELS[request.param]).set_params(target_map="normal-scores").fit(X, Y)
+
+
+def test_predictions_are_in_units_of_y(model):
+    dist = model.predict_dist(X[:50])
+    assert model.units_.target_map == "normal-scores" and isinstance(dist.dist, Mapped)
+    mean, std = model.predict(X[:50], return_std=True)
+    np.testing.assert_allclose(mean, dist.mean)
+    np.testing.assert_allclose(std, dist.std)
+    draws = dist.sample(4000, random_state=0)
+    np.testing.assert_allclose(np.median(draws, axis=0), dist.quantile(0.5), rtol=0.2)
+    skew = dist.quantile(0.95) - 2 * dist.quantile(0.5) + dist.quantile(0.05)
+    assert np.mean(skew > 0) > 0.9
+    assert np.isfinite(dist.log_prob(Y[:50])).all() and np.isfinite(dist.crps(Y[:50])).all()
+    parts = model.predict_uncertainty(X[:50])
+    total = parts["aleatoric"] ** 2 + parts["epistemic"] ** 2
+    np.testing.assert_allclose(parts["total"] ** 2, total, rtol=1e-5)
+
+
+def test_intervals_are_mapped_back(model):
+    """Conformal ones are symmetric in what is learned, and so not in units of y."""
+    for method in ("distribution", "conformal"):
+        wide, narrow = (model.predict_interval(X, coverage=c, method=method) for c in (0.9, 0.5))
+        assert np.isfinite(wide).all() and np.all(np.diff(wide, axis=1) > 0)
+        assert np.all(wide[:, 0] <= narrow[:, 0]) and np.all(narrow[:, 1] <= wide[:, 1])
+        assert np.mean((wide[:, 0] <= Y) & (Y <= wide[:, 1])) > 0.8
+    learned = model.units_(wide.reshape(-1, 1), np.float64).reshape(wide.shape)
+    center = model.units_(narrow.reshape(-1, 1), np.float64).reshape(wide.shape).mean(axis=1)
+    np.testing.assert_allclose(learned.mean(axis=1), center, atol=0.5)
+    assert np.mean(wide.mean(axis=1) > np.asarray(model.predict_dist(X).quantile(0.5))) > 0.9
+
+
+def test_off_the_data_the_prediction_is_the_marginal_of_y(model):
+    if isinstance(model, MeanVarianceRegressor):
+        pytest.skip("has no gate")
+    dist = model.predict_dist(FAR)
+    for q in (0.1, 0.5, 0.9):
+        learned, expected = (
+            model.units_(np.reshape(v, (-1, 1))) for v in (dist.quantile(q), np.quantile(Y, q))
+        )
+        np.testing.assert_allclose(learned[:, 0], expected[0, 0], atol=0.35)
+
+
+def test_a_saved_model_keeps_its_map(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = type(model).load(tmp_path / "model")
+    assert again.units_.target_map == "normal-scores"
+    dist, expected = again.predict_dist(X[:30]), model.predict_dist(X[:30])
+    np.testing.assert_array_equal(dist.mean, expected.mean)
+    np.testing.assert_array_equal(dist.log_prob(Y[:30]), expected.log_prob(Y[:30]))
+    bounds = (m.predict_interval(X[:30], method="conformal") for m in (again, model))
+    np.testing.assert_array_equal(*bounds)
+
+
+def test_log_normal_noise_is_learned_by_its_scores():
+    assert choose(MODELS["LocalRegressor"], Y) == "normal-scores"
+
+
+def test_normal_noise_is_learned_as_it_is():
+    """The target is skewed, so both are tried; its noise is not."""
+    y = np.exp(1.2 * X[:, 0]) + NOISE
+    assert is_worth_trying(y[:, None], np.ones(N))
+    assert choose(MODELS["LocalRegressor"], y) == "none"
+
+
+def test_a_target_that_is_normal_or_has_few_values_is_not_tried(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("tried")
+
+    monkeypatch.setattr("sigmax.estimators.target_choice.clone", refuse)
+    for y in (NOISE, np.round(Y).clip(0, 8), np.full(N, 3.0)):
+        assert choose(MODELS["LocalRegressor"], y) == "none"
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "settings"),
+    [(120, {}), (N, {"validation_fraction": 0.0}), (N, {"target_map": "none"})],
+    ids=["few rows", "nothing held out", "not asked for"],
+)
+def test_without_rows_to_decide_there_is_no_map(n_rows, settings, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("tried")
+
+    monkeypatch.setattr("sigmax.estimators.target_choice.clone", refuse)
+    model = fresh(MODELS["LocalRegressor"]).set_params(target_map="auto").set_params(**settings)
+    prepare(model, X[:n_rows], Y[:n_rows])
+    assert model.units_.target_map == "none"
+
+
+def test_only_the_default_of_local_decides_by_itself():
+    assert LocalRegressor().recipe()["target_map"] == "auto"
+    assert LocalRegressor("fast").recipe()["target_map"] == "none"
+    for regressor in (CombinedRegressor, MeanVarianceRegressor):
+        assert regressor().recipe()["target_map"] == "none"
+    with pytest.raises(InvalidArgumentError, match="target_map"):
+        LocalRegressor(target_map="logarithm").fit(X, Y)

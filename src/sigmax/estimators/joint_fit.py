@@ -149,7 +149,8 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
     elif recipe.target_map == "normal-scores":
         units = TargetUnits.fit(y, weight, recipe.target_map)
     elif recipe.target_map == "auto" and share:
-        given = _safe_indexing(X, rows.indices)
+        given = X if hasattr(X, "__getitem__") else np.asarray(X)
+        given = _safe_indexing(given, rows.indices)
         best = choose_target_map(model, given, y, weight, labels, key)
         units = units if best == "none" else TargetUnits.fit(y, weight, best)
     model.units_ = units

@@ -24,6 +24,9 @@ ON_DATA = 0.98
 """Share of new rows within the margins of `ExtrapolationGate.shut_on_offsets`. Beyond them it takes
 a third of the way to half open until the gate shows: more than 99 of 100 rows are on the data."""
 
+NO_MARGIN = 1e30
+"""Beyond all data; an infinite one would not survive a step of an optimiser."""
+
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
 
@@ -71,7 +74,7 @@ class ExtrapolationGate(eqx.Module):
             on_device(math.log(scale), np.float32),
             on_device(margin, np.float32),
             on_device(1.0, np.float32),
-            on_device(np.inf, np.float32),
+            on_device(NO_MARGIN, np.float32),
             on_device(np.arange(n_slots) < len(centers)),
         )
 

@@ -59,7 +59,7 @@ HALF_A_HEAP = pytest.mark.xfail(reason="a bound within the heap at 0 leaves all 
     [
         pytest.param("poisson", marks=pytest.mark.xfail(reason="0.46 with two members")),
         pytest.param("negative_binomial", marks=HALF_A_HEAP),  # 0.44
-        pytest.param("zero_inflated", marks=HALF_A_HEAP),  # 0.39
+        "zero_inflated",
     ],
     indirect=True,
 )

@@ -83,7 +83,7 @@ def test_evidence_vanishes_and_the_spread_is_that_of_y_off_the_data(model, rows)
     assert np.all(parts["evidence"] > 0.1) and np.all(parts["gate"] < 0.5)
 
 
-@pytest.mark.xfail(reason="with three components the mean rises by 0.03 standard deviations of y")
+@pytest.mark.xfail(reason="the mean swings by 0.01 to 0.06 standard deviations of y", strict=False)
 def test_between_the_rim_and_far_away_nothing_swings(model, rows):
     """The spread stays between that at the rim and that of y, the mean between the two means."""
     _, y = rows

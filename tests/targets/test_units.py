@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from sigmax import compilation
 from sigmax.distributions import Mapped, Mixture, StudentT
 from sigmax.targets import TARGET_MAPS, TargetUnits, units
 
@@ -201,7 +202,7 @@ def test_another_number_of_rows_compiles_nothing():
 
 def test_many_rows_are_mapped_in_blocks(monkeypatch):
     whole = fit(SKEWED)(SKEWED)
-    monkeypatch.setattr(units, "LARGEST_BLOCK", 256)
+    monkeypatch.setattr(compilation, "LARGEST_BLOCK", 256)
     np.testing.assert_array_equal(fit(SKEWED)(SKEWED), whole)
 
 

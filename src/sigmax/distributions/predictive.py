@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from sigmax.checks import check_count, check_number
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
@@ -16,9 +16,6 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.random import draw_seed
 
 __all__ = ["Predictive"]
-
-SMALLEST_BUCKET = 64
-LARGEST_BUCKET = 16_384
 
 
 @final
@@ -146,11 +143,8 @@ class Predictive:
 
     def _blocks(self, *arguments: np.ndarray) -> Iterator[tuple[int, tuple]]:
         """Blocks of rows, padded by repeating the last one, and how many of them are true."""
-        for start in range(0, len(self), LARGEST_BUCKET):
-            n_rows = min(len(self) - start, LARGEST_BUCKET)
-            bucket = max(SMALLEST_BUCKET, 1 << (n_rows - 1).bit_length())
-            rows = start + np.minimum(np.arange(bucket), n_rows - 1)
-            yield n_rows, self._take(rows, (self.dist, *arguments))
+        for n_true, rows in padded_blocks(len(self)):
+            yield n_true, self._take(rows, (self.dist, *arguments))
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first

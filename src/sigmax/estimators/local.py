@@ -100,7 +100,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     n_steps : int, default None
         Training steps, at most; None takes their number from `effort`.
     effort : float, default 25.0 (12.0 in "fast")
-        Without `n_steps`: steps per square root of the number of rows.
+        Without `n_steps`: steps per square root of the number of rows, or of 2,304 if there are
+        fewer.
     n_primary : int, default 8
         Neighbourhoods of a batch.
     n_neighbors : int, default 64
@@ -130,7 +131,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         back to the mean and the variance of y.
     target_map : "auto", "none" or "normal-scores", default "auto" ("none" in "fast")
         What the networks learn: y itself, or a monotone function of it that makes its distribution
-        Normal; "auto" lets held-out rows decide, with 200 rows or more.
+        Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y itself is
+        learned, whatever is asked.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -286,11 +288,11 @@ class LocalRegressor(AbstractNetworkRegressor):
         Networks that extrapolate swing, each in its own way. Kernel and gate see the rows where
         they are.
         """
-        inputs, numbers = super()._inputs(X), np.asarray(self.rows_.X.numbers)
-        return inputs.within(numbers.min(axis=0), numbers.max(axis=0))
+        return super()._inputs(X).within(*self._rim)
 
     def _set_rows(self, rows: KeptRows) -> None:
-        self.rows_ = rows
+        self.rows_, numbers = rows, np.asarray(rows.X.numbers)
+        self._rim = numbers.min(axis=0), numbers.max(axis=0)
         self.predictor_ = LocalPredictor(self.networks_, *rows[:3])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import final
 
-from sigmax.estimators.recipe import PATIENCE, VALIDATION_FRACTION, AbstractRecipe
+from sigmax.estimators.recipe import FEW_ROWS, PATIENCE, VALIDATION_FRACTION, AbstractRecipe
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -20,6 +20,10 @@ from sigmax.training import LeaveOneOut, Part, Phase, Stage, bucket_size, local_
 __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
 
 FEWEST_STEPS = 600
+
+STEPS_AS_FOR = 2304
+"""Fewer rows are trained on for as many steps as this number of them: functions without noise take
+that long. Of fewer than 200 rows, that many steps would learn the noise."""
 
 DECAYED = 3600
 """With fewer rows than these, weight decay no longer grows as their inverse."""
@@ -73,7 +77,10 @@ class LocalRecipe(AbstractRecipe):
         None, COUNT, "Training steps, at most; None takes their number from `effort`."
     )
     effort: float = setting(
-        25.0, POSITIVE, "Without `n_steps`: steps per square root of the number of rows."
+        25.0,
+        POSITIVE,
+        """Without `n_steps`: steps per square root of the number of rows, or of 2,304 if there are
+        fewer.""",
     )
     n_primary: int = setting(8, COUNT, "Neighbourhoods of a batch.")
     n_neighbors: int = setting(64, COUNT, "Rows of a neighbourhood: the context.")
@@ -130,6 +137,8 @@ class LocalRecipe(AbstractRecipe):
         )
 
     def steps_for(self, n_rows: int) -> int:
+        if n_rows >= FEW_ROWS:
+            n_rows = max(n_rows, STEPS_AS_FOR)
         return self.n_steps or max(FEWEST_STEPS, round(self.effort * math.sqrt(n_rows)))
 
     def scorings_for(self, n_rows: int) -> int:

@@ -59,7 +59,8 @@ class MeanVarianceRegressor(AbstractVarianceNetworkRegressor):
         variance of y.
     target_map : "auto", "none" or "normal-scores", default "none"
         What the networks learn: y itself, or a monotone function of it that makes its distribution
-        Normal; "auto" lets held-out rows decide, with 200 rows or more.
+        Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y itself is
+        learned, whatever is asked.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.

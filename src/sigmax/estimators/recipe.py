@@ -77,7 +77,8 @@ class AbstractRecipe(AbstractSettings):
         "none",
         one_of(("auto", *TARGET_MAPS)),
         """What the networks learn: y itself, or a monotone function of it that makes its
-        distribution Normal; "auto" lets held-out rows decide, with 200 rows or more.""",
+        distribution Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y
+        itself is learned, whatever is asked.""",
     )
     validation_fraction: float
     is_judged_together: bool = False

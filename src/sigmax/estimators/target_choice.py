@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from sigmax.estimators.folds import hold_out
+from sigmax.estimators.recipe import FEW_ROWS
 from sigmax.random import draw_seed, named_generator, named_key
 from sigmax.targets import TargetUnits
 
@@ -42,6 +43,8 @@ def choose_target_map(
     (held_out,) = hold_out(labels[rows], HELD_OUT, 1, named_key(key, "target map"), largest=len(y))
     is_held_out = np.isin(np.arange(len(rows)), held_out)
     learned, judged = rows[~is_held_out], rows[is_held_out]
+    if len(np.unique(labels[learned])) < FEW_ROWS:  # of which no map is learned
+        return "none"
     n_steps = min(model.n_steps or MOST_STEPS, MOST_STEPS)
     seed = draw_seed(rng)
 

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, padded_blocks
 from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
 from sigmax.files import take_array
 from sigmax.scaling import FARTHEST, Standardizer
@@ -19,8 +19,6 @@ LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.99
 """Shares of the targets below the knots of a map, at most."""
 
 N_KNOTS = len(LEVELS) + 2
-
-SMALLEST_BLOCK, LARGEST_BLOCK = 64, 16_384
 
 N_IN_TAIL = 4
 """Knots at either end whose slope goes on beyond the last of them."""
@@ -143,11 +141,8 @@ def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarr
     rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
     parts = []
     with jax.enable_x64(True):
-        for start in range(0, len(rows), LARGEST_BLOCK):
-            n_rows = min(len(rows) - start, LARGEST_BLOCK)
-            bucket = max(SMALLEST_BLOCK, 1 << (n_rows - 1).bit_length())
-            block = rows[start + np.minimum(np.arange(bucket), n_rows - 1)]
-            parts.append(np.asarray(evaluate(name, spline, block))[:n_rows])
+        for n_true, block in padded_blocks(len(rows)):
+            parts.append(np.asarray(evaluate(name, spline, rows[block]))[:n_true])
     return np.concatenate(parts).reshape(values.shape)
 
 

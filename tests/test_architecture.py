@@ -21,7 +21,7 @@ ROOMS = [
     {"targets"},
     {"metrics", "sample_distances"},
     {"scorers", "calibration"},
-    {"neighbors"},
+    {"neighbors", "forests"},
     {"sampling"},
     {"networks"},
     {"training"},

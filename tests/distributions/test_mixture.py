@@ -104,11 +104,12 @@ def test_every_member_is_drawn_equally_often():
 N_MEMBERS, N_PARTS = 2, 3
 
 
-def weighted(shape=(2,), seed=0, epistemic_share=None) -> Mixture:
+def weighted(shape=(2,), seed=0, epistemic_share=None, of_first=0.5) -> Mixture:
     """Two members of three components each, whose weights differ from element to element."""
     rng = np.random.default_rng(seed)
     n = N_MEMBERS * N_PARTS
-    share = rng.dirichlet(np.ones(N_PARTS), (N_MEMBERS, *shape)) / N_MEMBERS
+    share = rng.dirichlet(np.ones(N_PARTS), (N_MEMBERS, *shape))
+    share *= np.array([of_first, 1 - of_first]).reshape(N_MEMBERS, *[1] * (share.ndim - 1))
     weight = np.moveaxis(share, -1, 1).reshape(n, *shape)
     parts = rng.normal(0, 2, (n, *shape)), rng.uniform(2.5, 9, (n, *shape))
     components = StudentT(*parts, rng.uniform(0.2, 1.5, (n, *shape)))
@@ -159,10 +160,11 @@ def test_weighted_scores_are_integrals_over_a_fine_grid():
         assert spread[j] == pytest.approx(2 * np.trapezoid(cdf * (1 - cdf), x), rel=1e-3)
 
 
-def test_components_of_a_member_are_noise_and_members_disagree():
+@pytest.mark.parametrize("of_first", [0.5, 0.2])
+def test_components_of_a_member_are_noise_and_members_disagree(of_first):
     """By total variance, first over the components of a member and then over members."""
     share = np.random.default_rng(1).uniform(0, 0.5, (N_MEMBERS * N_PARTS, 2))
-    dist, plain = weighted(epistemic_share=share), weighted()
+    dist, plain = weighted(epistemic_share=share, of_first=of_first), weighted(of_first=of_first)
     with jax.enable_x64(True):
         found = dist.aleatoric_variance, dist.epistemic_variance, dist.variance, dist.mean
         of_members = dist.member_means, dist.member_variances
@@ -175,8 +177,10 @@ def test_components_of_a_member_are_noise_and_members_disagree():
         means = np.sum(own * mean, axis=1)
         variances = np.sum(own * (variance + (mean - means[:, None]) ** 2), axis=1)
         known = np.sum(weight * share[:, j].reshape(N_MEMBERS, N_PARTS) * variance)
-        expected = variances.mean() - known, means.var() + known
-        for part, value in zip(found, (*expected, sum(expected), means.mean()), strict=True):
+        counts = np.array([of_first, 1 - of_first])
+        center = counts @ means
+        expected = counts @ variances - known, counts @ (means - center) ** 2 + known
+        for part, value in zip(found, (*expected, sum(expected), center), strict=True):
             assert part[j] == pytest.approx(value, rel=1e-9)
         for part, value in zip(of_members, (means, variances), strict=True):
             np.testing.assert_allclose(part[:, j], value, rtol=1e-9)

@@ -10,6 +10,7 @@ from sigmax.distributions import StudentT
 from sigmax.estimators.recalibration import (
     Recalibration,
     held_out_factor,
+    held_out_predictions,
     mixture_recalibration,
     recalibrated,
 )
@@ -37,7 +38,7 @@ def guess(network, rows, data):
 
 def mixture_factor(*case):
     """By how much standard deviations grow, whatever the tails."""
-    found = mixture_recalibration(*case)
+    found = mixture_recalibration(held_out_predictions(*case))
     df = min(float(found.most_df), 1e6)
     return float(found.factor) * np.sqrt(df / (df - 2))
 
@@ -90,7 +91,8 @@ def test_wild_members_lose_at_most_half_of_the_factor():
 
 @pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
 def test_the_tails_are_those_of_held_out_rows(df, expected):
-    found = mixture_recalibration(*make_case(np.zeros(3, np.float32), 8.0, df), guess)
+    case = make_case(np.zeros(3, np.float32), 8.0, df)
+    found = mixture_recalibration(held_out_predictions(*case, guess))
     assert float(found.most_df) == expected
     if df >= 12:
         assert float(found.factor) == pytest.approx(1 / 8, rel=0.05)

@@ -31,8 +31,8 @@ MOST_PAIRED = 8
 class Mixture(AbstractDistribution):
     """Components along the first axis of their leaves, by default one per member.
 
-    Members have the same weight. Several components of one member, which follow each other, are the
-    shape of what it predicts: noise, and no disagreement.
+    Without weights of their own, all components have the same. Several components of one member,
+    which follow each other, are the shape of what it predicts: noise, and no disagreement.
 
     Examples
     --------
@@ -70,6 +70,11 @@ class Mixture(AbstractDistribution):
         return self._average(self.components.mean)
 
     @property
+    def member_weights(self) -> Float[Array, " members *batch"]:
+        """How much every member counts."""
+        return jnp.sum(self._weights_by_member, axis=1)
+
+    @property
     def member_means(self) -> Float[Array, " members *batch"]:
         """What every member expects."""
         return self._by_member(self.components.mean)
@@ -83,13 +88,14 @@ class Mixture(AbstractDistribution):
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
         """The mean of the members' variances, without the uncertainty about their means."""
-        variance = jnp.mean(self.member_variances, axis=0)
+        variance = jnp.sum(self.member_weights * self.member_variances, axis=0)
         return variance - self._own_uncertainty
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
         """The variance of the members' means, plus the mean of their own uncertainty."""
-        return jnp.var(self.member_means, axis=0) + self._own_uncertainty
+        disagreement = (self.member_means - self.mean[None]) ** 2
+        return jnp.sum(self.member_weights * disagreement, axis=0) + self._own_uncertainty
 
     @property
     def _own_uncertainty(self) -> Float[Array, "*batch"] | float:
@@ -208,6 +214,10 @@ class Mixture(AbstractDistribution):
         shape = self.components.shape
         return jnp.full(shape, -math.log(shape[0]), jnp.asarray(self.components.mean).dtype)
 
+    @property
+    def _weights_by_member(self) -> Float[Array, " members parts *batch"]:
+        return jnp.exp(self._log_weights).reshape(self.n_members, self.n_parts, *self.shape)
+
     def _average(self, values) -> Float[Array, "*batch"]:
         """The weighted mean over all components."""
         if self.log_weight is None:
@@ -218,9 +228,8 @@ class Mixture(AbstractDistribution):
         """The weighted mean over the components of every member."""
         if self.n_parts == 1:
             return jnp.asarray(values)
-        parts = (self.n_members, self.n_parts, *self.shape)
-        weight = jnp.exp(self._log_weights).reshape(parts) * self.n_members
-        return jnp.sum(weight * values.reshape(parts), axis=1)
+        weight = self._weights_by_member
+        return jnp.sum(weight * values.reshape(weight.shape), axis=1) / self.member_weights
 
     def _for_components(self, y):
         return jnp.broadcast_to(jnp.asarray(y), self.components.shape)

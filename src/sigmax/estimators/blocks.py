@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from sigmax.compilation import on_device
-from sigmax.inputs import Inputs
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["ROWS_PER_CALL", "by_blocks", "padded", "stack_members"]
@@ -20,16 +19,18 @@ def padded(rows: Any, n_slots: int) -> Any:
     return jax.tree.map(lambda leaf: on_device(pad_rows(leaf, n_slots)), rows)
 
 
-def by_blocks(
-    function: Any, X: Inputs | np.ndarray, *, axis: int, rows_per_call: int = ROWS_PER_CALL
-) -> Any:
-    """``function`` of all rows of ``X``, in calls of a few sizes; rows lie along ``axis``."""
-    blocks = []
-    for first in range(0, len(X), rows_per_call):
-        block = X[first : first + rows_per_call]
-        n_slots = min(bucket_size(len(block), smallest=64), rows_per_call)
+def by_blocks(function: Any, X: Any, *, axis: int, rows_per_call: int = ROWS_PER_CALL) -> Any:
+    """``function`` of all rows of a pytree ``X``, in calls of a few sizes.
+
+    Rows lie along the first axis of all arrays of ``X``, and along ``axis`` of what is returned.
+    """
+    n_rows, blocks = len(jax.tree.leaves(X)[0]), []
+    for first in range(0, n_rows, rows_per_call):
+        n_here = min(rows_per_call, n_rows - first)
+        block = jax.tree.map(lambda leaf, at=slice(first, first + n_here): leaf[at], X)
+        n_slots = min(bucket_size(n_here, smallest=64), rows_per_call)
         blocks.append(function(padded(block, n_slots)))
-    rows = (slice(None),) * axis + (slice(len(X)),)
+    rows = (slice(None),) * axis + (slice(n_rows),)
     return jax.tree.map(
         lambda *leaves: np.concatenate(leaves, axis=axis)[rows].astype(np.float64), *blocks
     )

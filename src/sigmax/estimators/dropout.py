@@ -131,7 +131,7 @@ class MCDropoutRegressor(AbstractSampledRegressor):
         part = recipe.part("mean", recipe.learning_rate, recipe.weight_decay)
         return recipe.stages((part,), dropout_error, negative_squared_error)
 
-    def _finish(
+    def _recalibrated(
         self, networks: DropoutNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> DropoutNetwork:
         if not inputs.recipe.validation_fraction:

@@ -123,9 +123,8 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
         scores = histories[stages[-1].name][group]
         own = own[sound_members(networks, own, scores, is_scored=stages[-1].keep_best)]
         mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
-        mine = model._finish(mine, fold, rows, given)
-        model.networks_ = jax.tree.map(np.asarray, mine)
-        model.held_out_ = model._score_held_out(fold, rows, given)
+        moments = model._finish(mine, fold, rows, given)
+        model.held_out_ = model._score_held_out(moments, fold, given)
         model.history_ = {name: history[group] for name, history in histories.items()}
         model._keep_rows(given)
 

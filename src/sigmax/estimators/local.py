@@ -18,12 +18,16 @@ from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.local_networks import create_network
 from sigmax.estimators.local_predictor import LocalPredictor
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
-from sigmax.estimators.members import AbstractNetworkRegressor
+from sigmax.estimators.member_forests import MemberForests
+from sigmax.estimators.members import AbstractNetworkRegressor, Moments
 from sigmax.estimators.recalibration import (
+    Recalibration,
     cross_fitted_recalibration,
     held_out_moments,
+    held_out_predictions,
     mixture_recalibration,
     recalibrated,
+    recalibrated_moments,
 )
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
@@ -31,6 +35,7 @@ from sigmax.inputs import Inputs
 from sigmax.networks import (
     LocalNetwork,
     LocalPosterior,
+    TargetSteps,
     WeightedStudentT,
 )
 from sigmax.random import named_generator
@@ -117,6 +122,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         Weight of the squared error beside the likelihood.
     average_weights : bool, default True
         Keep averages of the weights over the last steps as snapshots.
+    n_trees : int, default 30
+        Trees of each member's forest, at most, which is mixed in where held-out rows say so; 0 for
+        none. Of fewer than 200 different rows none is grown.
     n_inducing : int, default 1000
         Inducing points of the extrapolation gate, at most; all rows if there are fewer.
     validation_fraction : float, default 0.1
@@ -165,6 +173,8 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     networks_: LocalNetwork
     rows_: KeptRows
+    forests_: MemberForests | None
+    """Mixed with the networks, if held-out rows asked for that."""
     predictor_: LocalPredictor
     """The members with the training set in their metrics."""
 
@@ -192,6 +202,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         weight_decay=None,
         error_weight=None,
         average_weights=None,
+        n_trees=None,
         n_inducing=None,
         validation_fraction=None,
         patience=None,
@@ -220,9 +231,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         X = self._inputs(X)
         found = self.predictor_.predict(X)
-        return uncertainty_parts(self._predictive(as_mixture(found))) | {
+        return uncertainty_parts(self._predictive(as_mixture(self._with_forests(found, X)))) | {
             "evidence": np.asarray(found.count).mean(axis=0),
-            "gate": mean_gates(self.networks_, X),
+            "gate": np.asarray(found.gate).mean(axis=0),
         }
 
     def predict_gate(self, X) -> NDArray[np.float64]:
@@ -243,7 +254,10 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         X = self._inputs(X)
         k = min(check_count("k", k), len(self.rows_.X))
-        rows, shares = self.predictor_.contributors(X, k)
+        named, share = None, 0.0
+        if self.forests_ is not None:
+            named, share = self.forests_.named(np.asarray(X.coordinates)), self.forests_.share
+        rows, shares = self.predictor_.contributors(X, k, named, share)
         return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
@@ -262,20 +276,39 @@ class LocalRegressor(AbstractNetworkRegressor):
 
     def _finish(
         self, networks: LocalNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> Moments | None:
+        self.forests_, recipe = None, inputs.recipe
+        if inputs.has_few_rows or not recipe.validation_fraction:
+            return super()._finish(networks, folds, data, inputs)
+        judged = held_out_predictions(networks, folds, data, held_out_dist)
+        if recipe.n_trees:
+            rng = named_generator(inputs.keys[0], "forests")
+            rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
+            held_out = judged, first_steps(networks), rng
+            self.forests_, mixed = MemberForests.fit(
+                recipe.n_trees, *rows, *held_out, recalibrates=recipe.recalibrate
+            )
+            found, moments = mixed.recalibration, (mixed.mean, mixed.variance)
+        else:
+            found = mixture_recalibration(judged) if recipe.recalibrate else Recalibration.none()
+            moments = recalibrated_moments(judged, found)
+        found = found.never_narrower() if inputs.has_replicates else found
+        self.networks_ = jax.tree.map(np.asarray, recalibrated(networks, found))
+        mean, variance = map(np.asarray, moments)
+        return mean, variance
+
+    def _recalibrated(
+        self, networks: LocalNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> LocalNetwork:
+        """Of few rows."""
         if not (inputs.recipe.recalibrate and inputs.recipe.validation_fraction):
             return networks
-        if inputs.has_few_rows:
-            tried = few_rows_shrinkages(inputs.n_distinct), few_rows_bounds(inputs.n_distinct)
-            found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
-            found = found.wider(few_rows_factor(inputs.n_distinct))
-        else:
-            found = mixture_recalibration(networks, folds, data, held_out_dist)
+        tried = few_rows_shrinkages(inputs.n_distinct), few_rows_bounds(inputs.n_distinct)
+        found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
+        found = found.wider(few_rows_factor(inputs.n_distinct))
         return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
 
-    def _held_out_moments(
-        self, folds: Fold, data: TrainingData, inputs: FitInputs
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _held_out_moments(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> Moments:
         return held_out_moments(self.networks_, folds, data, held_out_dist)
 
     def _keep_rows(self, inputs: FitInputs) -> None:
@@ -306,15 +339,29 @@ class LocalRegressor(AbstractNetworkRegressor):
             self._set_rows(self.rows_)
 
     def _mixture(self, X: Inputs) -> Mixture:
-        return as_mixture(self.predictor_.predict(X))
+        return as_mixture(self._with_forests(self.predictor_.predict(X), X))
+
+    def _with_forests(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
+        """The members' predictions, those of their forests among them if there are any."""
+        if self.forests_ is None:
+            return found
+        coordinates, steps = np.asarray(X.coordinates), first_steps(self.networks_)
+        rows = coordinates, self.rows_.y, steps, self.networks_.prior_variance
+        return self.forests_.beside(found, *rows)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
+        arrays |= {} if self.forests_ is None else self.forests_.state()
         return facts, arrays | named_leaves("rows", self.rows_)
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
         n, p = self.n_rows_, len(self.units_.scaling.mean)
+        n_members, n_features = (
+            len(self.networks_.factor),
+            self.networks_.gate.inducing_points.shape[-1],
+        )
+        self.forests_ = MemberForests.from_state(arrays, n_members, n, n_features)
         numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
         self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
 
@@ -334,6 +381,11 @@ def as_mixture(found: LocalPosterior) -> Mixture:
         flat(found.dist.log_weight) - math.log(n_members),
         n_parts,
     )
+
+
+def first_steps(networks: LocalNetwork) -> TargetSteps:
+    """Steps of the target, which all members share."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[0]), networks.steps)
 
 
 def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> WeightedStudentT:

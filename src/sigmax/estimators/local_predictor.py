@@ -85,13 +85,22 @@ class LocalPredictor:
             predict = self._predict_by_nearest
         return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
 
-    def contributors(self, X: Inputs, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k training rows that contribute most to each prediction, and their shares."""
-        n_rows = np.int32(self.n_rows)
-        largest = partial(largest_contributions, self.networks, self.training_sets, n_rows, k)
+    def contributors(
+        self, X: Inputs, k: int, named: np.ndarray | None = None, share: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k training rows that contribute most to each prediction, and their shares.
+
+        ``named`` are the rows (n, trees) that forests with a ``share`` in the mixture name.
+        """
+        n_rows, of_forests = np.int32(self.n_rows), np.float32(share)
+
+        def largest(block: tuple[Inputs, Array | None]) -> tuple[Array, Array]:
+            fitted = self.networks, self.training_sets, n_rows
+            return largest_contributions(*fitted, k, *block, of_forests)
+
         n_at_once = SHARES_AT_ONCE // self.training_sets.weight.size
         rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
-        return by_blocks(largest, X, axis=0, rows_per_call=rows_per_call)
+        return by_blocks(largest, (X, named), axis=0, rows_per_call=rows_per_call)
 
     def _predict_by_nearest(self, X: Inputs) -> LocalPosterior:
         assert self.nearest is not None
@@ -232,10 +241,12 @@ def largest_contributions(
     n_rows: Int[Array | np.ndarray, ""],
     k: int,
     X: Inputs,
+    named: Int[Array, "rows trees"] | None,
+    of_forests: Float[Array | np.ndarray, ""],
 ) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
     """The k training rows with the largest share in the updated mean, averaged over the members.
 
-    Slots from ``n_rows`` on are padding.
+    Slots from ``n_rows`` on are padding. Rows that trees name share what forests have of the mean.
     """
 
     def share(network: LocalNetwork, training_set: TrainingSet) -> Float[Array, "rows slots"]:
@@ -248,6 +259,11 @@ def largest_contributions(
         return weights / (own + jnp.sum(weights, axis=1))[:, None]
 
     shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, training_sets), axis=0)
+    if named is not None:
+        gates = eqx.filter_vmap(lambda network: network.gate_value(X), in_axes=(MEMBER,))(networks)
+        own = of_forests * (1 - jnp.mean(gates, axis=0)) / named.shape[1]
+        shares = jnp.asarray((1 - of_forests) * shares)
+        shares = shares.at[jnp.arange(len(named))[:, None], named].add(own[:, None])
     is_row = jnp.arange(shares.shape[1]) < n_rows
     ranked, rows = lax.top_k(jnp.where(is_row[None], shares, -1.0), k)
     return rows, ranked

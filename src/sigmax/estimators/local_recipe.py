@@ -102,6 +102,12 @@ class LocalRecipe(AbstractRecipe):
     average_weights: bool = setting(
         True, FLAG, "Keep averages of the weights over the last steps as snapshots."
     )
+    n_trees: int = setting(
+        30,
+        COUNT_OR_ZERO,
+        """Trees of each member's forest, at most, which is mixed in where held-out rows say so; 0
+        for none. Of fewer than 200 different rows none is grown.""",
+    )
     n_inducing: int = setting(
         1000,
         COUNT,

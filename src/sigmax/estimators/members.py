@@ -25,7 +25,10 @@ from sigmax.tables import Table
 from sigmax.targets import TargetUnits
 from sigmax.training import Fold, Stage, TrainingData
 
-__all__ = ["AbstractNetworkRegressor"]
+__all__ = ["AbstractNetworkRegressor", "Moments"]
+
+Moments = tuple[np.ndarray, np.ndarray]
+"""Means and variances."""
 
 
 class AbstractNetworkRegressor(AbstractRegressor):
@@ -88,7 +91,22 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _stages(self, recipe: Any) -> tuple[Stage, ...]:
         """How the members are trained."""
 
-    def _finish(self, networks: Any, folds: Fold, data: TrainingData, inputs: FitInputs) -> Any:
+    def _finish(
+        self, networks: Any, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> Moments | None:
+        """Keep the trained members, with whatever their held-out rows still decide.
+
+        Returns mean and variance of the rows that each member holds out, None if there are none.
+        """
+        networks = self._recalibrated(networks, folds, data, inputs)
+        self.networks_ = jax.tree.map(np.asarray, networks)
+        if not inputs.recipe.validation_fraction:
+            return None
+        return self._held_out_moments(folds, data, inputs)
+
+    def _recalibrated(
+        self, networks: Any, folds: Fold, data: TrainingData, inputs: FitInputs
+    ) -> Any:
         """The trained members with whatever their held-out rows, if any, still decide."""
         return networks
 
@@ -96,20 +114,19 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """Keep what prediction needs of the training rows; the networks are trained."""
 
     @abstractmethod
-    def _held_out_moments(
-        self, folds: Fold, data: TrainingData, inputs: FitInputs
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _held_out_moments(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> Moments:
         """Mean and variance of the rows that each trained member holds out.
 
         Of shape (members, held out, outputs), in standardised units; anything for padding.
         """
 
-    def _score_held_out(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> HeldOutScores:
+    def _score_held_out(
+        self, moments: Moments | None, folds: Fold, inputs: FitInputs
+    ) -> HeldOutScores:
         """What rows that the trained members hold out say about the width of intervals."""
-        if not inputs.recipe.validation_fraction:
+        if moments is None:
             return HeldOutScores.empty(len(folds.group), inputs.y.shape[1])
-        found = self._held_out_moments(folds, data, inputs)
-        mean, variance = (np.asarray(part, np.float64) for part in found)
+        mean, variance = (np.asarray(part, np.float64) for part in moments)
         return HeldOutScores.create(mean, variance, inputs.y, inputs.weight, folds)
 
     @abstractmethod

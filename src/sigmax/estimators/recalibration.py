@@ -17,12 +17,17 @@ from sigmax.training import Fold, TrainingData
 
 __all__ = [
     "DF_BOUNDS",
+    "HeldOutPredictions",
     "Recalibration",
+    "best_factor_and_tails",
     "cross_fitted_recalibration",
+    "factor_of_mixture",
     "held_out_factor",
     "held_out_moments",
+    "held_out_predictions",
     "mixture_recalibration",
     "recalibrated",
+    "recalibrated_moments",
     "with_factor",
 ]
 
@@ -42,21 +47,29 @@ LARGEST_FACTOR = 16.0
 class Recalibration(eqx.Module):
     """What all members get."""
 
-    factor: Float[Array, ""]
+    factor: Float[Array | np.ndarray, ""]
     """On their scales."""
-    most_df: Float[Array, ""]
+    most_df: Float[Array | np.ndarray, ""]
     """Of their degrees of freedom."""
-    shrinkage: Float[Array, ""]
+    shrinkage: Float[Array | np.ndarray, ""]
     """How far they are taken to the mean and the variance of y."""
 
     def wider(self, factor: float) -> "Recalibration":
         return Recalibration(self.factor * factor, self.most_df, self.shrinkage)
 
+    def applied_to(self, dist: Any) -> Any:
+        """Densities on the data as recalibrated members predict them."""
+        return dist.with_tails(self.most_df).widen(self.factor)
+
+    @classmethod
+    def none(cls) -> "Recalibration":
+        return cls(*(np.asarray(value, np.float32) for value in (1.0, np.inf, 0.0)))
+
     def never_narrower(self) -> "Recalibration":
         return Recalibration(jnp.maximum(self.factor, 1.0), self.most_df, self.shrinkage)
 
 
-def with_factor(networks: Any, factor: Float[Array, ""]) -> Any:
+def with_factor(networks: Any, factor: Float[Array | np.ndarray, ""]) -> Any:
     """The members, each with ``factor`` on its scales."""
     factors = jnp.broadcast_to(factor, networks.factor.shape)
     return eqx.tree_at(lambda n: n.factor, networks, factors)
@@ -212,22 +225,77 @@ def moments_of_members(
     return eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
 
 
+@final
+class HeldOutPredictions(eqx.Module):
+    """What members predict for rows that they hold out, and for some that others hold out."""
+
+    dist: Any
+    """Of every member at the rows that it holds out: leaves (members, held out, outputs, ...)."""
+    y: Float[Array, "members held_out outputs"]
+    weight: Float[Array, "members held_out"]
+    """0 for padding."""
+    of_all: Any
+    """Of all members at some rows of every fold: leaves (folds, members, some, outputs, ...)."""
+    is_row: Bool[Array, "folds some"]
+    """False for padding."""
+
+    def flat(self) -> tuple[Any, Float[Array, "rows outputs"], Float[Array, " rows"]]:
+        """Densities, values and weights, one member after the other."""
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (self.dist, self.y, self.weight)
+        )
+
+
 @compiled
-def mixture_recalibration(
+def held_out_predictions(
     networks: Any, folds: Fold, data: TrainingData, predict: Callable
-) -> Recalibration:
+) -> HeldOutPredictions:
+    """The densities by which `mixture_recalibration` and all that follows it judge members.
+
+    ``predict`` gives a network's density at a batch of rows.
+    """
+
+    def judge(network, fold, data):
+        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
+        return predict(network, rows, data), rows.y
+
+    def judge_others(fold: Fold) -> Any:
+        some = (rows[:ROWS_TO_DISAGREE_ON] for rows in (fold.validation, fold.validation_weight))
+        rows = data.rows(fold.group, *some)
+        return eqx.filter_vmap(lambda network: predict(network, rows, data), in_axes=(MEMBER,))(
+            networks
+        )
+
+    dist, y = eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
+    weight = folds.validation_weight
+    is_row = weight[:, :ROWS_TO_DISAGREE_ON] > 0
+    return HeldOutPredictions(dist, y, weight, lax.map(judge_others, folds), is_row)
+
+
+@compiled
+def recalibrated_moments(found: HeldOutPredictions, recalibration: Recalibration) -> tuple:
+    """Mean and variance of the rows that members hold out, once they are recalibrated."""
+    dist = recalibration.applied_to(found.dist)
+    return dist.mean, dist.variance
+
+
+@compiled
+def mixture_recalibration(found: HeldOutPredictions) -> Recalibration:
     """The factor on the members' scales that suits their mixture, and the bound on their tails.
 
     The bound is the one that makes held-out rows likeliest, each bound with its best factor.
     Where hundreds of rows contribute, a prediction is next to Normal, as if its variance were
     known; with noise that differs from row to row, or hardly any, it is not.
-
-    At new rows a member's squared error is f² times its variance v, by that factor f. Let
-    the members' means have the variance d. The mean of them errs by d less than one of them, and
-    the mixture is wider than its members by d: they should have the variance f² v − 2 d. The
-    factor has the median of d / v for all rows, and takes at most three quarters of f² away.
     """
-    dist, y, weight = held_out(networks, folds, data, predict)
+    single = best_factor_and_tails(found)
+    tailed = found.of_all.with_tails(single.most_df)
+    factor = factor_of_mixture(jnp.asarray(single.factor), tailed, found.is_row)
+    return Recalibration(factor, single.most_df, single.shrinkage)
+
+
+def best_factor_and_tails(found: HeldOutPredictions) -> Recalibration:
+    """What makes the rows that members hold out likeliest, each member on its own."""
+    dist, y, weight = found.flat()
 
     def fit(most_df: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
         tailed = dist.with_tails(most_df)
@@ -238,22 +306,23 @@ def mixture_recalibration(
     bounds = jnp.asarray(DF_BOUNDS, y.dtype)
     factors, scores = jax.vmap(fit)(bounds)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
-    single, most_df = factors[best], bounds[best]
+    return Recalibration(factors[best], bounds[best], jnp.zeros(()))
 
-    def disagree(fold: Fold) -> Float[Array, "rows outputs"]:
-        some = (rows[:ROWS_TO_DISAGREE_ON] for rows in (fold.validation, fold.validation_weight))
-        rows = data.rows(fold.group, *some)
 
-        def judge(network):
-            dist = predict(network, rows, data).with_tails(most_df)
-            return dist.mean, dist.variance
+def factor_of_mixture(
+    single: Float[Array, ""], of_all: Any, is_row: Bool[Array, "folds some"]
+) -> Float[Array, ""]:
+    """The factor on members' scales that suits their mixture, from that which suits each member.
 
-        means, variances = eqx.filter_vmap(judge, in_axes=(MEMBER,))(networks)
-        ratio = jnp.var(means, axis=0, ddof=1) / jnp.mean(variances, axis=0)
-        return jnp.where(rows.weight[:, None] > 0, ratio, jnp.nan)
-
-    if len(networks.factor) == 1:
-        return Recalibration(single, most_df, jnp.zeros(()))
-    surplus = 2 * jnp.nanmedian(lax.map(disagree, folds))
-    factor = jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))
-    return Recalibration(factor, most_df, jnp.zeros(()))
+    At new rows a member's squared error is f² times its variance v, by that factor f. Let
+    the members' means have the variance d. The mean of them errs by d less than one of them, and
+    the mixture is wider than its members by d: they should have the variance f² v − 2 d. The
+    factor has the median of d / v for all rows, and takes at most three quarters of f² away.
+    ``of_all`` are the densities of all members at some rows: leaves (folds, members, some, ...).
+    """
+    means, variances = of_all.mean, of_all.variance
+    if means.shape[1] == 1:
+        return single
+    ratio = jnp.var(means, axis=1, ddof=1) / jnp.mean(variances, axis=1)
+    surplus = 2 * jnp.nanmedian(jnp.where(is_row[..., None], ratio, jnp.nan))
+    return jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))

@@ -12,7 +12,7 @@ from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Normal
 from sigmax.estimators.blocks import by_blocks, stack_members
 from sigmax.estimators.joint_fit import FitInputs
-from sigmax.estimators.members import AbstractNetworkRegressor
+from sigmax.estimators.members import AbstractNetworkRegressor, Moments
 from sigmax.estimators.sampled_recipe import SampledRecipe
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER
@@ -28,9 +28,7 @@ class AbstractSampledRegressor(AbstractNetworkRegressor):
     The draws are the same in every prediction, so that a fitted model is a function.
     """
 
-    def _held_out_moments(
-        self, folds: Fold, data: TrainingData, inputs: FitInputs
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _held_out_moments(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> Moments:
         """As for new rows, by the program that predicts them: no training row is remembered."""
         own = np.arange(len(folds.group))
         drawn = self._mixture(inputs.X[np.asarray(folds.validation).reshape(-1)]).components

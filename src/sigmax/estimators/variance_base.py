@@ -15,7 +15,7 @@ from sigmax.estimators.blocks import by_blocks, stack_members
 from sigmax.estimators.few_rows import few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
-from sigmax.estimators.members import AbstractNetworkRegressor
+from sigmax.estimators.members import AbstractNetworkRegressor, Moments
 from sigmax.estimators.recalibration import (
     cross_fitted_recalibration,
     held_out_factor,
@@ -68,7 +68,7 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
         return recipe.stages()
 
-    def _finish(
+    def _recalibrated(
         self, networks: VarianceNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
     ) -> VarianceNetwork:
         if not (inputs.recipe.recalibrate and inputs.recipe.validation_fraction):
@@ -84,9 +84,7 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         factor = jnp.maximum(held_out_factor(networks, folds, data, predict_rows), 1.0)
         return with_factor(networks, factor)
 
-    def _held_out_moments(
-        self, folds: Fold, data: TrainingData, inputs: FitInputs
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _held_out_moments(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> Moments:
         return held_out_moments(self.networks_, folds, data, predict_rows)
 
     def _mixture(self, X: Inputs) -> Mixture:

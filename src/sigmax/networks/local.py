@@ -107,6 +107,8 @@ class LocalPosterior(eqx.Module):
     """S₀: the sum of the kernel weights, an effective number of training rows."""
     epistemic_share: Float[Array, " rows"]
     """Share of the variance that is uncertainty about the mean: 1 / (κ + 1)."""
+    gate: Float[Array, " rows"] | None = None
+    """0 on the data, 1 far from them; None where nothing was said about it."""
 
 
 @final
@@ -253,7 +255,7 @@ class LocalNetwork(eqx.Module):
         found = self.update(prior, gated, rows.mean)
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
         dist = dist.toward(self.prior_variance, self.shrinkage)
-        return LocalPosterior(dist, found.count, found.epistemic_share)
+        return LocalPosterior(dist, found.count, found.epistemic_share, gate)
 
     def __call__(self, x: Inputs, training_set: TrainingSet) -> LocalPosterior:
         """The predictive density of queries ``x`` given the whole training set."""

@@ -1,0 +1,325 @@
+"""A forest beside the network of every member, mixed in where held-out rows ask for it.
+
+Networks are smooth functions of all features at once, trees steps along single ones: each is better
+on some tables, and the mixture of both is often better than either. A member's forest learns
+from the rows that its network learns from, so that the rows that the member holds out are new to
+both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sigmax.calibration import best_scale_factor
+from sigmax.compilation import compiled
+from sigmax.distributions import StudentT
+from sigmax.estimators.blocks import ROWS_PER_CALL, by_blocks
+from sigmax.estimators.recalibration import (
+    HeldOutPredictions,
+    Recalibration,
+    best_factor_and_tails,
+    factor_of_mixture,
+)
+from sigmax.files import take_array
+from sigmax.forests import Forests
+from sigmax.networks import LocalPosterior, TargetSteps, WeightedStudentT
+from sigmax.training import Fold
+
+__all__ = ["MemberForests"]
+
+ROWS_IN_TREES = 2**20
+"""Rows that all trees together are grown on, at most, unless that leaves few trees."""
+
+FEWEST_TREES = 8
+
+DF = 5.0
+"""Degrees of freedom of a forest's components."""
+
+LEAST_STD = 1e-3
+"""Of a forest's components, in standard deviations of y."""
+
+SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+"""Of the forests in the mixture: what held-out rows choose from, beside none."""
+
+LARGEST_FACTOR = 8.0
+
+
+@final
+class Draws(eqx.Module):
+    """What the trees of forests name, in groups from the lowest to the highest value."""
+
+    mean: Float[Array | np.ndarray, "*rows outputs parts"]
+    variance: Float[Array | np.ndarray, "*rows outputs parts"]
+
+    @classmethod
+    def create(cls, y: Float[np.ndarray, "trees rows outputs"], n_parts: int) -> "Draws":
+        """Groups of equally many values.
+
+        Examples
+        --------
+        >>> draws = Draws.create(np.array([3.0, 0.0, 5.0, 1.0]).reshape(4, 1, 1), 2)
+        >>> draws.mean.tolist(), draws.variance.tolist()
+        ([[[0.5, 4.0]]], [[[0.25, 1.0]]])
+        """
+        groups = np.split(np.sort(y, axis=0), n_parts)
+        return cls(
+            np.stack([group.mean(axis=0) for group in groups], axis=-1),
+            np.stack([group.var(axis=0) for group in groups], axis=-1),
+        )
+
+
+def stack(draws: Sequence[Draws], axis: int = 0) -> Draws:
+    """Draws of several members, or at several sets of rows, along a new axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis).astype(np.float32), *draws)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MemberForests:
+    """Forests of all members, and how much they count in the mixture."""
+
+    forests: Forests
+    share: float
+    factor: float
+    """On the scales of their components."""
+
+    @classmethod
+    def fit(
+        cls,
+        n_trees: int,
+        X: Float[np.ndarray, "rows features"],
+        y: Float[np.ndarray, "rows outputs"],
+        weight: Float[np.ndarray, " rows"],
+        folds: Fold,
+        judged: HeldOutPredictions,
+        steps: TargetSteps,
+        rng: np.random.Generator,
+        *,
+        recalibrates: bool,
+    ) -> "tuple[MemberForests | None, Mixed]":
+        """The forests if they make held-out rows likelier, and what these rows decided.
+
+        A tie is no forest: the gain in mean log-likelihood has to exceed its standard error. Each
+        forest has ``n_trees``, or a few less, so that every group of what they name has as many.
+        """
+        learned = [np.flatnonzero(row[: len(X)]) for row in np.asarray(folds.weight)]
+        n_rows = sum(len(rows) for rows in learned)
+        n_trees = min(n_trees, max(FEWEST_TREES, ROWS_IN_TREES // n_rows))
+        n_parts = judged.dist.log_weight.shape[-1]
+        n_trees = n_parts * max(1, n_trees // n_parts)
+        forests = Forests.grow(X, y, weight, learned, n_trees, rng)
+        held_out = np.asarray(folds.validation)
+        some = held_out[:, : judged.is_row.shape[1]]
+        draws = stack(
+            [
+                Draws.create(y[forests.of_member(member).rows_at(X[rows])[0]], n_parts)
+                for member, rows in enumerate(held_out)
+            ]
+        )
+        of_all = stack(
+            [
+                stack([Draws.create(y[own], n_parts) for own in forests.rows_at(X[rows])])
+                for rows in some
+            ]
+        )
+        found = mix(judged, draws, of_all, steps, recalibrates)
+        share, factor = float(found.share), float(found.factor)
+        return (cls(forests, share, factor) if share else None), found
+
+    def beside(
+        self,
+        found: LocalPosterior,
+        X: Float[np.ndarray, "rows features"],
+        y: Float[np.ndarray, "learned outputs"],
+        steps: TargetSteps,
+        prior_variance: float,
+    ) -> LocalPosterior:
+        """What networks say of some rows, with what the forests say as members of their own.
+
+        The forest of a member follows its network.
+        """
+        n_parts = found.dist.log_weight.shape[-1]
+
+        def predict(block: tuple[Draws, Array]) -> WeightedStudentT:
+            return forest_densities(*block, steps, prior_variance, np.float32(self.factor))
+
+        gate = np.asarray(found.gate).mean(axis=0).astype(np.float32)
+        dist = by_blocks(predict, (self._draws_at(X, y, n_parts), gate), axis=1)
+        own = np.log([1 - self.share, self.share]) + np.log(2)  # as members have the same weight
+
+        def interleave(of_networks: np.ndarray, of_forests: np.ndarray) -> np.ndarray:
+            both = np.stack([of_networks, of_forests], axis=1)
+            return both.reshape(-1, *both.shape[2:])
+
+        both = jax.tree.map(interleave, found.dist, dist)
+        log_weight = both.log_weight + np.tile(own, len(found.count)).reshape(-1, 1, 1, 1)
+        twice = jax.tree.map(lambda leaf: np.repeat(leaf, 2, axis=0), found)
+        both = eqx.tree_at(lambda dist: dist.log_weight, both, log_weight)
+        return eqx.tree_at(lambda rows: rows.dist, twice, both)
+
+    def _draws_at(
+        self, X: Float[np.ndarray, "rows features"], y: np.ndarray, n_parts: int
+    ) -> Draws:
+        """Leaves (rows, members, outputs, parts)."""
+        blocks = []
+        for first in range(0, len(X), ROWS_PER_CALL):
+            named = self.forests.rows_at(X[first : first + ROWS_PER_CALL])
+            blocks.append(stack([Draws.create(y[rows], n_parts) for rows in named], axis=1))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+    def named(self, X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "rows trees"]:
+        """The training rows that the trees of all members name for every row."""
+        return self.forests.rows_at(X).reshape(-1, len(X)).T
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that a saved model needs of it."""
+        return self.forests.state() | {"forests.mixing": np.array([self.share, self.factor])}
+
+    @classmethod
+    def from_state(
+        cls, arrays: dict[str, np.ndarray], n_members: int, n_rows: int, n_features: int
+    ) -> "MemberForests | None":
+        """What `state` was taken from; None if there were no forests."""
+        if "forests.mixing" not in arrays:
+            return None
+        forests = Forests.from_state(arrays, n_members, n_rows, n_features)
+        share, factor = take_array(arrays, "forests.mixing", (2,)).tolist()
+        if not (0 < share < 1 and 0 < factor < np.inf):
+            raise ValueError(f"forests.mixing is {share}, {factor}")
+        return cls(forests, share, factor)
+
+
+def forest_density(
+    draws: Draws,
+    gate: Float[Array, " rows"],
+    steps: TargetSteps,
+    prior_variance: float,
+    factor: Float[Array, ""],
+) -> WeightedStudentT:
+    """One forest's density, which off the data tends to the mean and the variance of y."""
+    # No group has so few values that a variance of nearly 0 would have to be believed.
+    variance = jnp.asarray(draws.variance)
+    variance = 0.8 * variance + 0.2 * jnp.mean(variance, axis=-1, keepdims=True)
+    scale = jnp.sqrt((variance + LEAST_STD**2) * (DF - 2) / DF)
+    n_parts = scale.shape[-1]
+    components = StudentT(jnp.asarray(draws.mean), jnp.full_like(scale, DF), scale)
+    dist = WeightedStudentT(components, jnp.full_like(scale, -np.log(n_parts)))
+    dist = dist.on_grid(steps).widen(factor)
+    return dist.toward(prior_variance, gate[:, None], mean_share=gate[:, None] ** 2)
+
+
+@compiled
+def forest_densities(
+    draws: Draws,
+    gate: Float[Array, " rows"],
+    steps: TargetSteps,
+    prior_variance: float,
+    factor: Float[Array | np.ndarray, ""],
+) -> WeightedStudentT:
+    """Of all members: leaves (members, rows, outputs, parts)."""
+
+    def predict(draws: Draws) -> WeightedStudentT:
+        return forest_density(draws, gate, steps, prior_variance, jnp.asarray(factor))
+
+    return jax.vmap(predict, in_axes=1)(draws)
+
+
+@final
+class Pool(eqx.Module):
+    """Densities of networks and of forests, mixed by one share."""
+
+    networks: WeightedStudentT
+    forests: WeightedStudentT
+    share: Float[Array, ""]
+    """Of the forests."""
+
+    @property
+    def mean(self) -> Float[Array, "*batch"]:
+        return (1 - self.share) * self.networks.mean + self.share * self.forests.mean
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        within = (1 - self.share) * self.networks.variance + self.share * self.forests.variance
+        apart = self.networks.mean - self.forests.mean
+        return within + self.share * (1 - self.share) * apart**2
+
+    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        one, other = self.networks.log_prob(y), self.forests.log_prob(y)
+        return jnp.logaddexp(one + jnp.log1p(-self.share), other + jnp.log(self.share))
+
+    def widen(self, factor: Float[Array, ""]) -> "Pool":
+        return Pool(self.networks.widen(factor), self.forests.widen(factor), self.share)
+
+
+@final
+class Mixed(eqx.Module):
+    """What held-out rows say about networks and forests together."""
+
+    recalibration: Recalibration
+    """Of the networks."""
+    share: Float[Array, ""]
+    """Of the forests; 0 for none."""
+    factor: Float[Array, ""]
+    """On the forests' scales."""
+    mean: Float[Array, "members held_out outputs"]
+    variance: Float[Array, "members held_out outputs"]
+
+
+@compiled
+def mix(
+    judged: HeldOutPredictions, draws: Draws, of_all: Draws, steps: TargetSteps, recalibrates: bool
+) -> Mixed:
+    """The share of the forests that makes held-out rows likeliest, then one factor for both.
+
+    ``draws`` are those of the rows that members hold out, ``of_all`` those of all members at some
+    rows, as `HeldOutPredictions` has them of the networks.
+    """
+
+    def density(draws: Draws) -> WeightedStudentT:
+        """Leaves (rows, outputs, parts)."""
+        gate = jnp.zeros(len(draws.mean))
+        return forest_density(draws, gate, steps, 1.0, jnp.ones(()))
+
+    own = best_factor_and_tails(judged) if recalibrates else Recalibration.none()
+    networks, forests = own.applied_to(judged.dist), jax.vmap(density)(draws)
+    y, weight = judged.y.reshape(-1, judged.y.shape[-1]), judged.weight.reshape(-1)
+    factor = best_scale_factor(flat(forests), y, weight, LARGEST_FACTOR)
+    forests = forests.widen(factor)
+    networks, forests = flat(networks), flat(forests)
+    alone = networks.log_prob(y)
+
+    def gain(share: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Of the mean log-likelihood, and its standard error."""
+        gains = jnp.sum(Pool(networks, forests, share).log_prob(y) - alone, axis=-1)
+        gains = jnp.where(weight > 0, gains, 0.0)
+        mean = jnp.sum(weight * gains) / jnp.sum(weight)
+        return mean, jnp.sqrt(jnp.sum((weight * (gains - mean)) ** 2)) / jnp.sum(weight)
+
+    shares = jnp.asarray(SHARES, y.dtype)
+    gains, errors = jax.vmap(gain)(shares)
+    best = jnp.argmax(jnp.where(jnp.isnan(gains), -jnp.inf, gains))
+    share = jnp.where(gains[best] > errors[best], shares[best], 0.0)
+
+    both = Pool(networks, forests, share)
+    common = jnp.ones(())
+    if recalibrates:
+        single = best_scale_factor(both, y, weight, LARGEST_FACTOR)
+        others = jax.vmap(jax.vmap(density))(of_all).widen(factor)
+        others = Pool(own.applied_to(judged.of_all), others, share)
+        common = factor_of_mixture(single, others, judged.is_row)
+    both = both.widen(common)
+    shape = judged.y.shape
+    found = Recalibration(common * own.factor, own.most_df, own.shrinkage)
+    moments = both.mean.reshape(shape), both.variance.reshape(shape)
+    return Mixed(found, share, common * factor, *moments)
+
+
+def flat(dist: WeightedStudentT) -> WeightedStudentT:
+    """Rows of all members, one after the other."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), dist)

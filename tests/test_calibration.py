@@ -1,15 +1,19 @@
 """The factor that recalibrates, against closed forms and a fine grid."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from sigmax.calibration import best_scale_factor, pit_histogram
+from sigmax.calibration import best_scale_factor, coverage_match, pit_histogram
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.errors import InvalidArgumentError
 
 factor = jax.jit(best_scale_factor)
+matching = jax.jit(partial(best_scale_factor, criterion=coverage_match))
 Y = np.random.default_rng(0).standard_t(4, size=200)
 
 
@@ -35,6 +39,26 @@ def test_the_factor_makes_the_observations_likeliest(mixed):
         grid = np.exp(np.linspace(-np.log(4), np.log(4), 2001))
         score = jax.jit(lambda s: dist.widen(s).log_prob(jnp.asarray(Y)).sum())
         assert got == pytest.approx(grid[np.argmax([score(s) for s in grid])], rel=2e-3)
+
+
+@pytest.mark.parametrize("std", [0.5, 2.5])
+def test_intervals_hold_what_they_say_after_the_factor_that_matches_coverage(std):
+    got = float(matching(normal(std), jnp.asarray(Y), jnp.ones(200)))
+    levels = np.array([0.5, 0.8, 0.9])
+    held = [np.mean(np.abs(Y) <= got * std * stats.norm.ppf(0.5 + level / 2)) for level in levels]
+    # Tails of a t with four degrees of freedom: no factor on a Normal is right at all levels.
+    assert np.abs(held - levels).max() < 0.05 and abs(np.mean(held - levels)) < 0.01
+
+
+def test_a_spike_at_a_value_that_many_rows_have_does_not_narrow_intervals():
+    """Half of the rows are 0: likeliest is a density that has nothing else."""
+    y = np.where(np.arange(400) % 2 == 0, 0.0, np.random.default_rng(2).normal(size=400))
+    spike = Normal(jnp.zeros((2, 400)), jnp.stack([jnp.ones(400), jnp.full(400, 0.01)]))
+    dist, y = Mixture(spike), jnp.asarray(y)
+    covered = np.mean(np.abs(2 * dist.widen(matching(dist, y, jnp.ones(400))).cdf(y) - 1) < 0.9)
+    assert 0.85 < covered < 0.95
+    narrow = np.mean(np.abs(2 * dist.widen(factor(dist, y, jnp.ones(400))).cdf(y) - 1) < 0.9)
+    assert narrow < 0.83
 
 
 def test_the_highest_of_several_peaks_is_found():

@@ -51,7 +51,6 @@ def test_wide_intervals_hold_what_they_say(case):
     assert share_inside(case, 0.9) >= 0.87
 
 
-@pytest.mark.xfail(reason="0.41 to 0.46, 0.41 to 0.44, 0.35 to 0.58 over seeds", strict=False)
 @every_kind
 def test_narrow_intervals_hold_what_they_say(case):
     assert share_inside(case, 0.5) >= 0.47

@@ -10,7 +10,7 @@ from scipy import stats
 
 from sigmax import LocalRegressor
 from sigmax.distributions import StudentT
-from sigmax.estimators.member_forests import MemberForests, Pool
+from sigmax.estimators.member_forests import MemberForests, pool
 from sigmax.networks import WeightedStudentT
 
 N_FEATURES = 8
@@ -112,7 +112,7 @@ def test_copies_saved_models_and_second_fits_predict_alike(model, tmp_path):
     model.save(tmp_path / "model")
     again = fit(*steps(300))
     for copy in (LocalRegressor.load(tmp_path / "model"), pickle.loads(pickle.dumps(model)), again):
-        assert copy.forests_.share == model.forests_.share
+        assert copy.forests_ is not None and copy.forests_.share == model.forests_.share
         np.testing.assert_allclose(copy.predict_dist(X).quantile([0.1, 0.5, 0.9]), expected)
 
 
@@ -150,7 +150,7 @@ def test_a_pool_has_the_moments_and_the_density_of_its_mixture():
         return WeightedStudentT(components, jax.numpy.float32(np.log(weight)))
 
     one, other, share, y = make(), make(), 0.3, np.linspace(-2, 2, 5).astype(np.float32)
-    pool = Pool(one, other, jax.numpy.float32(share))
+    both = pool(one, other, jax.numpy.float32(share))
     density, first, second = np.zeros(5), np.zeros(5), np.zeros(5)
     for dist, weight in ((one, 1 - share), (other, share)):
         w = weight * np.exp(np.asarray(dist.log_weight))
@@ -159,9 +159,9 @@ def test_a_pool_has_the_moments_and_the_density_of_its_mixture():
         density += np.sum(w * parts.pdf(y[:, None]), axis=1)
         first += np.sum(w * parts.mean(), axis=1)
         second += np.sum(w * (parts.var() + parts.mean() ** 2), axis=1)
-    np.testing.assert_allclose(pool.log_prob(jax.numpy.asarray(y)), np.log(density), rtol=1e-5)
-    np.testing.assert_allclose(pool.mean, first, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(pool.variance, second - first**2, rtol=1e-5)
+    np.testing.assert_allclose(both.log_prob(jax.numpy.asarray(y)), np.log(density), rtol=1e-5)
+    np.testing.assert_allclose(both.mean, first, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(both.variance, second - first**2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mixing", [(0.0, 1.0), (1.5, 1.0), (0.5, np.nan), (0.5, -1.0)])

@@ -5,16 +5,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from sigmax.distributions import StudentT
 from sigmax.estimators.recalibration import (
+    HeldOutPredictions,
     Recalibration,
-    held_out_factor,
     held_out_predictions,
     mixture_recalibration,
     recalibrated,
+    spread_over_steps,
+    trusted,
 )
 from sigmax.inputs import Inputs
+from sigmax.networks import TargetSteps, WeightedStudentT
 from sigmax.training import Fold, TrainingData
 
 N_ROWS = 4000
@@ -36,11 +40,14 @@ def guess(network, rows, data):
     return StudentT(mean, jnp.full_like(mean, 1e6), jnp.full_like(mean, network.std))
 
 
-def mixture_factor(*case):
-    """By how much standard deviations grow, whatever the tails."""
-    found = mixture_recalibration(held_out_predictions(*case))
-    df = min(float(found.most_df), 1e6)
-    return float(found.factor) * np.sqrt(df / (df - 2))
+def brute_force_factor(centered: np.ndarray, df: float) -> float:
+    """By which intervals of 50, 80 and 90 % of a Student-t hold these shares of all values."""
+    levels = np.array([0.5, 0.8, 0.9])
+    ends = stats.t.ppf(0.5 + levels / 2, min(df, 1e6))
+    factors = np.exp(np.linspace(-3, 3, 6001))
+    size = np.sort(np.abs(centered).ravel())
+    shares = np.searchsorted(size, factors[:, None] * ends) / len(size)
+    return float(factors[np.argmin(np.sum((shares - levels) ** 2, axis=1))])
 
 
 def make_case(errors: np.ndarray, std: float, df: float = np.inf):
@@ -61,41 +68,70 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
     return Guess(*parts), folds, data
 
 
+def recalibrate(errors: np.ndarray, std: float, df: float = np.inf):
+    """What is found, and by how much single members are too narrow, by brute force."""
+    networks, folds, data = make_case(errors, std, df)
+    found = mixture_recalibration(held_out_predictions(networks, folds, data, guess))
+    rows = folds.validation[0][folds.validation_weight[0] > 0]
+    X, y = np.asarray(data.X.numbers)[0][rows], np.asarray(data.y)[0][rows]
+    residuals = y - X * errors  # of every member
+    return found, brute_force_factor(residuals / std, float(found.most_df))
+
+
 @pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
 def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
     monkeypatch.setattr("sigmax.estimators.recalibration.ROWS_TO_DISAGREE_ON", 2000)
     n_members, std = 5, 0.7
-    networks, folds, data = make_case(np.full(n_members, error, np.float32), std)
-    single = float(held_out_factor(networks, folds, data, guess))
-    assert single == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
+    found, single = recalibrate(np.full(n_members, error, np.float32), std)
+    df = min(float(found.most_df), 1e6)
+    spread = single * np.sqrt(df / (df - 2))  # of standard deviations
+    assert spread == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
     # The members' means have the variance error², most often less: its median over rows.
     draws = np.random.default_rng(1).normal(0, error, size=(20_000, n_members))
-    disagreement = np.median(draws.var(axis=1, ddof=1))
+    disagreement = np.median(draws.var(axis=1, ddof=1)) * (df - 2) / df
     expected = np.sqrt(single**2 - 2 * disagreement / std**2)
-    assert mixture_factor(networks, folds, data, guess) == pytest.approx(expected, rel=0.02)
+    assert float(found.factor) == pytest.approx(expected, rel=0.02)
 
 
 def test_one_member_has_nobody_to_disagree_with():
-    case = make_case(np.array([0.5], np.float32), 0.7)
-    single = float(held_out_factor(*case, guess))
-    # A bound of 30 may suit Normal rows as well as none: their std then differs a little.
-    assert mixture_factor(*case, guess) == pytest.approx(single, rel=0.01)
+    found, single = recalibrate(np.array([0.5], np.float32), 0.7)
+    assert float(found.factor) == pytest.approx(single, rel=0.01)
 
 
 def test_wild_members_lose_at_most_half_of_the_factor():
-    # The std is such that both factors lie inside their ranges, of which one is wider.
-    case = make_case(np.full(4, 3.0, np.float32), 1.0)
-    half = float(held_out_factor(*case, guess)) / 2
-    assert mixture_factor(*case, guess) == pytest.approx(half, rel=0.01)
+    found, single = recalibrate(np.full(4, 3.0, np.float32), 1.0)
+    assert float(found.factor) == pytest.approx(single / 2, rel=0.01)
 
 
 @pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
 def test_the_tails_are_those_of_held_out_rows(df, expected):
-    case = make_case(np.zeros(3, np.float32), 8.0, df)
-    found = mixture_recalibration(held_out_predictions(*case, guess))
+    found, _ = recalibrate(np.zeros(3, np.float32), 0.125, df)
     assert float(found.most_df) == expected
     if df >= 12:
-        assert float(found.factor) == pytest.approx(1 / 8, rel=0.05)
+        assert float(found.factor) == pytest.approx(8, rel=0.05)
+
+
+def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():
+    weight = jnp.pad(jnp.full((2, 50), 0.02), ((0, 0), (0, 14)))  # 100 rows and padding
+    assert float(trusted(jnp.asarray(0.5), weight)) == pytest.approx(0.5 ** (1 / 3), rel=1e-5)
+    assert float(trusted(jnp.asarray(1.5), weight)) == 1.5
+
+
+def test_values_of_a_grid_are_spread_over_their_steps_unless_they_are_known():
+    y = np.tile(np.array([0.0, 1.0, 2.0, 3.0], np.float32), 64).reshape(2, 128, 1)
+    wide = np.arange(128) % 2 == 0
+    scale = np.where(wide, 1.0, 0.1)[None, :, None, None] * np.ones((2, 128, 1, 1))
+    parts = y[..., None], np.full(scale.shape, 1e6), scale
+    components = StudentT(*(jnp.asarray(part, jnp.float32) for part in parts))
+    dist = WeightedStudentT(components, jnp.zeros((2, 128, 1, 1)))
+    rows = jnp.asarray(y), jnp.full((2, 128), 1 / 256), dist, jnp.ones((2, 16), bool)
+    found = HeldOutPredictions(dist, rows[0], rows[1], *rows[2:])
+    steps = TargetSteps(jnp.linspace(-1, 1, 5)[:, None], jnp.ones((5, 1)))
+    spread = spread_over_steps(found, steps)
+    shift = np.asarray(spread.y - y)[:, :, 0]
+    assert np.all(shift[:, ~wide] == 0)
+    quantiles = np.quantile(shift[0, wide], [0.25, 0.5, 0.75])
+    np.testing.assert_allclose(quantiles, [-0.25, 0.0, 0.25], atol=0.03)
 
 
 def test_all_members_get_factor_and_tails():

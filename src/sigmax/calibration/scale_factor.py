@@ -1,18 +1,53 @@
 """Recalibration: one factor on every scale."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-__all__ = ["best_scale_factor"]
+__all__ = ["best_scale_factor", "coverage_match", "total_log_likelihood"]
 
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
 """Half widths of the grids, over that of the first: steps of less than 1e-3 at last."""
+
+LEVELS = (0.5, 0.8, 0.9)
+"""Of central intervals that should hold what they say."""
+
+BLUR = 0.02
+"""Rows count for a level by degrees within about so much of it: a count of rows is no function to
+be searched."""
+
+Criterion = Callable[[Any, Array, Array], Array]
+"""Of densities, values and weights: one number, the higher the better."""
+
+
+def total_log_likelihood(
+    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
+) -> Float[Array, ""]:
+    """The sum of the log-densities."""
+    return jnp.sum(jnp.where(weights > 0, weights * dist.log_prob(y), 0.0))
+
+
+def coverage_match(
+    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
+) -> Float[Array, ""]:
+    """How well central intervals of 50, 80 and 90 % hold these shares of the values.
+
+    Minus the sum of the squared differences: 0 is best.
+    """
+    centrality = jnp.abs(2 * dist.cdf(y) - 1)
+
+    def covered(level: float) -> Float[Array, ""]:
+        inside = jax.nn.sigmoid((level - centrality) / BLUR)
+        return jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
+
+    return -sum(((covered(level) - level) ** 2 for level in LEVELS), jnp.zeros(()))
 
 
 def best_scale_factor(
@@ -20,17 +55,19 @@ def best_scale_factor(
     y: Float[Array, " n *outputs"],
     weight: Float[Array, " n"],
     largest: float = 4.0,
+    criterion: Criterion = total_log_likelihood,
 ) -> Float[Array, ""]:
-    """The factor on every scale that makes held-out ``y`` likeliest, to 1e-3.
+    """The factor on every scale that suits held-out ``y`` best, to 1e-3.
 
-    Pure JAX, to be compiled or vmapped by the caller. The log-likelihood is searched on a grid of
-    log factors that is made finer around its best point, three times over: for a mixture it can
-    have several peaks.
+    Pure JAX, to be compiled or vmapped by the caller. The criterion, by default the log-likelihood,
+    is searched on a grid of log factors that is made finer around its best point, three times over:
+    for a mixture it can have several peaks.
 
     Parameters
     ----------
     dist
-        Densities of rows that they were not trained on: with ``widen`` and ``log_prob``.
+        Densities of rows that they were not trained on: with ``widen`` and ``log_prob``, or what
+        the criterion asks for.
     y
         The values of these rows.
     weight
@@ -38,6 +75,8 @@ def best_scale_factor(
         the factor is 1.
     largest
         The factor lies between this and its inverse.
+    criterion
+        `total_log_likelihood` or `coverage_match`.
 
     Examples
     --------
@@ -49,9 +88,8 @@ def best_scale_factor(
     weights = jnp.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
 
     def score(log_factor):
-        log_prob = dist.widen(jnp.exp(log_factor)).log_prob(y)
-        total = jnp.sum(jnp.where(weights > 0, weights * log_prob, 0.0))
-        return jnp.where(jnp.isnan(total), -jnp.inf, total)
+        found = criterion(dist.widen(jnp.exp(log_factor)), y, weights)
+        return jnp.where(jnp.isnan(found), -jnp.inf, found)
 
     end = math.log(largest)
 

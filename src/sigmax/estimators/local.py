@@ -28,6 +28,7 @@ from sigmax.estimators.recalibration import (
     mixture_recalibration,
     recalibrated,
     recalibrated_moments,
+    spread_over_steps,
 )
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
@@ -40,6 +41,7 @@ from sigmax.networks import (
 )
 from sigmax.random import named_generator
 from sigmax.settings import store
+from sigmax.targets import repeat_probability
 from sigmax.training import (
     Batch,
     Fold,
@@ -49,6 +51,9 @@ from sigmax.training import (
 )
 
 __all__ = ["LocalRegressor"]
+
+OFTEN = 0.03
+"""The probability that two rows have the same target, above which peaks would be rewarded."""
 
 
 @final
@@ -71,7 +76,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     local likelihood, with a metric that is learned. All networks are trained on the leave-one-out
     likelihood of the training rows. Where no row is near, the prediction is the prior, which tends
     to the mean and the variance of y. Several members are trained at once; the prediction is their
-    mixture.
+    mixture, with a forest beside every network where held-out rows are likelier by it.
 
     `recipe` shows the settings in force. The fitted model keeps the training rows.
 
@@ -281,12 +286,15 @@ class LocalRegressor(AbstractNetworkRegressor):
         if inputs.has_few_rows or not recipe.validation_fraction:
             return super()._finish(networks, folds, data, inputs)
         judged = held_out_predictions(networks, folds, data, held_out_dist)
+        steps = first_steps(networks)
+        if steps.lengths.any():
+            judged = spread_over_steps(judged, steps)
         if recipe.n_trees:
             rng = named_generator(inputs.keys[0], "forests")
             rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
-            held_out = judged, first_steps(networks), rng
+            repeats = max(repeat_probability(column) for column in inputs.y.T) > OFTEN
             self.forests_, mixed = MemberForests.fit(
-                recipe.n_trees, *rows, *held_out, recalibrates=recipe.recalibrate
+                recipe.n_trees, *rows, judged, steps, rng, repeats, recipe.recalibrate
             )
             found, moments = mixed.recalibration, (mixed.mean, mixed.variance)
         else:

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sigmax.calibration import best_scale_factor
@@ -24,7 +25,9 @@ from sigmax.estimators.recalibration import (
     HeldOutPredictions,
     Recalibration,
     best_factor_and_tails,
+    covering_factor,
     factor_of_mixture,
+    trusted,
 )
 from sigmax.files import take_array
 from sigmax.forests import Forests
@@ -46,8 +49,6 @@ LEAST_STD = 1e-3
 
 SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 """Of the forests in the mixture: what held-out rows choose from, beside none."""
-
-LARGEST_FACTOR = 8.0
 
 
 @final
@@ -100,13 +101,13 @@ class MemberForests:
         judged: HeldOutPredictions,
         steps: TargetSteps,
         rng: np.random.Generator,
-        *,
+        repeats: bool,
         recalibrates: bool,
     ) -> "tuple[MemberForests | None, Mixed]":
         """The forests if they make held-out rows likelier, and what these rows decided.
 
-        A tie is no forest: the gain in mean log-likelihood has to exceed its standard error. Each
-        forest has ``n_trees``, or a few less, so that every group of what they name has as many.
+        A tie is no forest: the gain has to exceed its standard error. Each forest has ``n_trees``,
+        or a few less, so that every group of what they name has as many.
         """
         learned = [np.flatnonzero(row[: len(X)]) for row in np.asarray(folds.weight)]
         n_rows = sum(len(rows) for rows in learned)
@@ -128,7 +129,7 @@ class MemberForests:
                 for rows in some
             ]
         )
-        found = mix(judged, draws, of_all, steps, recalibrates)
+        found = mix(judged, draws, of_all, steps, repeats, recalibrates)
         share, factor = float(found.share), float(found.factor)
         return (cls(forests, share, factor) if share else None), found
 
@@ -230,31 +231,16 @@ def forest_densities(
     return jax.vmap(predict, in_axes=1)(draws)
 
 
-@final
-class Pool(eqx.Module):
-    """Densities of networks and of forests, mixed by one share."""
-
-    networks: WeightedStudentT
-    forests: WeightedStudentT
-    share: Float[Array, ""]
-    """Of the forests."""
-
-    @property
-    def mean(self) -> Float[Array, "*batch"]:
-        return (1 - self.share) * self.networks.mean + self.share * self.forests.mean
-
-    @property
-    def variance(self) -> Float[Array, "*batch"]:
-        within = (1 - self.share) * self.networks.variance + self.share * self.forests.variance
-        apart = self.networks.mean - self.forests.mean
-        return within + self.share * (1 - self.share) * apart**2
-
-    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        one, other = self.networks.log_prob(y), self.forests.log_prob(y)
-        return jnp.logaddexp(one + jnp.log1p(-self.share), other + jnp.log(self.share))
-
-    def widen(self, factor: Float[Array, ""]) -> "Pool":
-        return Pool(self.networks.widen(factor), self.forests.widen(factor), self.share)
+def pool(
+    networks: WeightedStudentT, forests: WeightedStudentT, share: Float[Array, ""]
+) -> WeightedStudentT:
+    """The mixture of two densities; the second has the share."""
+    logs = jnp.log1p(-share), jnp.log(share)
+    parts = [
+        eqx.tree_at(lambda d: d.log_weight, dist, dist.log_weight + log)
+        for dist, log in zip((networks, forests), logs, strict=True)
+    ]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
 
 
 @final
@@ -273,12 +259,18 @@ class Mixed(eqx.Module):
 
 @compiled
 def mix(
-    judged: HeldOutPredictions, draws: Draws, of_all: Draws, steps: TargetSteps, recalibrates: bool
+    judged: HeldOutPredictions,
+    draws: Draws,
+    of_all: Draws,
+    steps: TargetSteps,
+    repeats: bool,
+    recalibrates: bool,
 ) -> Mixed:
     """The share of the forests that makes held-out rows likeliest, then one factor for both.
 
     ``draws`` are those of the rows that members hold out, ``of_all`` those of all members at some
-    rows, as `HeldOutPredictions` has them of the networks.
+    rows, as `HeldOutPredictions` has them of the networks. A target that ``repeats`` has the
+    share with the least CRPS, which peaks on single values do not lower.
     """
 
     def density(draws: Draws) -> WeightedStudentT:
@@ -286,38 +278,41 @@ def mix(
         gate = jnp.zeros(len(draws.mean))
         return forest_density(draws, gate, steps, 1.0, jnp.ones(()))
 
+    def score(dist: WeightedStudentT) -> Float[Array, " rows"]:
+        found = -dist.rough_crps(y) if repeats else dist.log_prob(y)
+        return jnp.sum(found, axis=-1)
+
     own = best_factor_and_tails(judged) if recalibrates else Recalibration.none()
-    networks, forests = own.applied_to(judged.dist), jax.vmap(density)(draws)
+    networks, forests = flat(own.applied_to(judged.dist)), flat(jax.vmap(density)(draws))
     y, weight = judged.y.reshape(-1, judged.y.shape[-1]), judged.weight.reshape(-1)
-    factor = best_scale_factor(flat(forests), y, weight, LARGEST_FACTOR)
+    fit = covering_factor if repeats else best_scale_factor
+    factor = fit(forests, y, weight)
     forests = forests.widen(factor)
-    networks, forests = flat(networks), flat(forests)
-    alone = networks.log_prob(y)
+    alone = score(networks)
 
     def gain(share: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Of the mean log-likelihood, and its standard error."""
-        gains = jnp.sum(Pool(networks, forests, share).log_prob(y) - alone, axis=-1)
-        gains = jnp.where(weight > 0, gains, 0.0)
+        """Of the mean score, and its standard error."""
+        gains = jnp.where(weight > 0, score(pool(networks, forests, share)) - alone, 0.0)
         mean = jnp.sum(weight * gains) / jnp.sum(weight)
         return mean, jnp.sqrt(jnp.sum((weight * (gains - mean)) ** 2)) / jnp.sum(weight)
 
     shares = jnp.asarray(SHARES, y.dtype)
-    gains, errors = jax.vmap(gain)(shares)
+    gains, errors = lax.map(gain, shares)
     best = jnp.argmax(jnp.where(jnp.isnan(gains), -jnp.inf, gains))
     share = jnp.where(gains[best] > errors[best], shares[best], 0.0)
 
-    both = Pool(networks, forests, share)
-    common = jnp.ones(())
+    both, common = pool(networks, forests, share), jnp.ones(())
     if recalibrates:
-        single = best_scale_factor(both, y, weight, LARGEST_FACTOR)
+        single = covering_factor(both, y, weight)
         others = jax.vmap(jax.vmap(density))(of_all).widen(factor)
-        others = Pool(own.applied_to(judged.of_all), others, share)
+        others = pool(own.applied_to(judged.of_all), others, share)
         common = factor_of_mixture(single, others, judged.is_row)
-    both = both.widen(common)
-    shape = judged.y.shape
+        common = trusted(common * own.factor, judged.weight) / own.factor
+    both, shape = both.widen(common), judged.y.shape
     found = Recalibration(common * own.factor, own.most_df, own.shrinkage)
-    moments = both.mean.reshape(shape), both.variance.reshape(shape)
-    return Mixed(found, share, common * factor, *moments)
+    return Mixed(
+        found, share, common * factor, both.mean.reshape(shape), both.variance.reshape(shape)
+    )
 
 
 def flat(dist: WeightedStudentT) -> WeightedStudentT:

@@ -58,6 +58,8 @@ def choose_target_map(
             random_state=seed,
             verbose=0,
         )
+        if hasattr(pilot, "n_trees"):  # to trees any monotone function of the target is the same
+            pilot.set_params(n_trees=0)
         pilot.fit(_safe_indexing(X, learned), y[learned], weight[learned])
         log_prob = pilot.predict_dist(_safe_indexing(X, judged)).log_prob(y[judged])
         return log_prob.reshape(len(judged), -1).sum(axis=1)

@@ -21,7 +21,7 @@ from sigmax.networks.mlp import ACTIVATIONS, MLP, TabularMLP
 from sigmax.networks.periodic import PeriodicFeatures, wave
 from sigmax.networks.shrinkage import toward_prior
 from sigmax.networks.variance_network import VarianceNetwork
-from sigmax.networks.weighted_student_t import TargetSteps, WeightedStudentT
+from sigmax.networks.weighted_student_t import UNKNOWN_SHARE, TargetSteps, WeightedStudentT
 
 __all__ = [
     "ACTIVATIONS",
@@ -29,6 +29,7 @@ __all__ = [
     "MLP",
     "NO_CENTER",
     "ROWS_PER_BLOCK",
+    "UNKNOWN_SHARE",
     "AbstractSpread",
     "DropoutNetwork",
     "EmbeddedRows",

@@ -7,12 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
 
-__all__ = ["TargetSteps", "WeightedStudentT"]
+__all__ = ["UNKNOWN_SHARE", "TargetSteps", "WeightedStudentT"]
 
 LEAST_SHARE = (2 * math.pi) ** -0.5
 """A Normal with this standard deviation has the density 1 at its mean."""
@@ -74,6 +75,23 @@ class WeightedStudentT(eqx.Module):
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
         return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
 
+    def cdf(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """P(X ≤ y)."""
+        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
+        return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
+
+    def rough_crps(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """The CRPS at ``y`` as if all components were Normal with their means and variances."""
+        weight, mean = jnp.exp(self.log_weight), jnp.asarray(self.components.mean)
+        variance = self.components.variance
+        error = absolute_normal(mean - y[..., None], variance)
+        apart = absolute_normal(
+            mean[..., :, None] - mean[..., None, :],
+            variance[..., :, None] + variance[..., None, :],
+        )
+        pairs = weight[..., :, None] * weight[..., None, :] * apart
+        return jnp.sum(weight * error, axis=-1) - 0.5 * jnp.sum(pairs, axis=(-2, -1))
+
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
         """Every component widened by ``factor`` about its own mean; none below its least scale."""
         components = self.components.widen(of_components(factor))
@@ -121,6 +139,15 @@ class WeightedStudentT(eqx.Module):
         center = kept + jnp.sqrt(left) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
         return WeightedStudentT(components, self.log_weight, self.least)
+
+
+def absolute_normal(
+    mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """E|X| of a Normal X."""
+    std = jnp.sqrt(variance)
+    z = mean / std
+    return std * (2 * norm.pdf(z) + z * (2 * norm.cdf(z) - 1))
 
 
 def of_components(values: ArrayLike) -> Float[Array, "..."]:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["target_step"]
+__all__ = ["repeat_probability", "target_step"]
 
 TOLERANCE = 1e-3
 """Of a multiple of the step, in steps: targets are binary fractions of decimal numbers."""
@@ -51,3 +51,15 @@ def target_step(y: NDArray[np.float64]) -> float:
         return step
     distances = [np.quantile(np.abs(others - heap), NEAR_SHARE) for heap in values[is_heap]]
     return float(min(distances))
+
+
+def repeat_probability(y: NDArray[np.floating]) -> float:
+    """The probability that two rows have the same target.
+
+    Examples
+    --------
+    >>> repeat_probability(np.array([0.0, 0.0, 1.0, 2.0])), repeat_probability(np.arange(4.0))
+    (0.375, 0.25)
+    """
+    _, counts = np.unique(y, return_counts=True)
+    return float(np.sum((counts / len(y)) ** 2))

@@ -16,6 +16,7 @@ PRIVATE = {
     "compilation_cache",
     "features",
     "files",
+    "forests",
     "inputs",
     "paper",
 }

@@ -21,6 +21,7 @@ SMALL = {
     "hidden_sizes": (16,),
     "n_steps": 20,
     "weight_decay": 0.0,
+    "target_map": "none",
     "random_state": 0,
 }
 

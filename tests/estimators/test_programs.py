@@ -26,9 +26,10 @@ def fit_and_predict(regressor: type, n_rows: int, **settings: Any) -> int:
     """How many programs a fit and its predictions compile."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 3))
-    y = X[:, 0] + 0.3 * rng.normal(size=n_rows)
+    y = 3.0 * (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0.5) + 0.1 * rng.normal(size=n_rows)
     COMPILED.clear()
     model = regressor(**SMALL | settings).fit(X, y)
+    assert getattr(model, "forests_", 0) is not None  # whose programs are others
     model.predict(X[:70], return_std=True)
     model.predict_interval(X[:70], method="conformal")
     return len(COMPILED)

@@ -1,6 +1,5 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
-import math
 from typing import Any, NamedTuple, final
 
 import jax
@@ -16,7 +15,7 @@ from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_row
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.local_networks import create_network
-from sigmax.estimators.local_predictor import LocalPredictor
+from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
 from sigmax.estimators.member_forests import MemberForests
 from sigmax.estimators.members import AbstractNetworkRegressor, Moments
@@ -372,23 +371,6 @@ class LocalRegressor(AbstractNetworkRegressor):
         self.forests_ = MemberForests.from_state(arrays, n_members, n, n_features)
         numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
         self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
-
-
-def as_mixture(found: LocalPosterior) -> Mixture:
-    """The members' predictions as one, each with its uncertainty about its mean."""
-    n_members, *batch, n_parts = found.dist.log_weight.shape
-
-    def flat(leaf: Any) -> np.ndarray:
-        """Components of all members along the first axis."""
-        return np.moveaxis(leaf, -1, 1).reshape(n_members * n_parts, *batch)
-
-    share = np.asarray(found.epistemic_share)[..., None, None]
-    return Mixture(
-        jax.tree.map(flat, found.dist.components),
-        flat(np.broadcast_to(share, found.dist.log_weight.shape)),
-        flat(found.dist.log_weight) - math.log(n_members),
-        n_parts,
-    )
 
 
 def first_steps(networks: LocalNetwork) -> TargetSteps:

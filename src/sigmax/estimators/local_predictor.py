@@ -8,7 +8,7 @@ the number of training rows.
 import math
 from functools import partial
 from importlib.util import find_spec
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import compiled
+from sigmax.distributions import Mixture
 from sigmax.estimators.blocks import by_blocks, padded
 from sigmax.estimators.nearest_rows import NearestRows
 from sigmax.inputs import Inputs
@@ -33,7 +34,7 @@ from sigmax.networks import (
 )
 from sigmax.training import bucket_size
 
-__all__ = ["LocalPredictor"]
+__all__ = ["LocalPredictor", "as_mixture"]
 
 ROWS_AT_ONCE = 1024
 """Rows that are predicted in one call: each looks at a block of training rows in every member."""
@@ -140,6 +141,23 @@ class LocalPredictor:
             if max(jnp.mean(shift**2), jnp.mean(stretch**2)) < LARGEST_SHIFT**2:
                 return search
         return None
+
+
+def as_mixture(found: LocalPosterior) -> Mixture:
+    """The members' predictions as one, each with its uncertainty about its mean."""
+    n_members, *batch, n_parts = found.dist.log_weight.shape
+
+    def flat(leaf: Any) -> np.ndarray:
+        """Components of all members along the first axis."""
+        return np.moveaxis(leaf, -1, 1).reshape(n_members * n_parts, *batch)
+
+    share = np.asarray(found.epistemic_share)[..., None, None]
+    return Mixture(
+        jax.tree.map(flat, found.dist.components),
+        flat(np.broadcast_to(share, found.dist.log_weight.shape)),
+        flat(found.dist.log_weight) - math.log(n_members),
+        n_parts,
+    )
 
 
 @compiled

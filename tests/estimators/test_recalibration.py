@@ -9,8 +9,10 @@ from scipy import stats
 
 from sigmax.distributions import StudentT
 from sigmax.estimators.recalibration import (
+    FLATTERED_ROWS,
     HeldOutPredictions,
     Recalibration,
+    held_out_factor,
     held_out_predictions,
     mixture_recalibration,
     recalibrated,
@@ -93,6 +95,13 @@ def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
     assert float(found.factor) == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
+def test_the_likeliest_factor_of_single_members_is_that_of_their_errors(error):
+    std, case = 0.7, make_case(np.full(5, error, np.float32), 0.7)
+    single = float(held_out_factor(*case, guess))
+    assert single == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
+
+
 def test_one_member_has_nobody_to_disagree_with():
     found, single = recalibrate(np.array([0.5], np.float32), 0.7)
     assert float(found.factor) == pytest.approx(single, rel=0.01)
@@ -103,12 +112,15 @@ def test_wild_members_lose_at_most_half_of_the_factor():
     assert float(found.factor) == pytest.approx(single / 2, rel=0.01)
 
 
+@pytest.mark.parametrize("std", [0.125, 8.0])
 @pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
-def test_the_tails_are_those_of_held_out_rows(df, expected):
-    found, _ = recalibrate(np.zeros(3, np.float32), 0.125, df)
+def test_the_tails_are_those_of_held_out_rows(df, expected, std):
+    found, _ = recalibrate(np.zeros(3, np.float32), std, df)
     assert float(found.most_df) == expected
     if df >= 12:
-        assert float(found.factor) == pytest.approx(8, rel=0.05)
+        n_rows = 3 * N_ROWS / 2  # held out, of which a factor below 1 is taken back a little
+        kept = 1.0 if std < 1 else n_rows / (n_rows + FLATTERED_ROWS)
+        assert float(found.factor) == pytest.approx((1 / std) ** kept, rel=0.05)
 
 
 def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():

@@ -288,18 +288,19 @@ class LocalRegressor(AbstractNetworkRegressor):
         steps = first_steps(networks)
         if steps.lengths.any():
             judged = spread_over_steps(judged, steps)
+        may_narrow = not inputs.has_replicates
         if recipe.n_trees:
             rng = named_generator(inputs.keys[0], "forests")
             rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
             repeats = max(repeat_probability(column) for column in inputs.y.T) > OFTEN
             self.forests_, mixed = MemberForests.fit(
-                recipe.n_trees, *rows, judged, steps, rng, repeats, recipe.recalibrate
+                recipe.n_trees, *rows, judged, steps, rng, repeats, recipe.recalibrate, may_narrow
             )
             found, moments = mixed.recalibration, (mixed.mean, mixed.variance)
         else:
             found = mixture_recalibration(judged) if recipe.recalibrate else Recalibration.none()
+            found = found if may_narrow else found.never_narrower()
             moments = recalibrated_moments(judged, found)
-        found = found.never_narrower() if inputs.has_replicates else found
         self.networks_ = jax.tree.map(np.asarray, recalibrated(networks, found))
         mean, variance = map(np.asarray, moments)
         return mean, variance

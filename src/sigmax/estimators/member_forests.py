@@ -103,6 +103,7 @@ class MemberForests:
         rng: np.random.Generator,
         repeats: bool,
         recalibrates: bool,
+        may_narrow: bool,
     ) -> "tuple[MemberForests | None, Mixed]":
         """The forests if they make held-out rows likelier, and what these rows decided.
 
@@ -129,7 +130,7 @@ class MemberForests:
                 for rows in some
             ]
         )
-        found = mix(judged, draws, of_all, steps, repeats, recalibrates)
+        found = mix(judged, draws, of_all, steps, repeats, recalibrates, may_narrow)
         share, factor = float(found.share), float(found.factor)
         return (cls(forests, share, factor) if share else None), found
 
@@ -265,12 +266,14 @@ def mix(
     steps: TargetSteps,
     repeats: bool,
     recalibrates: bool,
+    may_narrow: bool,
 ) -> Mixed:
     """The share of the forests that makes held-out rows likeliest, then one factor for both.
 
     ``draws`` are those of the rows that members hold out, ``of_all`` those of all members at some
     rows, as `HeldOutPredictions` has them of the networks. A target that ``repeats`` has the
-    share with the least CRPS, which peaks on single values do not lower.
+    share with the least CRPS, which peaks on single values do not lower. Unless held-out rows
+    ``may_narrow`` predictions, no network becomes narrower than it was, nor its forest with it.
     """
 
     def density(draws: Draws) -> WeightedStudentT:
@@ -307,7 +310,8 @@ def mix(
         others = jax.vmap(jax.vmap(density))(of_all).widen(factor)
         others = pool(own.applied_to(judged.of_all), others, share)
         common = factor_of_mixture(single, others, judged.is_row)
-        common = trusted(common * own.factor, judged.weight) / own.factor
+        total = trusted(common * own.factor, judged.weight)
+        common = (total if may_narrow else jnp.maximum(total, 1.0)) / own.factor
     both, shape = both.widen(common), judged.y.shape
     found = Recalibration(common * own.factor, own.most_df, own.shrinkage)
     return Mixed(

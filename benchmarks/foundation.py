@@ -248,7 +248,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def choose(options: argparse.Namespace) -> list[Cell]:
-    """The cells of a run: those with published figures, the largest first."""
+    """The cells of a run: those with published figures, the largest of every subset first.
+
+    Processes that begin together so compile programs of different shapes, which are kept for the
+    other subsets.
+    """
     sizes = QUICK_SIZES if options.quick else ()
     sizes = tuple(map(int, options.sizes.split(","))) if options.sizes else sizes
     datasets = options.datasets.split(",")
@@ -260,7 +264,7 @@ def choose(options: argparse.Namespace) -> list[Cell]:
         for subset in range(n_subsets)
         for variant in variants(options)
     ]
-    return sorted(cells, key=lambda cell: (-cell.n, -N_COLUMNS[cell.dataset], cell.subset))
+    return sorted(cells, key=lambda cell: (cell.subset, -cell.n, -N_COLUMNS[cell.dataset]))
 
 
 def variants(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from sigmax.estimators.recalibration import (
 )
 from sigmax.inputs import Inputs
 from sigmax.networks import TargetSteps, WeightedStudentT
-from sigmax.training import Fold, TrainingData
+from sigmax.training import Fold, Stage, TrainingData
 
 N_ROWS = 4000
 
@@ -40,6 +40,17 @@ class Guess(eqx.Module):
 def guess(network, rows, data):
     mean = rows.X.numbers @ network.error[:, None]
     return StudentT(mean, jnp.full_like(mean, 1e6), jnp.full_like(mean, network.std))
+
+
+STAGE = Stage(
+    name="guess",
+    phases=(),
+    n_cycles=1,
+    cycles_per_chunk=1,
+    predict=guess,
+    keep_best=True,
+    patience=0,
+)
 
 
 def brute_force_factor(centered: np.ndarray, df: float) -> float:
@@ -73,7 +84,7 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
 def recalibrate(errors: np.ndarray, std: float, df: float = np.inf):
     """What is found, and by how much single members are too narrow, by brute force."""
     networks, folds, data = make_case(errors, std, df)
-    found = mixture_recalibration(held_out_predictions(networks, folds, data, guess))
+    found = mixture_recalibration(held_out_predictions(networks, folds, data, STAGE))
     rows = folds.validation[0][folds.validation_weight[0] > 0]
     X, y = np.asarray(data.X.numbers)[0][rows], np.asarray(data.y)[0][rows]
     residuals = y - X * errors  # of every member
@@ -93,6 +104,22 @@ def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
     disagreement = np.median(draws.var(axis=1, ddof=1)) * (df - 2) / df
     expected = np.sqrt(single**2 - 2 * disagreement / std**2)
     assert float(found.factor) == pytest.approx(expected, rel=0.02)
+
+
+def test_every_member_predicts_what_every_other_holds_out():
+    errors = np.array([0.1, 0.2, 0.4], np.float32)
+    networks, _, data = make_case(errors, 0.7)
+    held_out = [np.arange(i, 90, 3) for i in range(3)]
+    folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * 3, data.n_slots)
+    found = held_out_predictions(networks, folds, data, STAGE)
+    X, y = np.asarray(data.X.numbers)[0], np.asarray(data.y)[0]
+    for fold, rows in enumerate(held_out):
+        assert np.asarray(found.is_row)[fold].sum() == len(rows) == 30
+        np.testing.assert_array_equal(np.asarray(found.y)[fold, :30], y[rows])
+        expected = X[rows] * errors  # each member errs in a feature of its own
+        of_all = np.asarray(found.of_all.mean)[fold, :, :30, 0]
+        np.testing.assert_allclose(of_all, expected.T, rtol=1e-5)
+        np.testing.assert_array_equal(np.asarray(found.dist.mean)[fold, :30, 0], of_all[fold])
 
 
 @pytest.mark.parametrize("error", [0.0, 0.3, 0.5])

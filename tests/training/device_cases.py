@@ -78,8 +78,9 @@ def make_members() -> tuple[Any, Any, Fold, TrainingData]:
 def devices_in_use() -> np.ndarray:
     """On how many devices the results of a chunk lie, and how many members each device has."""
     networks, keys, folds, data = make_members()
-    spread = spread_members((start_members(networks, None, STAGE), keys, folds))
-    members, _ = train_chunk(*spread, data, STAGE, STAGE.clock(0), N_MEMBERS)
+    started = start_members(networks, None, STAGE)
+    members, keys, folds = spread_members((started, keys, folds))
+    members, _ = train_chunk(members, keys, folds, data, STAGE, STAGE.clock(0), N_MEMBERS)
     shards = [leaf.addressable_shards for leaf in jax.tree.leaves(members.network)]
     sizes = {(len({s.device for s in own}), len(own[0].data)) for own in shards}
     assert len(sizes) == 1

@@ -36,18 +36,11 @@ from sigmax.networks import (
     LocalNetwork,
     LocalPosterior,
     TargetSteps,
-    WeightedStudentT,
 )
 from sigmax.random import named_generator
 from sigmax.settings import store
 from sigmax.targets import repeat_probability
-from sigmax.training import (
-    Batch,
-    Fold,
-    Stage,
-    TrainingData,
-    held_out_posterior,
-)
+from sigmax.training import Fold, Stage, TrainingData, held_out_density
 
 __all__ = ["LocalRegressor"]
 
@@ -284,7 +277,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         self.forests_, recipe = None, inputs.recipe
         if inputs.has_few_rows or not recipe.validation_fraction:
             return super()._finish(networks, folds, data, inputs)
-        judged = held_out_predictions(networks, folds, data, held_out_dist)
+        judged = held_out_predictions(networks, folds, data, self._stages(recipe)[-1])
         steps = first_steps(networks)
         if steps.lengths.any():
             judged = spread_over_steps(judged, steps)
@@ -312,12 +305,12 @@ class LocalRegressor(AbstractNetworkRegressor):
         if not (inputs.recipe.recalibrate and inputs.recipe.validation_fraction):
             return networks
         tried = few_rows_shrinkages(inputs.n_distinct), few_rows_bounds(inputs.n_distinct)
-        found = cross_fitted_recalibration(networks, folds, data, held_out_dist, *tried)
+        found = cross_fitted_recalibration(networks, folds, data, held_out_density, *tried)
         found = found.wider(few_rows_factor(inputs.n_distinct))
         return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
 
     def _held_out_moments(self, folds: Fold, data: TrainingData, inputs: FitInputs) -> Moments:
-        return held_out_moments(self.networks_, folds, data, held_out_dist)
+        return held_out_moments(self.networks_, folds, data, held_out_density)
 
     def _keep_rows(self, inputs: FitInputs) -> None:
         weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
@@ -377,8 +370,3 @@ class LocalRegressor(AbstractNetworkRegressor):
 def first_steps(networks: LocalNetwork) -> TargetSteps:
     """Steps of the target, which all members share."""
     return jax.tree.map(lambda leaf: np.asarray(leaf[0]), networks.steps)
-
-
-def held_out_dist(network: LocalNetwork, rows: Batch, data: TrainingData) -> WeightedStudentT:
-    """One member's density at rows that it holds out."""
-    return held_out_posterior(network, rows, data).dist

@@ -15,7 +15,7 @@ from sigmax.settings import (
     number,
     setting,
 )
-from sigmax.training import LeaveOneOut, Part, Phase, Stage, bucket_size, local_log_likelihood
+from sigmax.training import LeaveOneOut, Part, Phase, Stage, bucket_size, held_out_density
 
 __all__ = ["LOCAL_DEFAULT", "LOCAL_PRESETS", "LocalRecipe"]
 
@@ -173,7 +173,7 @@ class LocalRecipe(AbstractRecipe):
             n_cycles=n_steps,
             cycles_per_chunk=max(1, n_steps // self.n_scorings),
             longest_chunk=self.longest_chunk,
-            score=local_log_likelihood,
+            predict=held_out_density,
             averages=self.average_weights,
             keep_best=self.validation_fraction > 0,
             is_judged_together=self.is_judged_together,

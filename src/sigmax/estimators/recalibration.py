@@ -11,9 +11,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from sigmax.calibration import best_scale_factor, coverage_match
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, on_device
 from sigmax.networks import UNKNOWN_SHARE, TargetSteps, toward_prior
-from sigmax.training import Fold, TrainingData
+from sigmax.training import Fold, Stage, TrainingData, judge_members
 
 __all__ = [
     "DF_BOUNDS",
@@ -256,30 +256,36 @@ class HeldOutPredictions(eqx.Module):
         )
 
 
-@compiled
 def held_out_predictions(
-    networks: Any, folds: Fold, data: TrainingData, predict: Callable
+    networks: Any, folds: Fold, data: TrainingData, stage: Stage
 ) -> HeldOutPredictions:
     """The densities by which `mixture_recalibration` and all that follows it judge members.
 
-    ``predict`` gives a network's density at a batch of rows.
+    By the program that scored the members in ``stage``: nothing is compiled for it. So that it
+    serves for what others hold out, too, members change places as often as there are members.
     """
+    n_members, program = len(folds.group), stage.one_chunk()
 
-    def judge(network, fold, data):
-        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
-        return predict(network, rows, data), rows.y
+    def predict(shift: int) -> Any:
+        moved = jax.tree.map(lambda leaf: on_device(np.roll(leaf, -shift, axis=0)), folds)
+        return jax.tree.map(np.asarray, judge_members(networks, moved, data, program)[1])
 
-    def judge_others(fold: Fold) -> Any:
-        some = (rows[:ROWS_TO_DISAGREE_ON] for rows in (fold.validation, fold.validation_weight))
-        rows = data.rows(fold.group, *some)
-        return eqx.filter_vmap(lambda network: predict(network, rows, data), in_axes=(MEMBER,))(
-            networks
-        )
+    own, *others = (predict(shift) for shift in range(n_members))
+    fold, member = np.mgrid[:n_members, :n_members]
 
-    dist, y = eqx.filter_vmap(judge, in_axes=(MEMBER, MEMBER, None))(networks, folds, data)
-    weight = folds.validation_weight
-    is_row = weight[:, :ROWS_TO_DISAGREE_ON] > 0
-    return HeldOutPredictions(dist, y, weight, lax.map(judge_others, folds), is_row)
+    def of_all(*leaves: np.ndarray) -> Array:
+        some = np.stack([leaf[:, :ROWS_TO_DISAGREE_ON] for leaf in leaves])
+        return on_device(some[(fold - member) % n_members, member])
+
+    rows, weight = np.asarray(folds.validation), np.asarray(folds.validation_weight)
+    y = np.asarray(data.y)[np.asarray(folds.group)[:, None], rows]
+    return HeldOutPredictions(
+        jax.tree.map(on_device, own),
+        on_device(y),
+        on_device(weight),
+        jax.tree.map(of_all, own, *others),
+        on_device(weight[:, :ROWS_TO_DISAGREE_ON] > 0),
+    )
 
 
 @compiled

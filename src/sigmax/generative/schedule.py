@@ -146,10 +146,12 @@ class VAEStage(AbstractStage):
         share = jnp.zeros(data.n_rows).at[fold.learned].set(1 / len(fold.learned))
         return share / expected
 
-    def score_member(self, network, fold: ModelRows, data: GenerativeData) -> Float[Array, ""]:
+    def judge(
+        self, network, fold: ModelRows, data: GenerativeData
+    ) -> tuple[Float[Array, ""], None]:
         x = data.X[fold.data_set, fold.held_out]
         log_likelihood, kl = network.elbo(x, jax.random.key(0))  # always these draws: less noise
-        return jnp.mean(log_likelihood - kl)
+        return jnp.mean(log_likelihood - kl), None
 
     def before_chunk(self, networks, keys, folds: ModelRows, data, chunk: int) -> Autoencoder:
         """Where the variance is trained, the gate moves to where the codes are now."""

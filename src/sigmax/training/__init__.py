@@ -1,15 +1,14 @@
 """Data, sampler and module in, fitted members out: one compiled loop for everything."""
 
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
-from sigmax.training.loop import AbstractStage, Progress, train_stage
+from sigmax.training.loop import AbstractStage, Progress, judge_members, train_stage
 from sigmax.training.member_axis import name_keys, over_members
 from sigmax.training.objective import (
     LeaveOneOut,
     beta_negative_log_likelihood,
     dropout_error,
     faithful_error,
-    held_out_posterior,
-    local_log_likelihood,
+    held_out_density,
     log_likelihood,
     mean_weights_log_likelihood,
     negative_elbo,
@@ -34,8 +33,8 @@ __all__ = [
     "bucket_size",
     "dropout_error",
     "faithful_error",
-    "held_out_posterior",
-    "local_log_likelihood",
+    "held_out_density",
+    "judge_members",
     "log_likelihood",
     "mean_weights_log_likelihood",
     "name_keys",

@@ -1,8 +1,8 @@
 """The one training loop: members vmapped, chunks of steps compiled, the rest on the host.
 
 Nothing in here knows scikit-learn, files or printing, nor what is trained: that is the stage's. A
-chunk of steps is one compiled call; the host loops over chunks to report progress, keep the best
-snapshots and stop early.
+chunk of steps is one compiled call and its scores are another; the host loops over chunks to report
+progress, keep the best snapshots and stop early.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from sigmax.training.member_axis import (
     without_padding,
 )
 
-__all__ = ["AbstractStage", "MemberState", "Progress", "train_stage"]
+__all__ = ["AbstractStage", "MemberState", "Progress", "judge_members", "train_stage"]
 
 S = TypeVar("S", bound="AbstractStage")  # beartype knows no Self
 
@@ -34,8 +34,8 @@ S = TypeVar("S", bound="AbstractStage")  # beartype knows no Self
 class AbstractStage(ABC):
     """Chunks of like training steps; after each, members are scored on their held-out rows.
 
-    `start`, `run_chunk` and `score_member` are pure functions of one member, which the loop maps
-    over all and compiles, with the stage as a static argument. A ``fold`` says what one member
+    `start`, `run_chunk` and `judge` are pure functions of one member, which the loop maps over all
+    and compiles, with the stage as a static argument. A ``fold`` says what one member
     learns from and has the field ``group``: the members of a group stop together. The ``data`` are
     shared by all members.
     """
@@ -65,8 +65,9 @@ class AbstractStage(ABC):
         """One chunk of steps: network and states after it, and figures for the history."""
 
     @abstractmethod
-    def score_member(self, network: Any, fold: Any, data: Any) -> Float[Array, ""]:
-        """The score of the held-out rows; higher is better."""
+    def judge(self, network: Any, fold: Any, data: Any) -> tuple[Float[Array, ""], Any]:
+        """The score of the held-out rows, higher is better, and what it was computed from, if
+        anybody asks for that later."""
 
     def snapshot(self, network: Any, states: Any) -> Any:
         """The network that is scored and kept, where it is not the one that learns on."""
@@ -117,40 +118,45 @@ class Progress:
     """Of every member, "score" among them, which is nan when nothing is held out."""
 
 
-def train_member(
-    member: MemberState,
-    key: PRNGKeyArray,
-    fold: Any,
-    data: Any,
-    stage: AbstractStage,
-    clock: Any,
+def advance_member(
+    network: Any, states: Any, key: PRNGKeyArray, fold: Any, data: Any, stage: Any, clock: Any
+) -> tuple[Any, Any, Any, dict[str, Float[Array, ""]]]:
+    """One chunk of one member, with its snapshot: no member axis in sight."""
+    network, states, figures = stage.run_chunk(network, states, key, fold, data, clock)
+    return network, states, stage.snapshot(network, states), figures
+
+
+def judge_member(network: Any, fold: Any, data: Any, stage: AbstractStage) -> tuple[Array, Any]:
+    """What `AbstractStage.judge` returns.
+
+    A program of its own, so that who asks the same once more, after the training, compiles nothing.
+    """
+    return stage.judge(network, fold, data)
+
+
+def keep_better(
+    best: Any,
+    best_score: Float[Array, ""],
+    found: Any,
+    score: Float[Array, ""],
+    group: Int[Array, ""],
+    is_judged_together: bool,
     n_members: int,
-) -> tuple[MemberState, dict[str, Float[Array, ""]]]:
-    """One chunk of one member, then its held-out score: no member axis in sight.
+) -> tuple[Any, Float[Array, ""]]:
+    """The better snapshot of one member, and its score.
 
     Only members that are judged together look at the others, of which the first ``n_members`` are
     no padding.
     """
-    network, states, figures = stage.run_chunk(
-        member.network, member.states, key, fold, data, clock
-    )
-    found = stage.snapshot(network, states)
-    if not stage.keep_best:
-        figures = figures | {"score": jnp.asarray(jnp.nan)}
-        return MemberState(network, states, found, member.best_score), figures
-    score = stage.score_member(found, fold, data)
     judged = score
-    if stage.is_judged_together and n_members > 1:
-        judged = mean_score(score, fold.group, n_members)
+    if is_judged_together and n_members > 1:
+        judged = mean_score(score, group, n_members)
     # Also False for nan: a broken member keeps its best.
-    is_better = (judged > member.best_score) & jnp.isfinite(score)
+    is_better = (judged > best_score) & jnp.isfinite(score)
     best = jax.tree.map(
-        lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new,
-        found,
-        member.best,
+        lambda new, old: jnp.where(is_better, new, old) if eqx.is_array(new) else new, found, best
     )
-    best_score = jnp.where(is_better, judged, member.best_score)
-    return MemberState(network, states, best, best_score), figures | {"score": score}
+    return best, jnp.where(is_better, judged, best_score)
 
 
 def mean_score(score: Float[Array, ""], group: Int[Array, ""], n_members: int) -> Float[Array, ""]:
@@ -168,7 +174,31 @@ def start_member(network: Any, states: Any, stage: AbstractStage) -> MemberState
 
 
 start_members = over_members(start_member, 2)
-train_chunk = over_members(train_member, 3)
+advance_members = over_members(advance_member, 4)
+judge_members = over_members(judge_member, 2)
+keep_members = over_members(keep_better, 5)
+
+
+def train_chunk(
+    members: MemberState,
+    keys: Key[Array, " members"],
+    folds: Any,
+    data: Any,
+    stage: AbstractStage,
+    clock: Any,
+    n_members: int,
+) -> tuple[MemberState, dict[str, Any]]:
+    """One chunk of all members, ``n_members`` and padding, then their held-out scores."""
+    network, states, found, figures = advance_members(
+        members.network, members.states, keys, folds, data, stage, clock
+    )
+    if not stage.keep_best:
+        figures = figures | {"score": np.full(len(keys), np.nan, np.float32)}
+        return MemberState(network, states, found, members.best_score), figures
+    score, _ = judge_members(found, folds, data, stage)
+    kept = members.best, members.best_score, found, score, folds.group
+    best, best_score = keep_members(*kept, stage.is_judged_together, n_members)
+    return MemberState(network, states, best, best_score), figures | {"score": score}
 
 
 def train_stage(

@@ -17,8 +17,8 @@ from sigmax.networks import (
     DropoutNetwork,
     FlipoutNetwork,
     LocalNetwork,
-    LocalPosterior,
     VarianceNetwork,
+    WeightedStudentT,
     weighted_sums,
 )
 from sigmax.training.data import Batch, TrainingData
@@ -28,8 +28,7 @@ __all__ = [
     "beta_negative_log_likelihood",
     "dropout_error",
     "faithful_error",
-    "held_out_posterior",
-    "local_log_likelihood",
+    "held_out_density",
     "log_likelihood",
     "mean_weights_log_likelihood",
     "negative_elbo",
@@ -150,7 +149,7 @@ class LeaveOneOut:
         return jnp.zeros(len(batch.index)).at[position].set(losses)
 
 
-def held_out_posterior(network: LocalNetwork, batch: Batch, data: TrainingData) -> LocalPosterior:
+def held_out_density(network: LocalNetwork, batch: Batch, data: TrainingData) -> WeightedStudentT:
     """The predictive density of held-out rows given all others.
 
     Of very many rows, only their neighbours in input space contribute: the graph "context".
@@ -159,16 +158,11 @@ def held_out_posterior(network: LocalNetwork, batch: Batch, data: TrainingData) 
     is_held_out = jnp.zeros(data.n_slots).at[batch.index].max(batch.weight > 0)
     X, y, weight = data.X[group], data.y[group], data.weight[group] * (1 - is_held_out)
     if data.n_slots <= LARGEST_MEMORY:
-        return network(batch.X, network.embed_training_set(X, y, weight))
+        return network(batch.X, network.embed_training_set(X, y, weight)).dist
     lists = data.graphs["context"].neighbors[group, batch.index]
 
-    def predict(x: Inputs, neighbors: Int[Array, " k"]) -> LocalPosterior:
+    def predict(x: Inputs, neighbors: Int[Array, " k"]) -> WeightedStudentT:
         training_set = network.embed_training_set(X[neighbors], y[neighbors], weight[neighbors])
-        return jax.tree.map(lambda leaf: leaf[0], network(x[None], training_set))
+        return jax.tree.map(lambda leaf: leaf[0], network(x[None], training_set).dist)
 
     return jax.vmap(predict)(batch.X, lists)
-
-
-def local_log_likelihood(network: LocalNetwork, batch: Batch, data: TrainingData) -> RowValues:
-    """Log density of held-out rows given all others."""
-    return jnp.sum(held_out_posterior(network, batch, data).dist.log_prob(batch.y), axis=1)

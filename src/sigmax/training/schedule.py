@@ -108,8 +108,10 @@ class Stage(AbstractStage):
     """Cycles in one compiled call; after each call the held-out rows are scored."""
     longest_chunk: int = 1
     """A chunk is compiled for so many cycles, if it has no more: shorter ones share its program."""
-    score: Callable
-    """A score per row, higher is better."""
+    score: Callable | None = None
+    """A score per row, higher is better; without one, the log-density by `predict`."""
+    predict: Callable | None = None
+    """A density per held-out row, which `judge` returns, too."""
     averages: bool = False
     """Whether snapshots are averages of the weights over the last steps, about a tenth of all."""
 
@@ -207,10 +209,16 @@ class Stage(AbstractStage):
             return batches, None
         return batches, jax.random.split(named_key(key, "steps"), self.n_drawn)
 
-    def score_member(self, network: Network, fold: Fold, data: TrainingData) -> Float[Array, ""]:
-        held_out = data.rows(fold.group, fold.validation, fold.validation_weight)
-        scores = jnp.where(held_out.weight > 0, self.score(network, held_out, data), 0.0)
-        return jnp.sum(held_out.weight * scores)
+    def judge(self, network: Network, fold: Fold, data: TrainingData) -> tuple[Array, Any]:
+        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
+        dist = self.predict(network, rows, data) if self.predict else None
+        if self.score:
+            scores = self.score(network, rows, data)
+        elif dist is not None:
+            scores = jnp.sum(dist.log_prob(rows.y), axis=1)
+        else:
+            raise ValueError(f"The stage {self.name!r} has neither a score nor predictions.")
+        return jnp.sum(rows.weight * jnp.where(rows.weight > 0, scores, 0.0)), dist
 
 
 def step_size(numbers: Float[Array, "3"], progress: Float[Array, ""]) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""Three files for the first steps: deliveries to learn from, later ones, and new ones to predict."""
+"""Files for the first steps: deliveries to learn from, later ones, and new ones to predict."""
 
 from sigmax.data.deliveries import make_deliveries
 

@@ -13,12 +13,10 @@ THRESHOLD = 0.5  # half way from "on the data" to "nothing is known but the mean
 ALARM = 0.05  # of the rows of a batch
 
 monday = rng.normal(0, 1, (200, 2))  # as before
-friday = monday + [0.0, 6.0]  # one sensor was replaced and reads six units more
+friday = monday + np.array([0.0, 6.0])  # one sensor was replaced and reads six units more
 for name, batch in {"Monday": monday, "Friday": friday}.items():
     parts = model.predict_uncertainty(batch)
-    share = np.mean(parts["gate"] > THRESHOLD)
-    print(
-        f"{name}: {share:.0%} off the data, median evidence {np.median(parts['evidence']):.0f} rows,"
-        f" median std {np.median(parts['total']):.1f}: {'ALARM' if share > ALARM else 'fine'}"
-    )
-print(f"std of y: {y.std():.1f}")
+    share, evidence = np.mean(parts["gate"] > THRESHOLD), np.median(parts["evidence"])
+    state = "ALARM" if share > ALARM else "fine"
+    print(f"{name}: {share:.0%} off the data, median evidence {evidence:.0f} rows: {state}")
+    print(f"    median std {np.median(parts['total']):.1f}, that of y {y.std():.1f}")

@@ -23,7 +23,7 @@ splits = {
     "the last six days": (np.flatnonzero(~late), np.flatnonzero(late)),
 }
 for name, (train, test) in splits.items():
-    model = LocalRegressor("fast", random_state=0).fit(X[train], y[train])
+    model = LocalRegressor("fast", n_steps=200, random_state=0).fit(X[train], y[train])
     dist = model.predict_dist(X[test])
     covered = metrics.coverage(y[test], dist, level=0.9)
     print(f"{name:<18} CRPS {metrics.crps(y[test], dist):.2f}, 90 % intervals hold {covered:.2f}")

@@ -24,7 +24,7 @@ check: $(VENV)/.developed
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-docs: $(VENV)/.developed
+docs: $(VENV)/.documented
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 examples: $(VENV)/.developed  # writes anew what the documentation quotes
@@ -54,6 +54,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
+$(VENV)/.documented: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 $(VENV)/.developed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $@ $(VENV)/.installed
+	touch $@ $(VENV)/.installed $(VENV)/.documented

@@ -20,13 +20,6 @@ def on_page_content(text: str, **_) -> str:
 
 
 def formula_to_mathml(found: re.Match[str]) -> str:
-    """MathML of one formula: on a line of its own if it was between double dollars.
-
-    Examples
-    --------
-    >>> found = FORMULA.match(r'<span class="arithmatex">\\(a &lt; b\\)</span>')
-    >>> formula_to_mathml(found).count("<mi>"), "display=\\"inline\\"" in formula_to_mathml(found)
-    (2, True)
-    """
+    """MathML of one formula: on a line of its own if it was between double dollars."""
     latex = html.unescape(found["latex"]).strip()
     return convert(latex, display="block" if found["tag"] == "div" else "inline")

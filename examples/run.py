@@ -14,6 +14,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 NO_EXAMPLES = ("run", "make_deliveries")
@@ -53,11 +54,13 @@ def printed_by_script(path: Path) -> str:
 
 def printed_by_command(arguments: list[str]) -> str:
     """What a command shows on a screen of 100 columns, without bars of progress."""
+    from rich.console import Console
     from typer.testing import CliRunner
 
-    from sigmax.cli import app
+    from sigmax.cli import app, showing
 
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"}, catch_exceptions=False)
+    with mock.patch.object(showing, "console", Console(width=100)):
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     if result.exit_code:
         raise SystemExit(f"sigmax {' '.join(arguments)}: {result.output}")
     lines = PROGRESS.sub("", result.output).splitlines()

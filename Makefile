@@ -2,12 +2,13 @@
 # make test       the same, with the development tools, and the tests
 # make test-long  the tests that train for longer
 # make check      formatting, lint and types
+# make docs       the documentation as pages in site/, every link checked
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-long check format bench clean
+.PHONY: demo test test-long check docs examples format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/sigmax demo
@@ -23,6 +24,12 @@ check: $(VENV)/.developed
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
+docs: $(VENV)/.documented
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+examples: $(VENV)/.developed  # writes anew what the documentation quotes
+	$(BIN)/python examples/run.py
+
 format: $(VENV)/.developed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -37,7 +44,7 @@ bench: $(VENV)/.developed
 	$(BIN)/python benchmarks/rivals.py seconds
 
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sigmax needs Python 3.11 or newer; say make PYTHON=python3.12")'
@@ -47,6 +54,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
+$(VENV)/.documented: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 $(VENV)/.developed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $@ $(VENV)/.installed
+	touch $@ $(VENV)/.installed $(VENV)/.documented

@@ -1,12 +1,12 @@
-"""Put what the committed records say into the pages of docs and the README, between their markers.
+"""Put what the committed records say into the pages of docs, between their markers.
 
     python benchmarks/reproduction.py [page records.jsonl ... [--merge]]
 
 With a page (reproduction, generative, local) and files, their records become the committed ones of
 that page first: in place of all that were, or with `--merge` in place of those of the same tasks.
 From a file with several methods a page takes its own: local those of LocalRegressor on UCI sets. A
-table stands between `<!-- table: title -->` and `<!-- end -->`, and the README's paragraph on the
-benchmark between `<!-- claims -->` and `<!-- end -->`; tests fail when one is out of date.
+table stands between `<!-- table: title -->` and `<!-- end -->`, and the paragraph of comparisons.md
+on the benchmark between `<!-- claims -->` and `<!-- end -->`; tests fail when one is out of date.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from sigmax.runs.registry import find_experiment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-README = ROOT / "README.md"
+COMPARISONS = DOCS / "comparisons.md"
 PEERS = DOCS / "peers" / "records.jsonl"
 MARKED = re.compile(r"<!-- table: (?P<title>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 CLAIMS = re.compile(r"<!-- claims -->\n.*?<!-- end -->", re.DOTALL)
@@ -105,8 +105,8 @@ PAGES = (
 )
 
 
-def refreshed_readme(text: str) -> str:
-    """The text of the README with the paragraph of claims made anew from the records."""
+def refreshed_claims(text: str) -> str:
+    """The text of comparisons.md with the paragraph of claims made anew from the records."""
     records = [record for record in PAGES[-1].read() if record.task.experiment == "uci"]
     paragraph = textwrap.fill(
         claims(records, read_records(PEERS)), WIDTH, break_long_words=False, break_on_hyphens=False
@@ -127,7 +127,8 @@ def main() -> None:
             found = [record for file in given.files for record in read_records(file)]
             page.commit(found, merge=given.merge)
         page.path.write_text(page.refreshed(page.path.read_text(encoding="utf-8")), "utf-8")
-    README.write_text(refreshed_readme(README.read_text(encoding="utf-8")), "utf-8")
+    text = COMPARISONS.read_text(encoding="utf-8")
+    COMPARISONS.write_text(refreshed_claims(text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The README's numbers, counted a second time from the lines of the committed records."""
+"""The numbers of comparisons.md, counted a second time from the lines of the committed records."""
 
 import gzip
 import json
@@ -27,8 +27,8 @@ def lines() -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def readme() -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def page() -> str:
+    text = (ROOT / "docs" / "comparisons.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- claims -->(.*?)<!-- end -->", text, re.DOTALL)
     assert found is not None
     return " ".join(found[1].split())
@@ -51,30 +51,30 @@ def sets_won(lines: list[dict], score: str, sign: int) -> int:
     return sum(max(row, key=lambda method: row[method]) == "local" for row in means)
 
 
-def test_counts_of_sets_are_those_of_the_records(lines, readme):
+def test_counts_of_sets_are_those_of_the_records(lines, page):
     scores = values(lines, "log_likelihood")
     n = sets_won(lines, "log_likelihood", 1), sets_won(lines, "crps", -1)
-    assert f"standard splits of {len(scores)} UCI sets" in readme
-    assert f"best mean log-likelihood on {n[0]} sets and the best mean CRPS on {n[1]}," in readme
+    assert f"standard splits of {len(scores)} UCI sets" in page
+    assert f"best mean log-likelihood on {n[0]} sets and the best mean CRPS on {n[1]}," in page
 
 
-def test_rivals_with_fewer_splits_and_refusals_are_named(lines, readme):
+def test_rivals_with_fewer_splits_and_refusals_are_named(lines, page):
     scores = values(lines, "log_likelihood")
     for method, title in (("gp", "GP"), ("sgp", "SGP"), ("ens-nn", "Ens-NN")):
         fewer = [row for row in scores.values() if 0 < len(row[method]) < len(row["local"])]
-        assert (f"{title} (on {len(fewer)} sets)" in readme) == bool(fewer)
+        assert (f"{title} (on {len(fewer)} sets)" in page) == bool(fewer)
     refused = {line["task"]["dataset"] for line in lines if line["status"] == "infeasible"}
-    assert f"5,000 training rows and was refused on {len(refused)} sets" in readme
+    assert f"5,000 training rows and was refused on {len(refused)} sets" in page
 
 
-def test_shares_of_copies_are_those_of_the_records(lines, readme):
+def test_shares_of_copies_are_those_of_the_records(lines, page):
     for dataset in ("wine_red", "wine_white", "superconduct"):
         shares = {
             line["task"]["split"]: line["data"]["copies_of_X"]
             for line in lines
             if line["task"]["dataset"] == dataset and "copies_of_X" in line["data"]
         }
-        assert f"{dataset} {100 * np.mean(list(shares.values())):.1f} %" in readme
+        assert f"{dataset} {100 * np.mean(list(shares.values())):.1f} %" in page
 
 
 def make(method, split, score, *, dataset="wine_red", experiment="uci", **more):

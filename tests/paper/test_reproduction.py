@@ -18,10 +18,10 @@ def test_tables_of_the_pages_are_those_of_the_records(script):
         assert page.refreshed(text) == text
 
 
-def test_what_the_readme_claims_is_what_the_records_say(script):
-    text = script.README.read_text(encoding="utf-8")
+def test_what_the_page_of_comparisons_claims_is_what_the_records_say(script):
+    text = script.COMPARISONS.read_text(encoding="utf-8")
     assert len(script.CLAIMS.findall(text)) == 1
-    assert script.refreshed_readme(text) == text
+    assert script.refreshed_claims(text) == text
 
 
 def test_records_are_replaced_or_merged_on_the_page_that_holds_them(script, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What the README says of `LocalRegressor`, counted from the records each time."""
+"""What docs/comparisons.md says of `LocalRegressor`, counted from the records each time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def counts_sentence(benchmark: Benchmark) -> str:
     return (
         f"On the standard splits of {len(benchmark.cells)} UCI sets, with one setting for all,"
         f" `LocalRegressor` has the best mean log-likelihood on {wins[0]} sets and the best mean"
-        f" CRPS on {wins[1]}, beside {rivals} ([docs/local.md](docs/local.md))."
+        f" CRPS on {wins[1]}, beside {rivals} ([local.md](local.md))."
     )
 
 
@@ -125,7 +125,7 @@ def copies_sentence(benchmark: Benchmark) -> str:
     return (
         f"Some test rows have the {words} of a training row ({', '.join(named)}), and methods that"
         " remember score higher on them ([new rows and copies"
-        " apart](docs/local.md#new-rows-and-copies))."
+        " apart](local.md#new-rows-and-copies))."
     )
 
 
@@ -189,7 +189,7 @@ def boosters_sentence(benchmark: Benchmark, peers: Benchmark) -> str:
     return (
         f"Its mean log-likelihood is above those of {listed(list(BOOSTERS.values()))}, on common"
         f" splits, on {wins} of {n_sets} sets, of which {n_splits} each were run"
-        " ([docs/benchmarks.md](docs/benchmarks.md))."
+        " ([benchmarks.md](benchmarks.md))."
     )
 
 

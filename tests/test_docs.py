@@ -1,0 +1,173 @@
+"""The documentation: what it names exists, what it quotes stands where it says, the site builds."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import pytest
+import typer
+
+from sigmax.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+HOSTS = {"github.com", "www.ray.io"}
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
+NAMED_FILE = re.compile(r"(?<![\w/.])((?:benchmarks|docs|examples|src|tests)/[\w./-]+\.[a-z]+)\b")
+SHELL = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
+FIGURE = re.compile(r"(?<![\w.-])(?:\d+ of \d+|\d+(?:,\d{3})*(?:\.\d+)?)(?![\w-])")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def plain_text(page: Path) -> str:
+    return re.sub(r"<[^>]*>", "", text_of(page))
+
+
+def links(page: Path) -> list[str]:
+    without_code = re.sub(r"```.*?```|`[^`\n]*`", "", text_of(page), flags=re.DOTALL)
+    return LINK.findall(without_code)
+
+
+def test_links_to_files_lead_to_files():
+    for page in PAGES:
+        for link in links(page):
+            path = urlsplit(link).path
+            if path and not urlsplit(link).scheme:
+                assert (page.parent / path).exists(), f"{page.name} links to {link}"
+
+
+def test_links_elsewhere_are_to_known_hosts():
+    for page in PAGES:
+        for link in map(urlsplit, links(page)):
+            assert link.scheme in ("", "http", "https"), f"{page.name}: {link.geturl()}"
+            if link.scheme:
+                assert link.hostname in HOSTS, f"{page.name}: {link.geturl()}"
+
+
+def test_files_that_texts_name_exist():
+    for page in PAGES:
+        for name in NAMED_FILE.findall(text_of(page)):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_every_picture_is_shown_and_the_command_that_makes_it_is_in_its_section():
+    shown = set()
+    for page in PAGES:
+        for section in re.split(r"^(?=#{1,2} )", text_of(page), flags=re.MULTILINE):
+            for link in IMAGE.findall(section):
+                shown.add((page.parent / link).resolve())
+                command = r"sigmax reproduce \w+|python benchmarks/\w+\.py"
+                assert re.search(command, section), f"{page.name}: {link}"
+    assert shown == {path.resolve() for path in DOCS.rglob("*.png")}
+
+
+def test_commands_and_their_options_exist():
+    commands = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
+    texts = [block for page in PAGES for block in SHELL.findall(text_of(page))]
+    texts.append(text_of(ROOT / "examples" / "csv_in_five_minutes.sh"))
+    seen = set()
+    for line in "".join(texts).splitlines():
+        program, *arguments = shlex.split(line, comments=True) or [""]
+        if Path(program).name == "sigmax":
+            known = {name for option in commands[arguments[0]].params for name in option.opts}
+            assert {word for word in arguments if word.startswith("--")} <= known, line
+            seen.add(arguments[0])
+    assert {"describe", "fit", "predict", "evaluate", "compare", "reproduce"} <= seen
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "comparisons.md"], ids=lambda p: p.name
+)
+def test_a_row_of_comparisons_has_its_figures_from_the_page_that_it_links_to(page):
+    rows = [row for row in text_of(page).splitlines() if row.startswith("| ") and ".md" in row]
+    assert len(rows) == 4
+    for row in rows:
+        (link,) = LINK.findall(row)
+        source = text_of(page.parent / urlsplit(link).path)
+        told = re.sub(r"\[[^\]]*\]\([^)]*\)", "", row).replace("TabPFN-2.5", "")
+        for figure in FIGURE.findall(told):
+            assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d])", source), (figure, row)
+
+
+def test_pages_that_are_included_are_whole():
+    assert text_of(DOCS / "contributing.md").strip() == '--8<-- "CONTRIBUTING.md"'
+    assert text_of(DOCS / "changes.md").strip() == '--8<-- "CHANGELOG.md"'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The pages as they are published; strict, so that a broken link or anchor is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=120)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="?([^" >]+)', text_of(page))
+        loaded += re.findall(r'<link[^>]* href="?([^" >]+)', text_of(page))
+        assert not [url for url in loaded if url.startswith(("http:", "https:", "//"))], page.name
+
+
+def test_formulas_of_the_site_are_mathml(site):
+    assert text_of(site / "maths.html").count("<math") > 40
+    assert "<math" in text_of(site / "api" / "sampling.html")  # from docstrings
+    for page in site.rglob("*.html"):
+        assert "arithmatex" not in text_of(page), page.name
+
+
+def test_examples_stand_in_the_pages_of_the_site(site):
+    for page in site.rglob("*.html"):
+        assert not re.search(r"--8|8&lt;--|8 &lt; --", text_of(page)), page.name
+    assert "ConformalRegressor(BayesianRidge()" in plain_text(site / "howto" / "coverage.html")
+
+
+def test_public_names_have_a_place_in_the_api(site):
+    import sigmax
+
+    pages = "".join(text_of(page) for page in (site / "api").glob("*.html"))
+    modules = {"sigmax." + name for name in sigmax.__all__ if name.islower()} - {
+        "sigmax.__version__"
+    }
+    for name in modules:
+        assert f'id="{name}' in pages, name
+    for name in (name for name in sigmax.__all__ if not name.islower()):
+        assert re.search(rf'id="sigmax\.\w+\.{name}"', pages), name
+
+
+@pytest.fixture(scope="module")
+def mathml():
+    spec = importlib.util.spec_from_file_location("mathml", DOCS / "mathml.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_formula_becomes_a_fraction_and_other_text_stays(mathml):
+    text = r'<p>With <span class="arithmatex">\(\frac{a}{b} &lt; 1\)</span> and $5.</p>'
+    found = ElementTree.fromstring(mathml.on_page_content(text))
+    name = "{http://www.w3.org/1998/Math/MathML}"
+    (fraction,) = found.iter(f"{name}mfrac")
+    assert ["".join(part.itertext()) for part in fraction] == ["a", "b"]
+    assert (found.text, found[0].tail) == ("With ", " and $5.")
+    assert found[0].attrib["display"] == "inline"
+
+
+def test_a_formula_between_double_dollars_has_a_line_of_its_own(mathml):
+    found = mathml.on_page_content('<div class="arithmatex">\\[\nx^2\n\\]</div>')
+    assert ElementTree.fromstring(found).attrib["display"] == "block"

@@ -1,0 +1,60 @@
+"""The examples run, and print what the documentation quotes of them.
+
+Words and whole numbers are compared as they stand, and other numbers up to a tolerance: machines
+round differently, training multiplies that, and here programs are compiled without optimisations.
+"""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SPEC = importlib.util.spec_from_file_location("run_examples", ROOT / "examples" / "run.py")
+assert SPEC is not None and SPEC.loader is not None
+script = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(script)
+
+EXAMPLES = {example.stem: example for example in script.examples()}
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
+
+
+def is_near(found: str, quoted: str) -> bool:
+    """Whether two numbers differ by no more than training on another machine may change.
+
+    Shares and scores near 1 by 0.1, larger ones by a tenth; whole numbers not at all.
+    """
+    if "." not in quoted:
+        return found == quoted
+    one, other = (float(text.replace(",", "")) for text in (found, quoted))
+    return abs(one - other) <= 0.1 * max(1.0, abs(other))
+
+
+def words(text: str) -> list[str]:
+    """What is said between the numbers, without the spaces and lines that fill columns."""
+    return re.sub(r"[\s─━]+", " ", NUMBER.sub("#", text)).split()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_what_the_documentation_quotes(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = script.printed_by(EXAMPLES[name])
+    quoted = script.output_of(EXAMPLES[name]).read_text(encoding="utf-8")
+    assert words(found) == words(quoted)
+    pairs = zip(NUMBER.findall(found), NUMBER.findall(quoted), strict=True)
+    assert [pair for pair in pairs if not is_near(*pair)] == []
+
+
+def test_a_page_shows_every_example_and_its_output():
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    for example in EXAMPLES.values():
+        assert f'--8<-- "examples/{example.name}"' in pages
+        assert f'--8<-- "examples/output/{example.stem}.txt' in pages
+    known = {script.output_of(example) for example in EXAMPLES.values()}
+    assert known == set((ROOT / "examples" / "output").iterdir())
+
+
+def test_examples_are_short():
+    for example in EXAMPLES.values():
+        assert len(example.read_text(encoding="utf-8").splitlines()) <= 60, example.name

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from sigmax.targets import target_step
+from sigmax.targets import TargetGrid, target_step
 
 rng = np.random.default_rng(0)
 COUNTS = rng.poisson(3.0, 300).astype(float)
@@ -67,3 +68,36 @@ def test_of_several_heaps_the_nearest_others_count():
 def test_the_step_goes_with_the_units(scale, seed):
     y = np.random.default_rng(seed).poisson(2.0, 100).astype(float)
     assert target_step(scale * y) == pytest.approx(scale * target_step(y), rel=1e-6)
+
+
+@given(st.floats(0.001, 0.999), st.floats(0.2, 8.0), st.sampled_from([1.0, 0.1, 1 / 3]))
+def test_intervals_of_counts_hold_at_least_what_those_of_their_smeared_values_hold(q, rate, step):
+    """By SciPy's Poisson: smeared over its step, a count has the density p(k) around k."""
+    k = np.arange(40)
+    share = stats.poisson.pmf(k, rate)
+    grid = TargetGrid.find(step * np.repeat(k, 2))
+    assert grid.is_full and grid.step == pytest.approx(step)
+    cdf = np.concatenate([[0.0], np.cumsum(share)])
+    lower, upper = np.interp([(1 - q) / 2, (1 + q) / 2], cdf, step * (np.arange(41) - 0.5))
+    low, high = grid.ends(np.array([lower, upper]))
+    inside = (low <= step * k) & (step * k <= high)
+    assert share[inside].sum() >= q * cdf[-1] - 1e-6
+    fewer = share[inside][1:-1].sum()  # both ends are needed, up to what each shares with a tail
+    assert fewer <= q + 1e-6
+
+
+def test_what_lies_on_a_grid_by_chance_is_not_rounded():
+    grid = TargetGrid.find(np.array([3.0, 0.0, 7.0, 8.0, 5.0]))
+    assert grid.step == 1.0 and not grid.is_full
+    np.testing.assert_array_equal(grid.ends(np.array([[0.3, 2.7]])), [[0.3, 2.7]])
+
+
+def test_values_between_heaps_are_not_rounded():
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.zeros(50), np.full(50, 4.0), rng.uniform(0, 8, 200)])
+    grid = TargetGrid.find(y)
+    np.testing.assert_array_equal(grid.values, [0.0, 4.0])
+    half = grid.step / 2
+    bounds = np.array([[0.9 * half, 3.5], [1.1 * half, 4 - 0.9 * half], [-0.9 * half, 5.0]])
+    expected = [[0.0, 3.5], [1.1 * half, 4.0], [-0.9 * half, 5.0]]
+    np.testing.assert_allclose(grid.ends(bounds), expected)

@@ -94,13 +94,10 @@ def predict_rows(
     model: Any = saved.model
     dist, gate = model.predict_dist(X), model.predict_gate(X)
     method = options.method or saved.facts["intervals"]
-    ends = [round((1 + sign * options.coverage) / 2, 12) for sign in (-1, 1)]
-    levels = sorted({*options.quantiles, *(ends if method == "distribution" else [])})
-    quantiles = dict(zip(levels, dist.quantile(levels).T, strict=True)) if levels else {}
     if method == "conformal":
         lower, upper = model.predict_interval(X, options.coverage, method="conformal").T
     else:
-        lower, upper = (quantiles[end] for end in ends)
+        lower, upper = dist.interval(options.coverage).T
     return {
         "mean": dist.mean,
         "std": dist.std,
@@ -109,7 +106,7 @@ def predict_rows(
         "aleatoric": np.sqrt(dist.aleatoric_variance),
         "epistemic": np.sqrt(dist.epistemic_variance),
         "off_data": np.full(len(X), np.nan) if gate is None else gate,
-        **{f"q{level:g}": quantiles[level] for level in options.quantiles},
+        **{f"q{level:g}": dist.quantile(level) for level in options.quantiles},
     }
 
 

@@ -1,6 +1,6 @@
 """Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import jax
@@ -17,6 +17,8 @@ from sigmax.random import draw_seed
 
 __all__ = ["Predictive"]
 
+Ends = Callable[[np.ndarray], np.ndarray]
+
 
 @final
 class Predictive:
@@ -30,6 +32,8 @@ class Predictive:
     ----------
     dist
         The density, with the rows on the first axis of its batch shape.
+    ends
+        Makes bounds of `interval` those of values that can occur, where not all can.
 
     Examples
     --------
@@ -44,10 +48,11 @@ class Predictive:
     ((2, 2), array([10.]))
     """
 
-    def __init__(self, dist: AbstractDistribution):
+    def __init__(self, dist: AbstractDistribution, ends: Ends | None = None):
         if not dist.shape or not dist.shape[0]:
             raise InvalidDataError(f"`dist` must have at least one row, got shape {dist.shape}.")
         self.dist = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), dist)
+        self.ends = ends
 
     def __repr__(self) -> str:
         name = type(self.dist).__name__
@@ -63,7 +68,7 @@ class Predictive:
         if not isinstance(rows, slice) and np.ndim(rows) != 1:
             rule = "a slice, a mask or a list of indices"
             raise InvalidArgumentError(f"`rows` must be {rule}, got {rows!r}.")
-        return Predictive(self._take(np.arange(len(self))[rows], self.dist))
+        return Predictive(self._take(np.arange(len(self))[rows], self.dist), self.ends)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,9 +123,14 @@ class Predictive:
         return self._compute("quantile", np.full(self.shape, level))
 
     def interval(self, coverage: float = 0.9) -> np.ndarray:
-        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis."""
+        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis.
+
+        Predictions of a target on a grid, counts for one, have ends on the grid: a density is
+        continuous, and the value k is what it has within half a step of k.
+        """
         coverage = check_number("coverage", coverage, above=0.0, below=1.0)
-        return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+        bounds = self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+        return bounds if self.ends is None else self.ends(bounds)
 
     def sample(self, n: int, random_state=None) -> np.ndarray:
         """``n`` independent draws of every density, along a new first axis.

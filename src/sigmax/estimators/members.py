@@ -182,7 +182,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         dist = self.units_.distribution(mixture)
         if self.is_single_output_:
             dist = jax.tree.map(lambda leaf: leaf[..., 0], dist)
-        return Predictive(dist)
+        return Predictive(dist, self.units_.interval_ends if self.units_.grids else None)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         n_members = len(jax.tree.leaves(self.networks_)[0])

@@ -9,7 +9,7 @@ from sigmax.compilation import compiled, padded_blocks
 from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
 from sigmax.files import take_array
 from sigmax.scaling import FARTHEST, Standardizer
-from sigmax.targets.grid import target_step
+from sigmax.targets.grid import TargetGrid
 
 __all__ = ["TARGET_MAPS", "TargetUnits"]
 
@@ -41,27 +41,34 @@ class TargetUnits:
     """Of y itself."""
     spline: MonotoneSpline | None = None
     """From y to what networks learn, where that is not the standardised y."""
-    step: np.ndarray | None = None
-    """Of every output, the distance within which its values cannot be told apart; None for 0."""
+    grids: tuple[TargetGrid, ...] = ()
+    """Of every output; none if no output has values that cannot be told apart."""
 
     @classmethod
     def fit(cls, y: np.ndarray, weight: np.ndarray, target_map: str = "none") -> "TargetUnits":
         """The units of targets (n, p), by one of the `TARGET_MAPS`."""
         scaling = Standardizer.fit(y, weight, constant_scale=1e-6)
-        steps = np.array([target_step(column) for column in y.T])
-        step = steps if steps.any() else None
+        grids = tuple(TargetGrid.find(column) for column in y.T)
+        grids = grids if any(grid.step for grid in grids) else ()
         if target_map == "none":
-            return cls(scaling, step=step)
+            return cls(scaling, grids=grids)
         knots = [normal_score_knots(column, weight) for column in y.T]
         x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
         spline = MonotoneSpline.through(x, scores)
         own = Standardizer.fit(in_double("__call__", spline, y), weight)
         spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
-        return cls(scaling, spline, step)
+        return cls(scaling, spline, grids)
 
     def wider(self, factor: float) -> "TargetUnits":
         """Units so many times as large, of a target without a map."""
         return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
+
+    @property
+    def step(self) -> np.ndarray:
+        """Of every output, the distance within which its values cannot be told apart."""
+        if not self.grids:
+            return np.zeros(len(self.scaling.scale))
+        return np.array([grid.step for grid in self.grids])
 
     @property
     def target_map(self) -> str:
@@ -92,7 +99,7 @@ class TargetUnits:
         Of shape (knots, outputs), the same with a map and without.
         """
         n_outputs = len(self.scaling.scale)
-        step = np.zeros(n_outputs) if self.step is None else self.step
+        step = self.step
         if self.spline is None:
             values = np.repeat(np.linspace(-1, 1, N_KNOTS)[:, None], n_outputs, axis=1)
             return values, np.repeat((step / self.scaling.scale)[None], N_KNOTS, axis=0)
@@ -105,11 +112,18 @@ class TargetUnits:
             return mixture.affine(self.scaling.mean, self.scaling.scale)
         return Mapped(mixture, self.spline)
 
+    def interval_ends(self, bounds: np.ndarray) -> np.ndarray:
+        """Intervals (n, 2) or (n, p, 2) of the density as such of values: `TargetGrid.ends`."""
+        parts = np.reshape(bounds, (len(bounds), -1, 2))
+        ends = [grid.ends(parts[:, output]) for output, grid in enumerate(self.grids)]
+        return np.stack(ends, axis=1).reshape(np.shape(bounds)) if ends else bounds
+
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a saved model keeps of it."""
         found = self.scaling.state("y")
-        if self.step is not None:
-            found["y.step"] = self.step
+        for output, grid in enumerate(self.grids):
+            found[f"y.{output}.step"] = np.array([grid.step, grid.is_full])
+            found[f"y.{output}.shared"] = grid.values
         if self.spline is not None:
             parts = {"x": self.spline.x, "y": self.spline.y, "slope": self.spline.slope}
             found |= {f"map.{name}": np.asarray(part) for name, part in parts.items()}
@@ -119,16 +133,29 @@ class TargetUnits:
     def from_state(cls, arrays: dict[str, np.ndarray], n_outputs: int) -> "TargetUnits":
         """What `state` was taken from, refused if it is no increasing map of so many outputs."""
         scaling = Standardizer.from_state(arrays, "y", n_outputs)
-        step = take_array(arrays, "y.step", (n_outputs,)) if "y.step" in arrays else None
+        grids = ()
+        if "y.0.step" in arrays:
+            grids = tuple(read_grid(arrays, output) for output in range(n_outputs))
         if "map.x" not in arrays:
-            return cls(scaling, step=step)
+            return cls(scaling, grids=grids)
         shape = (N_KNOTS, n_outputs)
         x, y, slope = (take_array(arrays, f"map.{part}", shape) for part in ("x", "y", "slope"))
         if not ((np.diff(x, axis=0) > 0).all() and (np.diff(y, axis=0) > 0).all()):
             raise ValueError("the map of the target must increase from knot to knot")
         if not (slope > 0).all():
             raise ValueError("the map of the target must have positive slopes")
-        return cls(scaling, MonotoneSpline(x, y, slope), step)
+        return cls(scaling, MonotoneSpline(x, y, slope), grids)
+
+
+def read_grid(arrays: dict[str, np.ndarray], output: int) -> TargetGrid:
+    """A grid of `TargetUnits.state`, refused if it is none."""
+    step, is_full = take_array(arrays, f"y.{output}.step", (2,)).tolist()
+    values = take_array(arrays, f"y.{output}.shared", arrays[f"y.{output}.shared"].shape[:1])
+    if not (0 <= step < np.inf and is_full in (0.0, 1.0) and np.isfinite(values).all()):
+        raise ValueError("the grid of the target must be a step and finite values")
+    if is_full and not (len(values) == 1 and step > 0):
+        raise ValueError("a grid must have one value and a step above 0")
+    return TargetGrid(step, values, bool(is_full))
 
 
 def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:

@@ -120,7 +120,7 @@ def fit(
         check_new_folder(out, force=force, names=NAMES)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         result = fit_table(
-            read_table(data, **reading),
+            read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet),
             options,
             name=short_name(data),
             show=show_item,

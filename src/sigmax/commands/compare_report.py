@@ -17,7 +17,7 @@ from sigmax.commands.compare_tables import (
 from sigmax.commands.repeat import repeat_command
 from sigmax.report.calibration_curves import CURVE_LEVELS
 from sigmax.report.comparison_page import ComparedMethod, Comparison, comparison_page
-from sigmax.report.page import Warn
+from sigmax.report.page import Caution
 from sigmax.runs.records import Record
 
 __all__ = ["COVERED", "compare_page"]
@@ -69,7 +69,7 @@ def describe(records: Sequence[Record]) -> Comparison:
     )
 
 
-def failures(records: Sequence[Record]) -> list[Warn]:
+def failures(records: Sequence[Record]) -> list[Caution]:
     """Methods without scores, once each."""
     reasons = {}
     for record in records:
@@ -77,7 +77,7 @@ def failures(records: Sequence[Record]) -> list[Warn]:
             what = "not applicable" if record.status == "infeasible" else "failed"
             reasons.setdefault((record.task.method, what), record.reason)
     return [
-        Warn(f"{method}: {what}", reason, is_grave=what == "failed")
+        Caution(f"{method}: {what}", reason, is_grave=what == "failed")
         for (method, what), reason in reasons.items()
     ]
 

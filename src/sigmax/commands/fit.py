@@ -26,7 +26,7 @@ from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.report import HeldOutRows, TrainingSet
+from sigmax.report import HeldOutRows, LearnedRows
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
 from sigmax.tables import Schema, Table
@@ -206,7 +206,7 @@ def fit_table(
             scores=scores_table,
             summaries=held_out.summaries,
             profile=profile,
-            training=TrainingSet(
+            training=LearnedRows(
                 data.y[split.train],
                 data.X.iloc[split.train],
                 data.numbers[split.train],

@@ -10,8 +10,8 @@ from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.repeat import repeat_command
 from sigmax.commands.score_tables import estimate_text
 from sigmax.commands.scores import LEVELS, Estimate
-from sigmax.report import HeldOutRows, ModelReport, TrainingSet
-from sigmax.report.page import Cell, Figure, PageTable, TableRow, Warn
+from sigmax.report import HeldOutRows, LearnedRows, ModelReport
+from sigmax.report.page import Caution, KeyFigure, PageTable, TableCell, TableRow
 from sigmax.report.texts import share_text
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.profile import Finding, Profile
@@ -47,7 +47,7 @@ def fit_report(
     scores: ReportTable,
     summaries: Mapping[str, Summary],
     profile: Profile,
-    training: TrainingSet,
+    training: LearnedRows,
     seconds: float,
     settings: Mapping[str, Any],
     reading: Mapping[str, Any],
@@ -123,7 +123,7 @@ def evaluation_report(
         rows=rows,
         schema=schema,
         scores=tables,
-        figures=[Figure("CRPS", estimate_text(scores["crps"]), "less is better")],
+        figures=[KeyFigure("CRPS", estimate_text(scores["crps"]), "less is better")],
         findings=[finding for finding in found if finding.code == "leak"],
         training=saved_training(model),
         group_column=by or (group_column if group_column in rows.columns else None),
@@ -137,17 +137,17 @@ def evaluation_report(
     )
 
 
-def saved_training(model: Any) -> TrainingSet | None:
+def saved_training(model: Any) -> LearnedRows | None:
     """The targets that a saved model keeps, in the order in which it got its rows."""
     rows = getattr(model, "rows_", None)
     if rows is None:
         return None
     y = np.full(int(rows.indices.max()) + 1, np.nan)
     y[rows.indices] = model.units_.restore(np.asarray(rows.y, np.float64))[:, 0]
-    return TrainingSet(y)
+    return LearnedRows(y)
 
 
-def learned_rows(model: Any, rows: HeldOutRows) -> list[Warn]:
+def learned_rows(model: Any, rows: HeldOutRows) -> list[Caution]:
     """A warning if labelled rows are the same as rows that a saved model learned from."""
     kept = getattr(model, "rows_", None)
     if kept is None:
@@ -158,7 +158,7 @@ def learned_rows(model: Any, rows: HeldOutRows) -> list[Warn]:
     if share < MANY_LEARNED:
         return []
     text = f"{share_text(share)} of the rows are the same as rows that the model learned from:"
-    return [Warn("rows learned from", f"{text} scores are too good.", is_grave=True)]
+    return [Caution("rows learned from", f"{text} scores are too good.", is_grave=True)]
 
 
 def row_keys(X: Any, y: np.ndarray) -> list[bytes]:
@@ -176,12 +176,12 @@ def conformal_points(intervals: str, scores: Summary) -> dict[float, float] | No
     return {level: scores[f"coverage_{level * 100:g}"].value for level in LEVELS}
 
 
-def score_figures(summaries: Mapping[str, Summary]) -> list[Figure]:
+def score_figures(summaries: Mapping[str, Summary]) -> list[KeyFigure]:
     """The error of the model beside that of a line."""
     crps, line = summaries["model"]["crps"], summaries["linear"]["crps"]
     less = 1 - crps.value / line.value if line.value else 0.0
     than = f"{abs(less):.0%}".replace("%", " %") + (" below" if less >= 0 else " above")
-    return [Figure("typical error (CRPS)", estimate_text(crps), f"{than} a linear model's")]
+    return [KeyFigure("typical error (CRPS)", estimate_text(crps), f"{than} a linear model's")]
 
 
 def columns_table(profile: Profile) -> PageTable:
@@ -189,12 +189,12 @@ def columns_table(profile: Profile) -> PageTable:
     rows = [
         TableRow(
             [
-                Cell(column.name),
-                Cell(column.kind.value),
-                Cell(f"{column.n_gaps:,}", column.n_gaps),
-                Cell(f"{column.n_distinct:,}", column.n_distinct),
-                Cell(column.low),
-                Cell(column.high),
+                TableCell(column.name),
+                TableCell(column.kind.value),
+                TableCell(f"{column.n_gaps:,}", column.n_gaps),
+                TableCell(f"{column.n_distinct:,}", column.n_distinct),
+                TableCell(column.low),
+                TableCell(column.high),
             ]
         )
         for column in profile.columns

@@ -1,13 +1,13 @@
 """Predictions beside what came, and whether wide predictions are those that err."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from sigmax.report.charts import Axis, Chart, Layer, log_axis_suits
+from sigmax.report.charts import Axis, Chart, Color, Layer, log_axis_suits
 from sigmax.report.held_out import COVERAGE, HeldOutRows
 from sigmax.report.texts import count_text, number_text, share_text
 
@@ -45,10 +45,11 @@ def predicted_chart(rows: HeldOutRows, target: str, name: str = "predicted") -> 
         ),
         Layer(mark="rule", label="predicted = observed", color="quiet", dashed=True),
     ]
-    for label, color, chosen in (
-        ("inside its interval", "model", is_inside),
-        ("outside", "miss", ~is_inside),
-    ):
+    kinds: dict[str, tuple[Color, Any]] = {
+        "inside its interval": ("model", is_inside),
+        "outside": ("miss", ~is_inside),
+    }
+    for label, (color, chosen) in kinds.items():
         layers.append(
             Layer(
                 mark="points",
@@ -60,20 +61,20 @@ def predicted_chart(rows: HeldOutRows, target: str, name: str = "predicted") -> 
             )
         )
     part = f"a random sample of {len(shown):,} of " if len(shown) < len(rows) else ""
-    correlation = np.corrcoef(rows.mean, rows.y)[0, 1] if len(rows) > 2 else np.nan
+    correlation = correlation_of(rows.mean, rows.y)
     description = (
         f"Observed over predicted {target} of {count_text(len(rows), 'row')}."
         f" {share_text(float(rows.is_inside.mean()))} are inside their"
         f" {share_text(COVERAGE)} intervals; the correlation of predicted and observed is"
-        f" {number_text(float(correlation), 2)}."
+        f" {number_text(correlation, 2)}."
     )
-    low = {"low": positive_low(rows)} if scale == "log" else {}
+    low = positive_low(rows) if scale == "log" else None
     return Chart(
         name=name,
         title="Predicted and observed",
         description=description,
         x=Axis(label=f"predicted {target}", scale=scale),
-        y=Axis(label=f"observed {target}", scale=scale, **low),
+        y=Axis(label=f"observed {target}", scale=scale, low=low),
         layers=layers,
         note=f"Shown: {part}{count_text(len(rows), 'row')}. Points on the line were predicted"
         " exactly; a vertical bar is the interval that was predicted.",
@@ -127,28 +128,24 @@ def bin_spreads(rows: HeldOutRows) -> SpreadBins:
 def spread_chart(rows: HeldOutRows, target: str, name: str = "spread") -> Chart:
     """Errors over the spread that was predicted."""
     bins = bin_spreads(rows)
-    scale = "log" if log_axis_suits(bins.predicted * 1.0, bins.error) else "linear"
-    rises = (
-        stats.spearmanr(rows.std, np.abs(rows.y - rows.mean)).statistic
-        if (len(rows) > 2 and np.ptp(rows.std[np.isfinite(rows.std)]) > 0)
-        else np.nan
-    )
+    scale = "log" if log_axis_suits(bins.predicted, bins.error) else "linear"
+    rises = correlation_of(*map(stats.rankdata, (rows.std, np.abs(rows.y - rows.mean))))
     wide, narrow = bins.error[-1], bins.error[0]
     description = (
         f"{len(bins.error)} bins of like predicted spread. Where it is smallest the error is"
         f" {number_text(narrow, 3)}, where it is largest {number_text(wide, 3)}; the rank"
-        f" correlation of spread and error of single rows is {number_text(float(rises), 2)}."
+        f" correlation of spread and error of single rows is {number_text(rises, 2)}."
     )
     n_left = int(np.sum(~np.isfinite(rows.std)))
     left = f" Left out: {count_text(n_left, 'row')} of infinite variance." if n_left else ""
     texts = [f"{n:,} rows" for n in bins.n_rows]
-    zero = {} if scale == "log" else {"low": 0.0}
+    zero = None if scale == "log" else 0.0
     return Chart(
         name=name,
         title="Predicted spread and error",
         description=description,
-        x=Axis(label=f"predicted standard deviation of {target}", scale=scale, **zero),
-        y=Axis(label="root mean square error", scale=scale, **zero),
+        x=Axis(label=f"predicted standard deviation of {target}", scale=scale, low=zero),
+        y=Axis(label="root mean square error", scale=scale, low=zero),
         layers=[
             Layer(mark="rule", label="as promised", color="quiet", dashed=True),
             Layer(
@@ -170,3 +167,10 @@ def spread_chart(rows: HeldOutRows, target: str, name: str = "spread") -> Chart:
         note="A model that knows where it is unsure has its points along the line." + left,
         height=400,
     )
+
+
+def correlation_of(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Pearson's, nan where there is none."""
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(x, y)[0, 1])

@@ -7,7 +7,7 @@ import pandas as pd
 
 from sigmax.report.headline import FEW_ROWS, Headline
 from sigmax.report.held_out import COVERAGE
-from sigmax.report.page import Warn
+from sigmax.report.page import Caution
 from sigmax.report.texts import count_text, share_text
 from sigmax.tables import Kind, Schema, Table
 from sigmax.tables.columns import as_frame, columns_of_frame
@@ -23,21 +23,22 @@ MANY_NEW = 0.01
 
 
 def find_cautions(
-    findings: Sequence[Finding], headline: Headline, others: Sequence[Warn] = ()
-) -> list[Warn]:
-    """All warnings, those of leaks first."""
+    findings: Sequence[Finding], headline: Headline, others: Sequence[Caution] = ()
+) -> list[Caution]:
+    """All warnings, those of leaks first, then all others that are grave."""
     order = {code: place for place, code in enumerate(GRAVE)}
     grave = sorted((f for f in findings if f.code in order), key=lambda f: order[f.code])
     mild = [finding for finding in findings if finding.code not in order]
-    return [
-        *(Warn(finding.code, finding.text, is_grave=True) for finding in grave),
-        *score_cautions(headline),
+    found = [
+        *(Caution(finding.code, finding.text, is_grave=True) for finding in grave),
         *others,
-        *(Warn(finding.code, finding.text) for finding in mild),
+        *score_cautions(headline),
+        *(Caution(finding.code, finding.text) for finding in mild),
     ]
+    return sorted(found, key=lambda warning: not warning.is_grave)
 
 
-def score_cautions(headline: Headline) -> list[Warn]:
+def score_cautions(headline: Headline) -> list[Caution]:
     """What the held-out rows say against the model."""
     found = []
     share, promised = share_text(headline.share_inside), share_text(COVERAGE)
@@ -46,22 +47,22 @@ def score_cautions(headline: Headline) -> list[Warn]:
             f"{share} of the rows are inside intervals that promise {promised}, which is less than"
             " chance would explain. Rows may have changed since the model learned, or be too few."
         )
-        found.append(Warn("intervals too narrow", text, is_grave=True))
+        found.append(Caution("intervals too narrow", text, is_grave=True))
     elif headline.low > COVERAGE:
         text = f"{share} of the rows are inside intervals that promise {promised}: they could be"
-        found.append(Warn("intervals wider than needed", f"{text} narrower."))
+        found.append(Caution("intervals wider than needed", f"{text} narrower."))
     if headline.n_rows < FEW_ROWS:
         text = f"The scores rest on {count_text(headline.n_rows, 'row')}: hold out more if you can."
-        found.append(Warn("few rows", text))
+        found.append(Caution("few rows", text))
     if (headline.share_off_data or 0) > MANY_OFF_DATA:
         text = (
             f"{share_text(headline.share_off_data or 0)} of the rows are unlike anything learned."
         )
-        found.append(Warn("rows off the data", text))
+        found.append(Caution("rows off the data", text))
     return found
 
 
-def new_content(cells: pd.DataFrame, schema: Schema) -> list[Warn]:
+def new_content(cells: pd.DataFrame, schema: Schema) -> list[Caution]:
     """What rows hold that the model never saw: new levels, numbers and times out of range."""
     table = Table.from_columns(columns_of_frame(as_frame(cells[schema.names])), schema)
     levels, ranges = [], []
@@ -79,10 +80,10 @@ def new_content(cells: pd.DataFrame, schema: Schema) -> list[Warn]:
     warnings = []
     if levels:
         text = f"Rows have levels that no training row has: {named(levels)}."
-        warnings.append(Warn("new levels", text))
+        warnings.append(Caution("new levels", text))
     if ranges:
         text = f"Rows lie outside the range of the training rows: {named(ranges)}."
-        warnings.append(Warn("out of range", text))
+        warnings.append(Caution("out of range", text))
     return warnings
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Axis", "Chart", "Layer", "log_axis_suits", "plain_numbers"]
+__all__ = ["Axis", "Chart", "Color", "Layer", "log_axis_suits", "plain_numbers"]
 
 DIGITS = 6
 """Of a number in a chart."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sigmax.report.calibration_curves import curves_chart
 from sigmax.report.charts import Axis, Chart, Layer, log_axis_suits
 from sigmax.report.model_page import as_page_table
-from sigmax.report.page import Page, Part, Warn
+from sigmax.report.page import Caution, Page, PagePart
 from sigmax.report.texts import count_text, number_text
 from sigmax.runs.tables import ReportTable
 
@@ -47,7 +47,7 @@ class Comparison:
     methods: Sequence[ComparedMethod]
     levels: Sequence[float]
     tables: Sequence[ReportTable]
-    warnings: Sequence[Warn] = ()
+    warnings: Sequence[Caution] = ()
     command: str = ""
     facts: Sequence[tuple[str, str]] = field(default=())
 
@@ -72,14 +72,14 @@ class Comparison:
             f" {100 * share:.2g} % larger error (CRPS), {sure}."
         )
 
-    def parts(self, suffix: str = "") -> list[Part]:
+    def parts(self, suffix: str = "") -> list[PagePart]:
         """The charts and tables of this comparison; ``suffix`` tells it from others of a page."""
         if not self.methods:
             return [self.tables_part(suffix)]
         charts = [score_chart(self.methods, self.target, f"scores{suffix}")]
         charts.append(seconds_chart(self.methods, f"seconds{suffix}"))
         parts = [
-            Part(
+            PagePart(
                 name=f"ranking{suffix}",
                 heading="Scores and seconds" if not suffix else self.title,
                 lead="Mean CRPS on held-out rows, in units of the target: less is better.",
@@ -90,7 +90,7 @@ class Comparison:
         if curves:
             chart = curves_chart(curves, self.levels, self.n_rows, f"calibration{suffix}")
             parts.append(
-                Part(
+                PagePart(
                     name=f"calibration{suffix}",
                     heading="Do intervals keep their promise?",
                     lead="Above the diagonal intervals are wider than needed, below it too narrow.",
@@ -99,12 +99,12 @@ class Comparison:
             )
         return [*parts, self.tables_part(suffix)]
 
-    def tables_part(self, suffix: str) -> Part:
+    def tables_part(self, suffix: str) -> PagePart:
         tables = list(map(as_page_table, self.tables))
-        return Part(name=f"tables{suffix}", heading="All scores", tables=tables)
+        return PagePart(name=f"tables{suffix}", heading="All scores", tables=tables)
 
 
-def comparison_page(comparisons: Sequence[Comparison], extra: Sequence[Part] = ()) -> Page:
+def comparison_page(comparisons: Sequence[Comparison], extra: Sequence[PagePart] = ()) -> Page:
     """The page of one comparison, or of all that a folder holds."""
     last = comparisons[-1]
     many = len(comparisons) > 1

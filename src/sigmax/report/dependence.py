@@ -171,14 +171,14 @@ def dependence_chart(found: Dependence, target: str, name: str) -> Chart:
         f" {number_text(found.upper[low] - found.lower[low], 3)} wide at the first and"
         f" {number_text(found.upper[high] - found.lower[high], 3)} at the second."
     )
-    texts = [f"{count_text(n, 'row')} nearby" for n in found.counts]
+    texts = [f"{count_text(n, 'row')} nearby" for n in found.counts.tolist()]
     note = (
         f"Averages over {count_text(found.n_rows, 'held-out row')}, whose other columns stay as"
         " they are. Where such rows do not exist, the interval grows."
     )
     marks = {"texts": texts, "label": f"mean of {target}"}
     if found.kind is Kind.CATEGORY:
-        texts = [count_text(n, "row") for n in found.counts]
+        texts = [count_text(n, "row") for n in found.counts.tolist()]
         return Chart(
             name=name,
             title=f"Dependence on {found.column}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sigmax.report.chance import share_interval
 from sigmax.report.charts import Axis, Chart, Layer
 from sigmax.report.held_out import COVERAGE, HeldOutRows
-from sigmax.report.page import Cell, PageTable, TableRow
+from sigmax.report.page import PageTable, TableCell, TableRow
 from sigmax.report.texts import cell_text, number_text, share_text, time_text
 
 __all__ = ["RowPart", "group_parts", "parts_chart", "parts_table", "time_parts"]
@@ -60,7 +60,7 @@ def make_part(
     )
 
 
-def group_parts(rows: HeldOutRows, column: pd.Series) -> list[RowPart]:
+def group_parts(rows: HeldOutRows, column: Any) -> list[RowPart]:
     """The groups of a column, the largest first."""
     codes, groups = pd.factorize(column, use_na_sentinel=False)
     largest_first = np.argsort(-np.bincount(codes), kind="stable")
@@ -139,12 +139,12 @@ def parts_table(parts: Sequence[RowPart], column: str, target: str) -> PageTable
     rows = [
         TableRow(
             [
-                Cell(part.name),
-                Cell(f"{part.n_rows:,}", part.n_rows),
-                Cell(share_text(part.share), part.share),
-                Cell(f"{share_text(part.low)} to {share_text(part.high)}", part.low),
-                Cell(f"± {number_text(part.half_width, 3)}", part.half_width),
-                Cell(number_text(part.rmse, 3), part.rmse),
+                TableCell(part.name),
+                TableCell(f"{part.n_rows:,}", part.n_rows),
+                TableCell(share_text(part.share), part.share),
+                TableCell(f"{share_text(part.low)} to {share_text(part.high)}", part.low),
+                TableCell(f"± {number_text(part.half_width, 3)}", part.half_width),
+                TableCell(number_text(part.rmse, 3), part.rmse),
             ]
         )
         for part in parts

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.distributions import Predictive
-
 __all__ = ["COVERAGE", "OFF_DATA", "HeldOutRows"]
 
 COVERAGE = 0.9
@@ -57,7 +55,7 @@ class HeldOutRows:
         X: pd.DataFrame,
         y: Numbers,
         *,
-        dist: Predictive | None = None,
+        dist: Any = None,
         method: str = "distribution",
         numbers: NDArray[np.integer] | None = None,
         columns: pd.DataFrame | None = None,
@@ -67,7 +65,7 @@ class HeldOutRows:
         Parameters
         ----------
         dist
-            The prediction, where there is one already.
+            The prediction, a `Predictive`, where there is one already.
         method
             Of the intervals: ``distribution`` or ``conformal``.
         """

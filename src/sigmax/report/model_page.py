@@ -15,8 +15,8 @@ from sigmax.report.groups import group_parts, parts_chart, parts_table, time_par
 from sigmax.report.headline import Headline, write_headline
 from sigmax.report.held_out import HeldOutRows
 from sigmax.report.importance import Importance, importance_charts, permutation_importance
-from sigmax.report.page import Cell, Figure, Page, PageTable, Part, TableRow, Warn
-from sigmax.report.rows import TrainingSet, rows_tables
+from sigmax.report.page import Caution, KeyFigure, Page, PagePart, PageTable, TableCell, TableRow
+from sigmax.report.rows import LearnedRows, rows_tables
 from sigmax.report.texts import count_text, number_text, share_text
 from sigmax.runs.tables import ReportTable
 from sigmax.tables import Kind, Schema, Table
@@ -42,10 +42,10 @@ class ModelReport:
     schema: Schema
     """Of the features."""
     scores: Sequence[ReportTable]
-    figures: Sequence[Figure] = ()
+    figures: Sequence[KeyFigure] = ()
     """Numbers at the top, besides those of the headline."""
     findings: Sequence[Finding] = ()
-    training: TrainingSet | None = None
+    training: LearnedRows | None = None
     group_column: str | None = None
     time_column: str | None = None
     conformal: Mapping[float, float] | None = None
@@ -54,7 +54,7 @@ class ModelReport:
     """Whether whole groups were held out."""
     is_new_table: bool = False
     """Whether the rows come from another table than the model's."""
-    cautions: Sequence[Warn] = ()
+    cautions: Sequence[Caution] = ()
     """Further warnings, after those of leaks."""
     about: Sequence[PageTable] = field(default=())
     """Tables about the data."""
@@ -88,13 +88,15 @@ class ModelReport:
             self.importance_part(importance),
             self.dependence_part(X, order, progress),
             *self.groups_part(),
-            Part(
+            PagePart(
                 name="rows",
                 heading="Rows worth a look",
-                lead="Every row can be opened to see the training rows behind its prediction.",
+                lead="A row can be opened to see the training rows behind its prediction."
+                if hasattr(self.model, "explain_neighbors")
+                else "",
                 tables=rows_tables(self.model, self.rows, self.target, order, self.training),
             ),
-            Part(
+            PagePart(
                 name="scores",
                 heading="Scores and data",
                 tables=[*map(as_page_table, self.scores), *self.about],
@@ -113,8 +115,8 @@ class ModelReport:
             facts=self.facts,
         )
 
-    def accuracy_part(self) -> Part:
-        return Part(
+    def accuracy_part(self) -> PagePart:
+        return PagePart(
             name="accuracy",
             heading="How good are the predictions?",
             lead="How near predictions are to what came, and whether the model knows where it is"
@@ -122,8 +124,8 @@ class ModelReport:
             charts=[predicted_chart(self.rows, self.target), spread_chart(self.rows, self.target)],
         )
 
-    def calibration_part(self, headline: Headline) -> Part:
-        return Part(
+    def calibration_part(self, headline: Headline) -> PagePart:
+        return PagePart(
             name="calibration",
             heading="Do intervals keep their promise?",
             lead=f"The 90 % intervals hold {share_text(headline.share_inside)} of the rows,"
@@ -131,14 +133,14 @@ class ModelReport:
             charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
         )
 
-    def importance_part(self, found: Importance) -> Part:
+    def importance_part(self, found: Importance) -> PagePart:
         rows = [
             TableRow(
                 [
-                    Cell(found.columns[i]),
-                    Cell(number_text(found.mean_shift[i], 3), float(found.mean_shift[i])),
-                    Cell(number_text(found.error_rise[i], 3), float(found.error_rise[i])),
-                    Cell(share_text(found.spread_factor[i]), float(found.spread_factor[i])),
+                    TableCell(found.columns[i]),
+                    TableCell(number_text(found.mean_shift[i], 3), float(found.mean_shift[i])),
+                    TableCell(number_text(found.error_rise[i], 3), float(found.error_rise[i])),
+                    TableCell(share_text(found.spread_factor[i]), float(found.spread_factor[i])),
                 ]
             )
             for i in found.order()
@@ -150,7 +152,7 @@ class ModelReport:
             rows=rows,
             notes=["An error that falls does so by chance: the column says nothing."],
         )
-        return Part(
+        return PagePart(
             name="importance",
             heading="What drives the prediction",
             lead="The mean and the spread are driven by columns of their own.",
@@ -158,7 +160,9 @@ class ModelReport:
             tables=[table],
         )
 
-    def dependence_part(self, X: pd.DataFrame, order: Sequence[str], progress: Progress) -> Part:
+    def dependence_part(
+        self, X: pd.DataFrame, order: Sequence[str], progress: Progress
+    ) -> PagePart:
         found = find_dependence(
             self.model,
             X,
@@ -168,7 +172,7 @@ class ModelReport:
         )
         hidden = len(order) - MOST_COLUMNS
         note = f"Shown for the {MOST_COLUMNS} most important of {len(order):,} columns."
-        return Part(
+        return PagePart(
             name="dependence",
             heading="Dependence on a column",
             choice_label="Column",
@@ -179,7 +183,7 @@ class ModelReport:
             notes=[note] if hidden > 0 else [],
         )
 
-    def groups_part(self) -> list[Part]:
+    def groups_part(self) -> list[PagePart]:
         """Coverage by group and over time, where there are such columns."""
         charts, tables = [], []
         if self.group_column is not None:
@@ -200,7 +204,7 @@ class ModelReport:
         if self.are_grouped:
             lead += " Rows of one group are alike: the confidence intervals are too narrow."
         return [
-            Part(
+            PagePart(
                 name="parts",
                 heading="Coverage by parts of the rows",
                 lead=lead,
@@ -210,7 +214,7 @@ class ModelReport:
         ]
 
 
-def time_values(column: pd.Series) -> tuple[np.ndarray, bool]:
+def time_values(column: Any) -> tuple[np.ndarray, bool]:
     """A column as seconds since 1970 or as numbers, and whether these are times."""
     frame = pd.DataFrame({"time": column})
     raw = columns_of_frame(as_frame(frame))
@@ -223,34 +227,35 @@ def time_values(column: pd.Series) -> tuple[np.ndarray, bool]:
     return np.full(len(column), np.nan), False
 
 
-def headline_figures(headline: Headline) -> list[Figure]:
+def headline_figures(headline: Headline) -> list[KeyFigure]:
     between = f"{share_text(headline.low)} to {share_text(headline.high)} with 95 % confidence"
     found = [
-        Figure("inside the 90 % interval", share_text(headline.share_inside), between),
-        Figure("typical interval", headline.typical_text, "half of the rows have a narrower one"),
+        KeyFigure("inside the 90 % interval", share_text(headline.share_inside), between),
+        KeyFigure(
+            "typical interval", headline.typical_text, "half of the rows have a narrower one"
+        ),
     ]
     if headline.share_off_data is not None:
         n_off = round(headline.share_off_data * headline.n_rows)
         off = f"{n_off:,} of {count_text(headline.n_rows, 'row')}"
-        found.append(Figure("unlike anything seen", share_text(headline.share_off_data), off))
+        found.append(KeyFigure("unlike anything seen", share_text(headline.share_off_data), off))
     return found
 
 
 def as_page_table(table: ReportTable) -> PageTable:
     """A table of texts that can be sorted: cells that begin with a number by that number."""
     rows = [
-        TableRow(
-            [
-                Cell(
-                    text.replace("**", ""),
-                    None if i == 0 or table.in_words else leading_number(text),
-                )
-                for i, text in enumerate(row)
-            ]
-        )
+        TableRow([TableCell(row[0].replace("**", "")), *(as_cell(text, table) for text in row[1:])])
         for row in table.rows
     ]
-    return PageTable(title=table.title, header=table.header, rows=rows, notes=table.notes)
+    title = table.title[:1].upper() + table.title[1:]
+    return PageTable(title=title, header=table.header, rows=rows, notes=table.notes)
+
+
+def as_cell(text: str, table: ReportTable) -> TableCell:
+    text = text.replace("**", "")
+    value = None if table.in_words else leading_number(text)
+    return TableCell(text if value is None else text.replace("-", "−"), value)
 
 
 def leading_number(text: str) -> float | None:
@@ -258,10 +263,10 @@ def leading_number(text: str) -> float | None:
 
     Examples
     --------
-    >>> leading_number("12,346 ± 79"), leading_number("−3.5 %"), leading_number("none")
+    >>> leading_number("12,346 ± 79"), leading_number("-3.5 %"), leading_number("none")
     (12346.0, -3.5, None)
     """
-    words = text.replace("**", "").replace("−", "-").split()
+    words = text.split()
     try:
         value = float(words[0].replace(",", "")) if words else None
     except ValueError:

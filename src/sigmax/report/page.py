@@ -19,7 +19,16 @@ from markupsafe import Markup
 
 from sigmax.report.charts import Chart
 
-__all__ = ["Cell", "Figure", "Page", "PageTable", "Part", "TableRow", "Warn", "embed_json"]
+__all__ = [
+    "Caution",
+    "KeyFigure",
+    "Page",
+    "PagePart",
+    "PageTable",
+    "TableCell",
+    "TableRow",
+    "embed_json",
+]
 
 SCRIPTS = ("scales.js", "charts.js", "page.js")
 STYLE = "page.css"
@@ -27,11 +36,11 @@ STYLE = "page.css"
 
 @final
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """Text of a table, and the number by which it is sorted if it is one."""
 
     text: str
-    value: float | None = None
+    value: float | int | None = None
 
 
 @final
@@ -39,7 +48,7 @@ class Cell:
 class TableRow:
     """A row, which may be opened to show another table."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[TableCell]
     details: "PageTable | None" = None
 
 
@@ -71,7 +80,7 @@ class PageTable:
 
 @final
 @dataclass(frozen=True)
-class Figure:
+class KeyFigure:
     """A number at the top of the page."""
 
     label: str
@@ -81,7 +90,7 @@ class Figure:
 
 @final
 @dataclass(frozen=True)
-class Warn:
+class Caution:
     """Something to know before anything on the page is believed."""
 
     code: str
@@ -91,7 +100,7 @@ class Warn:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PagePart:
     """A section of the page."""
 
     name: str
@@ -120,10 +129,10 @@ class Page:
     headline: str
     basis: str = ""
     """What the headline rests on."""
-    figures: Sequence[Figure] = ()
-    warnings: Sequence[Warn] = ()
+    figures: Sequence[KeyFigure] = ()
+    warnings: Sequence[Caution] = ()
     no_warnings: str = ""
-    parts: Sequence[Part] = ()
+    parts: Sequence[PagePart] = ()
     command: str = ""
     """That makes this page again."""
     facts: Sequence[tuple[str, str]] = field(default=())

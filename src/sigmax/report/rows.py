@@ -2,27 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.report.held_out import HeldOutRows
-from sigmax.report.page import Cell, PageTable, TableRow
+from sigmax.report.page import PageTable, TableCell, TableRow
 from sigmax.report.texts import cell_text, number_text, share_text
 
-__all__ = ["TrainingSet", "rows_tables"]
+__all__ = ["LearnedRows", "rows_tables"]
 
 N_SHOWN = 10
 N_SUPPORTERS = 5
-MOST_COLUMNS = 6
+MOST_COLUMNS = 5
 """Of the features that are shown beside a row."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class TrainingSet:
+class LearnedRows:
     """The rows that the model learned from, in the order in which it got them."""
 
     y: NDArray[np.float64]
@@ -40,7 +40,7 @@ def rows_tables(
     rows: HeldOutRows,
     target: str,
     columns: Sequence[str],
-    training: TrainingSet | None,
+    training: LearnedRows | None,
 ) -> list[PageTable]:
     """Both tables; ``columns`` are the features to show, the most important first."""
     shown = list(columns)[:MOST_COLUMNS]
@@ -87,7 +87,7 @@ def rows_table(
     target: str,
     columns: Sequence[str],
     what: str,
-    training: TrainingSet | None,
+    training: LearnedRows | None,
     notes: Sequence[str],
 ) -> PageTable:
     """Some rows, each with the training rows that support its prediction."""
@@ -99,20 +99,20 @@ def rows_table(
     cells, measure = rows.cells.loc[chosen], measures[what]
     supporters = find_supporters(model, cells, training, target, columns)
     found = []
-    for i, row in enumerate(chosen):
+    for i, row in enumerate(chosen.tolist()):
         error = rows.standardized_error[row]
         found.append(
             TableRow(
                 [
-                    Cell(f"row {rows.numbers[row]:,}", float(rows.numbers[row])),
-                    Cell(measure_text(what, measure[row]), float(measure[row])),
+                    TableCell(f"row {rows.numbers[row]:,}", float(rows.numbers[row])),
+                    TableCell(measure_text(what, measure[row]), float(measure[row])),
                     number(rows.y[row]),
                     number(rows.mean[row]),
-                    Cell(
+                    TableCell(
                         f"{number_text(rows.lower[row])} to {number_text(rows.upper[row])}",
                         float(rows.upper[row] - rows.lower[row]),
                     ),
-                    Cell(signed_text(error), float(np.nan_to_num(error))),
+                    TableCell(signed_text(error), float(np.nan_to_num(error))),
                     *(feature_cell(cells[column].iloc[i]) for column in columns),
                 ],
                 supporters[i],
@@ -121,19 +121,21 @@ def rows_table(
     header = ["row", what, target, "predicted", "90 % interval", "error in std", *columns]
     is_explained = any(details is not None for details in supporters)
     note = "" if is_explained else "This method does not name training rows behind a prediction."
+    if is_explained and training is not None and training.numbers is None:
+        note = "Training rows are counted as the model got them, without rows that had no target."
     return PageTable(
         title=title,
         header=header,
         rows=found,
         notes=[*notes, *([note] if note else [])],
-        opens="Training rows" if is_explained else "",
+        opens="the training rows behind it" if is_explained else "",
     )
 
 
 def find_supporters(
     model: Any,
     cells: pd.DataFrame,
-    training: TrainingSet | None,
+    training: LearnedRows | None,
     target: str,
     columns: Sequence[str],
 ) -> list[PageTable | None]:
@@ -142,24 +144,17 @@ def find_supporters(
     if explain is None or training is None or not len(cells):
         return [None] * len(cells)
     indices, weights = explain(cells, k=N_SUPPORTERS)
-    shown = columns if training.X is not None else []
+    X = training.X
+    shown = [] if X is None else list(columns)
     tables = []
     for i in range(len(cells)):
-        supporters = [
-            TableRow(
-                [
-                    Cell(f"row {training.number(int(row)):,}"),
-                    Cell(share_text(float(weight)), float(weight)),
-                    number(training.y[row]),
-                    *(
-                        feature_cell(training.X[column].iloc[int(row)])
-                        for column in (shown if training.X is not None else [])
-                    ),
-                ]
-            )
-            for row, weight in zip(indices[i], weights[i], strict=True)
-            if weight > 0
-        ]
+        supporters = []
+        for row, weight in zip(indices[i].tolist(), weights[i].tolist(), strict=True):
+            features = [] if X is None else [feature_cell(X[name].iloc[row]) for name in shown]
+            first = TableCell(f"row {training.number(row):,}")
+            share = TableCell(share_text(weight), weight)
+            if weight > 0:
+                supporters.append(TableRow([first, share, number(training.y[row]), *features]))
         rest = max(0.0, 1 - float(weights[i].sum()))
         tables.append(
             PageTable(
@@ -172,22 +167,27 @@ def find_supporters(
     return tables
 
 
-def measure_text(what: str, value: float) -> str:
+def measure_text(what: str, value: SupportsFloat) -> str:
+    value = float(value)
     if what == "chance of worse":
         return f"{value:.2g}" if value >= 1e-6 else "< 0.000001"
     return f"{value:.2f}"
 
 
-def signed_text(value: float) -> str:
+def signed_text(value: SupportsFloat) -> str:
+    value = float(value)
     return f"{value:+.1f}".replace("-", "−") if np.isfinite(value) else "unknown"
 
 
-def number(value: float) -> Cell:
-    return Cell(number_text(float(value)), float(value) if np.isfinite(value) else None)
+def number(value: SupportsFloat) -> TableCell:
+    value = float(value)
+    return TableCell(number_text(value), value if np.isfinite(value) else None)
 
 
-def feature_cell(cell: Any) -> Cell:
+def feature_cell(cell: Any) -> TableCell:
     """A cell of the file; numbers are sorted as numbers."""
     is_number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool | np.bool_)
     value = float(cell) if is_number and np.isfinite(cell) else None
-    return Cell(cell_text(float(cell) if value is not None else cell), value)
+    return TableCell(
+        f"{value:.8g}".replace("-", "−") if value is not None else cell_text(cell), value
+    )

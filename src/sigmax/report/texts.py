@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import SupportsFloat
 
 __all__ = ["cell_text", "count_text", "listed", "number_text", "share_text", "time_text"]
 
@@ -10,16 +11,17 @@ LONGEST = 60
 """Characters of a cell."""
 
 
-def number_text(value: float, digits: int = 4) -> str:
+def number_text(value: SupportsFloat, digits: int = 4) -> str:
     """A number for people, without an exponent where none is needed.
 
     Examples
     --------
     >>> number_text(79873.0587), number_text(0.012345), number_text(3e12), number_text(12.5)
-    ('79,873', '0.01234', '3e+12', '12.5')
+    ('79,873', '0.01235', '3e+12', '12.5')
     >>> number_text(float("nan")), number_text(float("inf"))
     ('unknown', '∞')
     """
+    value = float(value)
     if math.isnan(value):
         return "unknown"
     if math.isinf(value):
@@ -29,7 +31,7 @@ def number_text(value: float, digits: int = 4) -> str:
     return text if "e" in text else text.replace("-", "−")
 
 
-def share_text(share: float) -> str:
+def share_text(share: SupportsFloat) -> str:
     """A share as per cent: whole, but with a decimal near both ends.
 
     Examples
@@ -37,6 +39,7 @@ def share_text(share: float) -> str:
     >>> share_text(0.894), share_text(0.004), share_text(0.998), share_text(0.0), share_text(1.0)
     ('89 %', '0.4 %', '99.8 %', '0 %', '100 %')
     """
+    share = float(share)
     is_near_end = 0 < share < 0.02 or 0.98 < share < 1
     return f"{100 * share:.1f} %" if is_near_end else f"{100 * share:.0f} %"
 

@@ -126,7 +126,7 @@ const Charts = (() => {
       const { left, right, top, bottom } = this.box;
       const { spec } = this;
       const group = svg("g", { class: "axes", "aria-hidden": "true" });
-      const columns = Math.max(2, Math.floor((right - left) / 85));
+      const columns = Math.max(3, Math.floor((right - left) / (spec.x.scale === "time" ? 95 : 70)));
       for (const { value, text } of this.x.ticks(columns)) {
         const at = this.x.at(value);
         group.append(svg("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }));

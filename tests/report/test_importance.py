@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 from report_cases import make_rows
 
+from sigmax.distributions import Normal, Predictive
 from sigmax.report import dependence, importance
-from sigmax.report.dependence import choose_values, find_dependence
+from sigmax.report.dependence import find_dependence
 from sigmax.report.importance import permutation_importance, predict_moments
+from sigmax.report.trials import MOST_VALUES, choose_values
 from sigmax.tables import Kind, infer_schema
 
 
@@ -92,6 +94,44 @@ def test_gaps_of_a_category_are_a_value_of_their_own():
 def test_numbers_that_are_tried_stand_in_the_column():
     values = np.random.default_rng(0).normal(size=1000)
     cells = choose_values(values, Kind.NUMBER)
-    assert len(cells) == dependence.MOST_VALUES
+    assert len(cells) == MOST_VALUES
     expected = np.quantile(values, np.linspace(0.01, 0.99, 16), method="nearest")
     np.testing.assert_array_equal(values[cells], expected)
+
+
+class Rides:
+    """Minutes between two times, and the day of the first, make the mean."""
+
+    def predict_dist(self, X: pd.DataFrame) -> Predictive:
+        start, end = (pd.to_datetime(X[name], format="mixed") for name in ("start", "end"))
+        minutes = (end - start).dt.total_seconds().to_numpy() / 60
+        return Predictive(Normal(minutes + 100 * start.dt.day.to_numpy(float), np.ones(len(X))))
+
+
+def make_rides(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    start = pd.Timestamp("2024-03-01") + pd.to_timedelta(rng.integers(0, 20, n), unit="D")
+    end = start + pd.to_timedelta(rng.integers(1, 60, n), unit="min")
+    return pd.DataFrame(
+        {"end": end.strftime("%Y-%m-%d %H:%M"), "start": start.strftime("%Y-%m-%d")}
+    )
+
+
+def test_times_move_together_and_the_time_between_them_is_tried_by_itself():
+    X = make_rides(200)
+    length, start, end = find_dependence(Rides(), X, infer_schema(X), ["start", "end"])
+    assert length.column == "minutes from start to end"
+    np.testing.assert_allclose(np.diff(length.mean), np.diff(length.places))
+    days = pd.to_datetime(start.places, unit="s").day
+    np.testing.assert_allclose(np.diff(start.mean), 100 * np.diff(days))  # lengths stay
+    assert end.kind is Kind.TIME and len(end.mean) == 16
+
+
+def test_columns_that_are_permuted_together_keep_what_is_between_them():
+    X = make_rides(200)
+    y = Rides().predict_dist(X).mean
+    found = permutation_importance(Rides(), X, y, together=("start", "end"))
+    assert found.columns == ("start and end",)
+    order = np.random.default_rng(0).permutation(200)
+    shift = np.sqrt(np.mean((y[order] - y) ** 2))
+    assert found.mean_shift[0] == pytest.approx(shift, rel=0.1)  # other permutations beside it

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from sigmax.report.charts import Axis, Chart, Layer
 from sigmax.report.held_out import COVERAGE
 from sigmax.report.importance import Progress, blocks_of
-from sigmax.report.texts import cell_text, count_text, number_text, time_text
-from sigmax.tables import Kind, Schema, Table
-from sigmax.tables.columns import as_frame, columns_of_frame
+from sigmax.report.texts import count_text, number_text
+from sigmax.report.trials import Trial, make_trials
+from sigmax.tables import Kind, Schema
 
 __all__ = ["Dependence", "dependence_chart", "find_dependence"]
 
 MOST_ROWS = 128
 """Held-out rows over which predictions are averaged."""
-MOST_VALUES = 16
-"""Values of a column that are tried."""
 MOST_COLUMNS = 12
 
 Numbers = NDArray[np.float64]
@@ -38,7 +36,7 @@ class Dependence:
     names: tuple[str, ...]
     """The values as text."""
     counts: NDArray[np.int64]
-    """Rows with a value up to halfway to the next ones, of those from which values are chosen."""
+    """Rows with each value, of numbers and times those nearest to it."""
     mean: Numbers
     lower: Numbers
     upper: Numbers
@@ -58,62 +56,15 @@ def find_dependence(
     Every value that is tried stands in ``X``. It is given to the same rows, the first of ``X``,
     and the means and the ends of their 90 % intervals are averaged.
     """
-    kinds = {column.name: column.kind for column in schema}
-    places = values_of(X, schema)
-    chosen = list(columns)[:MOST_COLUMNS]
-    tried = {name: choose_values(places[name], kinds[name]) for name in chosen}
     rows = X.iloc[:MOST_ROWS].reset_index(drop=True)
-    frames = (
-        rows.assign(**{name: X[name].take(np.full(len(rows), cell)).reset_index(drop=True)})
-        for name, cells in tried.items()
-        for cell in cells
-    )
-    total = len(rows) * sum(map(len, tried.values()))
+    trials = make_trials(X, rows, schema, list(columns)[:MOST_COLUMNS])
+    frames = (rows.assign(**trial.change(i)) for trial in trials for i in range(len(trial.places)))
+    total = len(rows) * sum(len(trial.places) for trial in trials)
     found = predict_intervals(model, frames, lambda n_done: progress(n_done / max(total, 1)))
     averages = np.array([part.reshape(-1, len(rows)).mean(axis=1) for part in found])
-    ends = np.cumsum([len(cells) for cells in tried.values()])
+    ends = np.cumsum([len(trial.places) for trial in trials])
     parts = np.split(averages, ends[:-1], axis=1) if len(ends) else []
-    return [
-        describe(name, kinds[name], X[name], places[name], cells, part, len(rows))
-        for (name, cells), part in zip(tried.items(), parts, strict=True)
-    ]
-
-
-def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:
-    """Every column as numbers: times in seconds, levels by their codes, nan for gaps."""
-    table = Table.from_columns(columns_of_frame(as_frame(X[schema.names])), schema)
-    found = {}
-    for kind, values in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
-        found |= {column.name: values[:, i] for i, column in enumerate(schema.of_kind(kind))}
-    for column, levels in zip(schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        codes = levels.codes.astype(np.float64)
-        found[column.name] = np.where(codes < 0, np.nan, codes)
-    return found
-
-
-def choose_values(values: Numbers, kind: Kind) -> NDArray[np.intp]:
-    """Positions of cells to try: the most frequent levels, or numbers at equal shares of rows.
-
-    Examples
-    --------
-    >>> choose_values(np.array([3.0, 1.0, 1.0, np.nan, 2.0]), Kind.NUMBER).tolist()
-    [1, 4, 0]
-    >>> choose_values(np.array([0.0, 1.0, 1.0, np.nan]), Kind.CATEGORY).tolist()
-    [1, 0, 3]
-    """
-    known, first, counts = np.unique(
-        values[~np.isnan(values)], return_index=True, return_counts=True
-    )
-    positions = np.flatnonzero(~np.isnan(values))[first]
-    if kind is Kind.CATEGORY:
-        frequent = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-        gaps = np.flatnonzero(np.isnan(values))[:1]
-        return np.concatenate([positions[frequent], gaps])
-    if len(known) > MOST_VALUES:
-        levels = np.linspace(0.01, 0.99, MOST_VALUES)
-        wanted = np.quantile(values[~np.isnan(values)], levels, method="nearest")
-        positions = positions[np.unique(np.searchsorted(known, wanted))]
-    return positions
+    return [describe(trial, part, len(rows)) for trial, part in zip(trials, parts, strict=True)]
 
 
 def predict_intervals(
@@ -130,34 +81,23 @@ def predict_intervals(
     return mean, lower, upper
 
 
-def describe(
-    name: str,
-    kind: Kind,
-    column: Any,
-    values: Numbers,
-    cells: NDArray[np.intp],
-    averages: Numbers,
-    n_rows: int,
-) -> Dependence:
-    """The averages with the values that they belong to; levels by their means."""
-    places = values[cells]
-    names = [cell_text(column.iloc[cell]) for cell in cells]
-    if kind is Kind.TIME:
-        names = [time_text(place) for place in places]
-    mean, lower, upper = averages
-    if kind is Kind.CATEGORY:
-        order = np.argsort(-mean, kind="stable")
-        is_gap = np.isnan(places)
-        counts = np.where(is_gap, np.isnan(values).sum(), (values[:, None] == places).sum(axis=0))
-        places = np.arange(len(cells), dtype=np.float64)
-        names, counts = [names[i] for i in order], counts[order]
-        mean, lower, upper = mean[order], lower[order], upper[order]
-    else:
-        edges = (places[1:] + places[:-1]) / 2
-        nearest = np.searchsorted(edges, values[~np.isnan(values)])
-        counts = np.bincount(nearest, minlength=len(places))
+def describe(trial: Trial, averages: Numbers, n_rows: int) -> Dependence:
+    """The averages with the values that they belong to, levels by their means."""
+    order = np.arange(len(trial.places))
+    if trial.kind is Kind.CATEGORY:
+        order = np.argsort(-averages[0], kind="stable")
+    is_level = trial.kind is Kind.CATEGORY
+    mean, lower, upper = averages[:, order]
     return Dependence(
-        name, kind, places, tuple(names), counts.astype(np.int64), mean, lower, upper, n_rows
+        column=trial.name,
+        kind=trial.kind,
+        places=np.arange(len(order), dtype=np.float64) if is_level else trial.places,
+        names=tuple(trial.names[i] for i in order.tolist()),
+        counts=trial.counts[order],
+        mean=mean,
+        lower=lower,
+        upper=upper,
+        n_rows=n_rows,
     )
 
 

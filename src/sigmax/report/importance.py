@@ -33,10 +33,11 @@ Progress = Callable[[float], None]
 class Importance:
     """What becomes of predictions if the cells of one column change places between rows.
 
-    The arrays have one entry per column, in the order of ``columns``.
+    The arrays have one entry per unit.
     """
 
-    columns: tuple[str, ...]
+    units: tuple[tuple[str, ...], ...]
+    """Columns, of which some may be permuted together."""
     mean_shift: Numbers
     """The root mean square change of the mean, in units of the target."""
     error_rise: Numbers
@@ -45,6 +46,11 @@ class Importance:
     """The mean absolute change of the logarithm of the standard deviation."""
     n_rows: int
     n_permutations: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What units are called."""
+        return tuple(" and ".join(unit) for unit in self.units)
 
     @property
     def spread_factor(self) -> Numbers:
@@ -65,6 +71,7 @@ def permutation_importance(
     X: pd.DataFrame,
     y: Numbers,
     *,
+    together: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = lambda share: None,
 ) -> Importance:
@@ -74,28 +81,31 @@ def permutation_importance(
     ----------
     X, y
         Held-out rows; as many of the first are taken as the bound on predictions allows.
+    together
+        Columns that change places together, such as a start and an end.
     progress
         Is told the share of the work that is done.
     """
-    columns = list(X.columns)
-    n_rows = min(len(X), MOST_ROWS, max(FEWEST_ROWS, MOST_PREDICTIONS // len(columns)))
-    n_permutations = MOST_PREDICTIONS // (n_rows * len(columns))
+    units = [(str(name),) for name in X.columns if name not in together]
+    units += [tuple(together)] if together else []
+    n_rows = min(len(X), MOST_ROWS, max(FEWEST_ROWS, MOST_PREDICTIONS // len(units)))
+    n_permutations = MOST_PREDICTIONS // (n_rows * len(units))
     n_permutations = int(np.clip(n_permutations, 1, MOST_PERMUTATIONS))
     X, y = X.iloc[:n_rows].reset_index(drop=True), y[:n_rows]
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(n_rows) for _ in range(n_permutations)]
     mean, std = predict_moments(model, [X])
-    frames = (permuted(X, column, order) for column in columns for order in orders)
-    total = len(columns) * n_permutations * n_rows
+    frames = (permuted(X, unit, order) for unit in units for order in orders)
+    total = len(units) * n_permutations * n_rows
     found = predict_moments(model, frames, lambda n_done: progress(n_done / total))
-    shape = len(columns), n_permutations * n_rows
+    shape = len(units), n_permutations * n_rows
     means, stds = (part.reshape(shape) for part in found)
     mean, std, y = (np.tile(part, n_permutations) for part in (mean, std, y))
     rmse = np.sqrt(np.mean((mean - y) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = np.abs(np.log(stds) - np.log(std))
     return Importance(
-        columns=tuple(columns),
+        units=tuple(units),
         mean_shift=np.sqrt(np.mean((means - mean[None]) ** 2, axis=1)),
         error_rise=np.sqrt(np.mean((means - y[None]) ** 2, axis=1)) - rmse,
         spread_change=np.mean(np.where(np.isfinite(changes), changes, 0.0), axis=1),
@@ -104,9 +114,9 @@ def permutation_importance(
     )
 
 
-def permuted(X: pd.DataFrame, column: str, order: NDArray[np.intp]) -> pd.DataFrame:
-    """The rows with the cells of one column in another order, of the same type."""
-    return X.assign(**{column: X[column].take(order).reset_index(drop=True)})
+def permuted(X: pd.DataFrame, unit: Sequence[str], order: NDArray[np.intp]) -> pd.DataFrame:
+    """The rows with the cells of some columns in another order, of the same type."""
+    return X.assign(**{name: X[name].take(order).reset_index(drop=True) for name in unit})
 
 
 def predict_moments(

@@ -18,6 +18,7 @@ from sigmax.report.importance import Importance, importance_charts, permutation_
 from sigmax.report.page import Caution, KeyFigure, Page, PagePart, PageTable, TableCell, TableRow
 from sigmax.report.rows import LearnedRows, rows_tables
 from sigmax.report.texts import count_text, number_text, share_text
+from sigmax.report.trials import time_columns
 from sigmax.runs.tables import ReportTable
 from sigmax.tables import Kind, Schema, Table
 from sigmax.tables.columns import as_frame, columns_of_frame
@@ -77,9 +78,10 @@ class ModelReport:
             self.model,
             X,
             self.rows.y[sampled.index.to_numpy()],
+            together=time_columns(self.schema),
             progress=lambda share: progress("importance of columns", share),
         )
-        order = [importance.columns[i] for i in importance.order()]
+        order = [name for i in importance.order() for name in importance.units[i]]
         others = new_content(X, self.schema) if self.is_new_table else []
         others = [*self.cautions, *others]
         parts = [
@@ -155,7 +157,7 @@ class ModelReport:
         return PagePart(
             name="importance",
             heading="What drives the prediction",
-            lead="The mean and the spread are driven by columns of their own.",
+            lead="Which columns move the mean, and which change how wide the distribution is.",
             charts=importance_charts(found, self.target),
             tables=[table],
         )
@@ -249,7 +251,9 @@ def as_page_table(table: ReportTable) -> PageTable:
         for row in table.rows
     ]
     title = table.title[:1].upper() + table.title[1:]
-    return PageTable(title=title, header=table.header, rows=rows, notes=table.notes)
+    return PageTable(
+        title=title, header=table.header, rows=rows, notes=table.notes, has_filter=False
+    )
 
 
 def as_cell(text: str, table: ReportTable) -> TableCell:

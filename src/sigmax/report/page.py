@@ -32,6 +32,8 @@ __all__ = [
 
 SCRIPTS = ("scales.js", "charts.js", "page.js")
 STYLE = "page.css"
+SHORT = 24
+"""Characters of a cell that stays on one line."""
 
 
 @final
@@ -41,6 +43,11 @@ class TableCell:
 
     text: str
     value: float | int | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it stays on one line."""
+        return len(self.text) <= SHORT
 
 
 @final
@@ -65,6 +72,8 @@ class PageTable:
     """What a row shows when it is opened."""
     is_folded: bool = False
     """Whether it is shown only when asked for."""
+    has_filter: bool = True
+    """Whether it can be filtered, if it is long enough."""
 
     @property
     def is_number(self) -> list[bool]:
@@ -75,7 +84,7 @@ class PageTable:
 
     @property
     def can_be_filtered(self) -> bool:
-        return len(self.rows) > 7
+        return self.has_filter and len(self.rows) > 7
 
 
 @final

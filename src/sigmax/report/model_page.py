@@ -1,5 +1,6 @@
 """The report of a model on rows that it had not seen: `sigmax fit` and `sigmax evaluate`."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -25,6 +26,9 @@ from sigmax.tables.columns import as_frame, columns_of_frame
 from sigmax.tables.profile import Finding
 
 __all__ = ["ModelReport", "as_page_table"]
+
+FEW_GROUPS = 10
+"""Held-out groups below which it is said that they are few."""
 
 Progress = Callable[[str, float], None]
 """Takes what is being done, and the share of it that is done."""
@@ -83,7 +87,7 @@ class ModelReport:
         )
         order = [name for i in importance.order() for name in importance.units[i]]
         others = new_content(X, self.schema) if self.is_new_table else []
-        others = [*self.cautions, *others]
+        others = [*self.cautions, *self.few_groups(), *others]
         parts = [
             self.accuracy_part(),
             self.calibration_part(headline),
@@ -116,6 +120,16 @@ class ModelReport:
             command=self.command,
             facts=self.facts,
         )
+
+    def few_groups(self) -> list[Caution]:
+        """A warning if the rows are of so few groups that these alone decide the scores."""
+        if not self.are_grouped or self.group_column is None:
+            return []
+        n_groups = self.rows.columns[self.group_column].nunique(dropna=False)
+        if n_groups >= FEW_GROUPS:
+            return []
+        text = f"The rows are those of {count_text(n_groups, 'group')} of {self.group_column!r}:"
+        return [Caution("few groups", f"{text} with other groups, scores may be quite different.")]
 
     def accuracy_part(self) -> PagePart:
         return PagePart(
@@ -250,7 +264,7 @@ def as_page_table(table: ReportTable) -> PageTable:
         TableRow([TableCell(row[0].replace("**", "")), *(as_cell(text, table) for text in row[1:])])
         for row in table.rows
     ]
-    title = table.title[:1].upper() + table.title[1:]
+    title = re.sub("^scores", "Scores", table.title)  # and never the name of a column
     return PageTable(
         title=title, header=table.header, rows=rows, notes=table.notes, has_filter=False
     )

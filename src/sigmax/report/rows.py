@@ -128,7 +128,7 @@ def rows_table(
         header=header,
         rows=found,
         notes=[*notes, *([note] if note else [])],
-        opens="the training rows behind it" if is_explained else "",
+        opens="Show the training rows behind it" if is_explained else "",
     )
 
 

@@ -72,6 +72,12 @@ def test_the_verdict_follows_the_exact_confidence_interval():
         assert verdict(n_inside).startswith(expected), n_inside
 
 
+def test_a_promise_that_is_not_kept_is_told_in_the_first_sentence():
+    narrow = write_headline(rows_of([0.0] * 160 + [9.0] * 40, 0.0, 1.0), "y")
+    assert narrow.sentence.startswith("80 % of new values of y fall inside")
+    assert "fewer than the 90 % that were promised; typically ± 1" in narrow.sentence
+
+
 def test_few_and_grouped_rows_are_told():
     headline = write_headline(rows_of(np.zeros(30), 0.0, 1.0), "y")
     assert "few rows" in headline.basis

@@ -51,6 +51,11 @@ class Headline:
         return f"± {number_text(self.typical, 3)}"
 
     @property
+    def is_as_promised(self) -> bool:
+        """Whether chance alone explains how many rows are inside."""
+        return self.low <= COVERAGE <= self.high
+
+    @property
     def verdict(self) -> str:
         """How the share inside compares with what was promised."""
         if self.high < COVERAGE:
@@ -62,8 +67,13 @@ class Headline:
     @property
     def sentence(self) -> str:
         """One sentence that a manager understands."""
-        inside = f"{tenths(self.share_inside)} new values of {self.target} fall inside the interval"
-        parts = [f"{inside} that the model gives for them", f"typically {self.typical_text}"]
+        share, verdict = tenths(self.share_inside), ""
+        if not self.is_as_promised:
+            share, verdict = f"{share_text(self.share_inside)} of", f", {self.verdict}"
+        inside = (
+            f"{share} new values of {self.target} fall inside the interval that the model gives"
+        )
+        parts = [f"{inside} for them{verdict}", f"typically {self.typical_text}"]
         if self.share_off_data is not None:
             share = share_text(self.share_off_data)
             many = "none" if self.share_off_data == 0 else share

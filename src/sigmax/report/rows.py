@@ -176,7 +176,9 @@ def measure_text(what: str, value: SupportsFloat) -> str:
 
 def signed_text(value: SupportsFloat) -> str:
     value = float(value)
-    return f"{value:+.1f}".replace("-", "−") if np.isfinite(value) else "unknown"
+    if not np.isfinite(value):
+        return "unknown"
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def number(value: SupportsFloat) -> TableCell:

@@ -1,5 +1,7 @@
 """Permutation importance and dependence, against plain loops over a known model."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,7 +112,8 @@ class Rides:
 
 def make_rides(n: int) -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    start = pd.Timestamp("2024-03-01") + pd.to_timedelta(rng.integers(0, 20, n), unit="D")
+    first = pd.Timestamp("2024-03-01")
+    start: Any = first + pd.to_timedelta(rng.integers(0, 20, n), unit="D")
     end = start + pd.to_timedelta(rng.integers(1, 60, n), unit="min")
     return pd.DataFrame(
         {"end": end.strftime("%Y-%m-%d %H:%M"), "start": start.strftime("%Y-%m-%d")}

@@ -1,5 +1,6 @@
 """The ranking of methods that were compared on a table, from the records alone."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,9 @@ def record_groups(records: Sequence[Record]) -> list[list[Record]]:
     """The records of every comparison: of one table, with one set of options."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        groups.setdefault(f"{record.task.dataset} {record.task.settings_text}", []).append(record)
+        task = record.task
+        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # a file sorts names, too
+        groups.setdefault(key, []).append(record)
     return list(groups.values())
 
 

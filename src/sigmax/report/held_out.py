@@ -52,22 +52,28 @@ class HeldOutRows:
     def predict(
         cls,
         model: Any,
-        X: pd.DataFrame,
+        X: Any,
         y: Numbers,
         *,
         dist: Any = None,
         method: str = "distribution",
         numbers: NDArray[np.integer] | None = None,
-        columns: pd.DataFrame | None = None,
+        columns: Any = None,
     ) -> "HeldOutRows":
         """What a model says about some rows.
 
         Parameters
         ----------
+        X
+            The rows, a pandas frame.
         dist
             The prediction, a `Predictive`, where there is one already.
         method
             Of the intervals: ``distribution`` or ``conformal``.
+        numbers
+            Which rows of the file these are; by default the first ones.
+        columns
+            A frame of the columns by which parts of the rows are judged.
         """
         dist = model.predict_dist(X) if dist is None else dist
         if method == "conformal":

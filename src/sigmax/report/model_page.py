@@ -125,7 +125,7 @@ class ModelReport:
         """A warning if the rows are of so few groups that these alone decide the scores."""
         if not self.are_grouped or self.group_column is None:
             return []
-        n_groups = self.rows.columns[self.group_column].nunique(dropna=False)
+        n_groups = len(group_parts(self.rows, self.rows.columns[self.group_column]))
         if n_groups >= FEW_GROUPS:
             return []
         text = f"The rows are those of {count_text(n_groups, 'group')} of {self.group_column!r}:"

@@ -27,9 +27,8 @@ def predicted_chart(rows: HeldOutRows, target: str, name: str = "predicted") -> 
     mean, y, lower, upper = (part[shown] for part in (rows.mean, rows.y, rows.lower, rows.upper))
     texts = np.array(
         [
-            f"row {rows.numbers[i]:,}: predicted {number_text(rows.mean[i])}, from"
-            f" {number_text(rows.lower[i])} to {number_text(rows.upper[i])}; came"
-            f" {number_text(rows.y[i])}"
+            f"row {rows.numbers[i]:,}, interval from {number_text(rows.lower[i])} to"
+            f" {number_text(rows.upper[i])}"
             for i in shown
         ],
         dtype=object,

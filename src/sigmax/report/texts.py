@@ -38,8 +38,14 @@ def share_text(share: SupportsFloat) -> str:
     --------
     >>> share_text(0.894), share_text(0.004), share_text(0.998), share_text(0.0), share_text(1.0)
     ('89 %', '0.4 %', '99.8 %', '0 %', '100 %')
+    >>> share_text(1e-5), share_text(1 - 1e-5)
+    ('< 0.1 %', '> 99.9 %')
     """
     share = float(share)
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    if 0.9995 < share < 1:
+        return "> 99.9 %"
     is_near_end = 0 < share < 0.02 or 0.98 < share < 1
     return f"{100 * share:.1f} %" if is_near_end else f"{100 * share:.0f} %"
 

@@ -43,7 +43,8 @@ const Charts = (() => {
       this.bind();
       this.show(spec);
       new ResizeObserver(() => {
-        if (Math.abs(this.frame.clientWidth - this.width) > 1) this.draw();
+        const width = this.frame.clientWidth;
+        if (width >= 160 && Math.abs(width - this.width) > 1) this.draw();
       }).observe(this.frame);
     }
 
@@ -85,7 +86,8 @@ const Charts = (() => {
 
     draw() {
       const { spec } = this;
-      this.width = this.frame.clientWidth || 640;
+      const width = this.frame.clientWidth; // of a frame that is not shown, 0
+      this.width = width >= 160 ? width : this.width || 640;
       this.height = spec.height;
       const domains = this.zoomed || this.base;
       const isCategory = spec.y.scale === "category";

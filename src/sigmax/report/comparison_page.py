@@ -159,7 +159,7 @@ def score_chart(methods: Sequence[ComparedMethod], target: str, name: str) -> Ch
 
 def seconds_chart(methods: Sequence[ComparedMethod], name: str) -> Chart:
     """How long a fit takes."""
-    seconds = np.array([max(method.seconds, 1e-3) for method in methods])
+    seconds = np.array([max(method.seconds, 1e-6) for method in methods])
     slowest = methods[int(np.argmax(seconds))]
     return Chart(
         name=name,

@@ -113,7 +113,7 @@ def dependence_chart(found: Dependence, target: str, name: str) -> Chart:
     )
     texts = [f"{count_text(n, 'row')} nearby" for n in found.counts.tolist()]
     note = (
-        f"Averages over {count_text(found.n_rows, 'held-out row')}, whose other columns stay as"
+        f"Averages over {count_text(found.n_rows, 'row')}, whose other columns stay as"
         " they are. Where such rows do not exist, the interval grows."
     )
     marks = {"texts": texts, "label": f"mean of {target}"}

@@ -147,12 +147,15 @@ const Charts = (() => {
         if (label.textContent !== text) label.append(svg("title", {}, text));
         group.append(label);
       }
-      group.append(svg("text", { class: "name", x: (left + right) / 2, y: bottom + 38,
-        "text-anchor": "middle" }, shortened(spec.x.label, this.width - 20)));
+      const name = shortened(spec.x.label, this.width - 12);
+      const half = textWidth(name) / 2 + 4;
+      const middle = Math.max(half, Math.min((left + right) / 2, this.width - half));
+      group.append(svg("text", { class: "name", x: middle, y: bottom + 38,
+        "text-anchor": "middle" }, name));
       if (spec.y.label) {
-        const middle = (top + bottom) / 2;
-        group.append(svg("text", { class: "name", x: 12, y: middle, "text-anchor": "middle",
-          transform: `rotate(-90 12 ${middle})` }, shortened(spec.y.label, bottom - top + 20)));
+        const height = (top + bottom) / 2;
+        group.append(svg("text", { class: "name", x: 12, y: height, "text-anchor": "middle",
+          transform: `rotate(-90 12 ${height})` }, shortened(spec.y.label, bottom - top + 20)));
       }
       group.append(svg("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }));
       root.append(group);

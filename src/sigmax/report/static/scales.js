@@ -14,7 +14,7 @@ const Scales = (() => {
     const rough = span / Math.max(count, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
     for (const factor of [1, 2, 5, 10]) {
-      if (factor * power >= rough * 0.999) return factor * power;
+      if (factor * power >= rough * 0.75) return factor * power;
     }
     return 10 * power;
   }

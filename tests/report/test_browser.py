@@ -199,6 +199,7 @@ def test_the_pointer_shows_the_values_of_the_nearest_mark(visit):
 def test_data_of_a_chart_are_a_table_when_asked_for(visit):
     figure = visit().locator("#figure-calibration")
     figure.locator("summary").click()
+    figure.locator("details.data tbody tr").first.wait_for()  # a toggle is told a moment later
     assert figure.locator("details.data tbody tr").count() == 2 * 49
     assert "observed" in figure.locator("details.data").inner_text()
 

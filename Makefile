@@ -1,6 +1,7 @@
 # make demo       own virtual environment, install, a table from file to intervals, the toy picture
 # make test       the same, with the development tools, and the tests
 # make test-long  the tests that train for longer
+# make browser    Debian's Chromium for the tests of reports, where apt-get can install it
 # make check      formatting, lint and types
 # make docs       the documentation as pages in site/, every link checked
 PYTHON ?= python3
@@ -8,12 +9,17 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-long check docs examples format bench clean
+.PHONY: demo browser test test-long check docs examples format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/sigmax demo
 
-test: $(VENV)/.developed
+browser:  # tests in a browser are skipped without one, so that nothing fails here
+	@if command -v chromium >/dev/null || ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ]; then :; \
+	else (export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium) \
+	  || echo "chromium could not be installed: tests in a browser are skipped"; fi
+
+test: browser $(VENV)/.developed
 	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not long"
 
 test-long: $(VENV)/.developed  # compiled as users have it: none of the flags of tests/conftest.py

@@ -31,6 +31,7 @@ ROOMS = [
     {"data"},
     {"plots"},
     {"runs"},
+    {"report"},
     {"paper"},
     {"commands"},
     {"cli"},

@@ -12,9 +12,11 @@ from scipy import stats
 
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.compare import COMPARED, read_task_table, usual_methods
+from sigmax.commands.compare_report import COVERED
 from sigmax.commands.compare_tables import ranked_table
 from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
 from sigmax.data.deliveries import make_deliveries
+from sigmax.report.calibration_curves import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import read_records
 
@@ -43,6 +45,32 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     assert after[:4] == records and [r.task.method for r in after[4:]] == ["nn", "nn"]
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
+    assert "predicts minutes best of 3 methods" in page and "Seconds to fit" in page
+    assert f"sigmax compare {table} --target minutes --methods marginal,linear,nn" in page
+    data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
+    assert len([layer for layer in data["calibration"]["layers"] if layer["mark"] == "line"]) == 3
+
+
+def test_the_curve_of_a_record_is_the_coverage_of_central_intervals(table, tmp_path):
+    out = tmp_path / "out"
+    run("compare", table, "--target", "minutes", "--out", out, "--methods", "linear", *SMALL[:2])
+    for record in read_records(out / "records.jsonl"):
+        curve = dict(zip(CURVE_LEVELS.tolist(), record.curves[COVERED], strict=True))
+        for level in (0.5, 0.8, 0.9):
+            assert curve[level] == pytest.approx(record.scores[f"coverage_{100 * level:g}"])
+
+
+def test_records_of_before_have_a_page_without_curves(table, tmp_path):
+    out = tmp_path / "out"
+    run("compare", table, "--target", "minutes", "--out", out, "--methods", "marginal", *SMALL[:2])
+    lines = (out / "records.jsonl").read_text().splitlines()
+    old = [json.loads(line) for line in lines]
+    for record in old:
+        del record["curves"][COVERED]
+    (out / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
+    assert run("report", out).exit_code == 0
+    page = (out / "report.html").read_text()
+    assert "only method" in page and "keep their promise" not in page
 
 
 def test_another_content_of_the_file_is_another_comparison(table, tmp_path):

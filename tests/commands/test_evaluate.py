@@ -8,7 +8,11 @@ import pytest
 from command_cases import refused, run
 
 from sigmax import LocalRegressor
+from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks
+from sigmax.commands.folder import load_folder
+from sigmax.commands.model_report import learned_rows, saved_training
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
+from sigmax.report import HeldOutRows
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +73,39 @@ def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
         (table, "--time-column", "vehicle"): ["numbers or dates"],
     }.items():
         assert refused(run("evaluate", model, *arguments), *words), arguments
+
+
+def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table, tmp_path):
+    report = tmp_path / "report.html"
+    result = run("evaluate", model, table, "--by", "vehicle", "--report", report)
+    assert result.exit_code == 0, result.output
+    page = report.read_text()
+    first = page.split('<ol class="warnings">')[1].split("</li>")[0]
+    assert "rows learned from" in first and "of the rows are the same as rows" in first
+    assert "rests on 255 labelled rows of this file" in page
+    assert "Coverage by vehicle" in page and "Coverage over ordered" in page
+    assert "sigmax evaluate" in page and "--by vehicle --report report.html" in page
+
+
+def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, table):
+    frame = pd.read_csv(table).dropna(subset=["minutes"])
+    loaded = LocalRegressor.load(model / "model")
+    learned = saved_training(loaded)
+    assert learned is not None
+    np.testing.assert_allclose(learned.y, frame["minutes"], rtol=1e-5)
+    rows = HeldOutRows.predict(loaded, frame[loaded.feature_names_in_], learned.y)
+    assert learned_rows(loaded, rows)[0].text.startswith("100 %")
+    moved = HeldOutRows.predict(loaded, frame[loaded.feature_names_in_], learned.y + 1.0)
+    assert learned_rows(loaded, moved) == []
+
+
+def test_a_report_in_chunks_is_that_of_the_whole(model, table):
+    saved, frame = load_folder(model), pd.read_csv(table)
+    whole, parts = (
+        evaluate_chunks(saved, chunks, EvaluateOptions(), keep_rows=True)
+        for chunks in ([frame], [frame.iloc[:100], frame.iloc[100:]])
+    )
+    assert whole.rows is not None and parts.rows is not None
+    np.testing.assert_allclose(parts.rows.pit, whole.rows.pit, atol=1e-5)
+    np.testing.assert_array_equal(parts.rows.numbers, whole.rows.numbers)
+    assert parts.rows.numbers[0] == 6  # five rows without a target come before it

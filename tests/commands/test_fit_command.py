@@ -59,6 +59,32 @@ def test_the_report_shows_text_of_the_file_as_text(table, tmp_path):
     assert "<script>alert" in result.output  # a name, shown as it is
     page = (out / "report.html").read_text()
     assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "\\u003cscript\\u003ealert(1)" in page  # in the data of charts, where no tag begins
+
+
+def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model):
+    page = (model / "report.html").read_text()
+    facts = json.loads((model / "schema.json").read_text())
+    scores = json.loads((model / "scores.json").read_text())
+    n_test = facts["rows"]["test"]
+    n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
+    assert f"rests on {n_test} rows that the model had not seen: {n_inside} of them" in page
+    command = "sigmax fit deliveries.csv --target minutes --preset fast --set n_steps=20"
+    assert command in page and "setting hidden_sizes" in page and "version of jax" in page
+    for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):
+        assert f'<section id="{part}"' in page
+
+
+def test_a_leak_that_is_left_in_is_the_first_warning_of_the_report(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame["seconds"] = 60 * frame["minutes"]
+    frame.to_csv(tmp_path / "leak.csv", index=False)
+    out = tmp_path / "out"
+    result = run("fit", tmp_path / "leak.csv", "--target", "minutes", "--out", out, *SMALL)
+    assert result.exit_code == 0, result.output
+    page = (out / "report.html").read_text()
+    first = page.split('<ol class="warnings">')[1].split("</li>")[0]
+    assert "<strong>leak</strong>" in first and "seconds" in first and 'class="grave"' in first
 
 
 def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_last(table, tmp_path):

@@ -33,7 +33,7 @@ from sigmax.cli.options import (
     parse_setting,
     split_names,
 )
-from sigmax.cli.showing import short_name, show_item, show_progress
+from sigmax.cli.showing import short_name, show_item, show_progress, show_share
 
 
 @app.command()
@@ -118,8 +118,16 @@ def fit(
             seed=seed,
         )
         check_new_folder(out, force=force, names=NAMES)
-        frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
-        result = fit_table(frame, options, name=short_name(data), show=show_item, verbose=True)
+        reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
+        result = fit_table(
+            read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet),
+            options,
+            name=short_name(data),
+            show=show_item,
+            verbose=True,
+            reading=reading,
+            bar=show_share,
+        )
         write_result(result, out, force=force)
     show_item(f"model, scores and report: {out}")
 
@@ -163,18 +171,22 @@ def evaluate(
     ] = None,
     method: IntervalMethod = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file for all scores.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML file for a page with charts, as that of a fit.")
+    ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
 ) -> None:
     """Score a model on labelled rows, all together and by group or time."""
     with table_errors():
-        from sigmax.commands.evaluate import EvaluateOptions, evaluate_file
+        from sigmax.commands.evaluate import EvaluateOptions, evaluate_file, evaluation_page
         from sigmax.commands.folder import load_folder
 
         options = EvaluateOptions(by=by, time_column=time_column, method=method)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
-        found = evaluate_file(load_folder(model), data, options, reading)
+        saved = load_folder(model)
+        found = evaluate_file(saved, data, options, reading, keep_rows=report is not None)
         if found.n_left_out:
             show_item(f"left out: {found.n_left_out:,} rows without a target")
         for table in found.tables():
@@ -182,6 +194,11 @@ def evaluate(
         if out is not None:
             out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
             show_item(f"scores: {out}")
+        if report is not None:
+            with show_share("report") as progress:
+                page = evaluation_page(saved, model, data, found, options, reading, progress)
+            report.write_text(page, encoding="utf-8")
+            show_item(f"report: {report}")
 
 
 @app.command()

@@ -12,7 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sigmax.runs.tables import ReportTable
 
-__all__ = ["as_rich", "console", "short_name", "show_item", "show_line", "show_progress"]
+__all__ = [
+    "as_rich",
+    "console",
+    "short_name",
+    "show_item",
+    "show_line",
+    "show_progress",
+    "show_share",
+]
 
 console = Console()
 
@@ -46,6 +54,15 @@ def show_progress() -> Iterator[Callable[[Any], None]]:
             bar.update(task, total=progress.n_tasks, completed=progress.n_done, description=text)
 
         yield show
+
+
+@contextmanager
+def show_share(name: str) -> Iterator[Callable[[str, float], None]]:
+    """A bar of the share of some work that is done, which begins anew for every part of it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=1.0)
+        yield lambda what, share: bar.update(task, completed=share, description=f"{name}: {what}")
 
 
 def as_rich(table: Any) -> rich.table.Table:

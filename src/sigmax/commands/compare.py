@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_count
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
+from sigmax.commands.compare_report import COVERED, compare_page
 from sigmax.commands.compare_tables import compare_tables
 from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
 from sigmax.commands.fit import FitOptions, UsableRows
@@ -30,6 +31,7 @@ from sigmax.commands.scores import RowScores, score_rows
 from sigmax.commands.splits import cross_validation, group_labels
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TableFileError
 from sigmax.estimators.folds import duplicate_groups
+from sigmax.report.calibration_curves import coverage_curve
 from sigmax.runs.engines import AbstractEngine
 from sigmax.runs.fitting import stopwatch, with_settings
 from sigmax.runs.methods import METHODS, Method
@@ -244,11 +246,14 @@ def run_task(task: Task) -> Record:
     with stopwatch() as fitting:
         model.fit(X_train, y[train])
     with stopwatch() as predicting:
-        scores = score_rows(y[test], model.predict_dist(X_test))
+        dist = model.predict_dist(X_test)
+        scores = score_rows(y[test], dist)
+    centrality = np.abs(2 * dist.cdf(y[test]) - 1)
     return done(
         task,
         scores={name: estimate.value for name, estimate in scores.summary().items()},
-        curves=block_means(scores, table.clusters[test]),
+        curves=block_means(scores, table.clusters[test])
+        | {COVERED: coverage_curve(centrality).tolist()},
         seconds={**fitting.per_model(1, together=1), "predict": predicting.run},
         data=facts,
         machine=machine,
@@ -306,5 +311,6 @@ register(
         tables=compare_tables,
         known_methods=COMPARED,
         check_dataset=lambda dataset: None,
+        page=compare_page,
     )
 )

@@ -1,5 +1,6 @@
 """The ranking of methods that were compared on a table, from the records alone."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +8,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.commands.fit_page import estimate_text
+from sigmax.commands.score_tables import estimate_text
 from sigmax.commands.scores import LEVELS, Estimate
 from sigmax.runs.records import Record
 from sigmax.runs.tables import ReportTable
 
-__all__ = ["compare_tables", "ranked_table"]
+__all__ = [
+    "by_method",
+    "compare_tables",
+    "difference",
+    "full_title",
+    "mean_score",
+    "method_title",
+    "ranked_table",
+    "record_groups",
+    "weighted",
+]
 
 TITLES = {"crps": "CRPS", "log_likelihood": "log-likelihood"}
 SIGNS = {"crps": 1.0, "log_likelihood": -1.0}
@@ -24,13 +35,20 @@ Folds = dict[int, Record]
 
 def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
     """For every table that was compared, a ranking by CRPS, one by log-likelihood, and the rest."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(f"{record.task.dataset} {record.task.settings_text}", []).append(record)
     tables = []
-    for group in groups.values():
+    for group in record_groups(records):
         tables += [*(ranked_table(group, name) for name in TITLES), other_scores(group)]
     return tables
+
+
+def record_groups(records: Sequence[Record]) -> list[list[Record]]:
+    """The records of every comparison: of one table, with one set of options."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        task = record.task
+        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # a file sorts names, too
+        groups.setdefault(key, []).append(record)
+    return list(groups.values())
 
 
 def ranked_table(records: Sequence[Record], rank_by: str) -> ReportTable:

@@ -1,7 +1,8 @@
 """Scores of a saved model on labelled rows: `sigmax evaluate` without the command line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -9,17 +10,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.checks import check_choice
-from sigmax.commands.fit_page import estimate_text, score_titles
 from sigmax.commands.folder import SavedTableModel
+from sigmax.commands.model_report import evaluation_report, times_of
 from sigmax.commands.predict import ROWS_PER_CHUNK, check_columns
+from sigmax.commands.repeat import repeat_command
+from sigmax.commands.score_tables import estimate_text, score_titles
 from sigmax.commands.scores import Estimate, RowScores, score_model
 from sigmax.commands.splits import time_order
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.report import HeldOutRows
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.targets import check_names, read_target
 
-__all__ = ["EvaluateOptions", "Evaluation", "evaluate_chunks", "evaluate_file"]
+__all__ = ["EvaluateOptions", "Evaluation", "evaluate_chunks", "evaluate_file", "evaluation_page"]
 
 N_PARTS = 10
 """Of the rows by time, equal in number."""
@@ -58,6 +62,8 @@ class Evaluation:
     scores: Mapping[str, Estimate]
     parts: Mapping[str, tuple[int, Mapping[str, Estimate]]]
     """Name -> number of rows, and their scores."""
+    rows: HeldOutRows | None = None
+    """What a report is made of, if there is to be one."""
 
     def to_json(self) -> dict[str, Any]:
         def plain(scores: Mapping[str, Estimate]) -> dict[str, Any]:
@@ -111,25 +117,38 @@ def score_text(name: str, estimate: Estimate) -> str:
 
 
 def evaluate_file(
-    saved: SavedTableModel, source: str, options: EvaluateOptions, reading: Mapping[str, Any]
+    saved: SavedTableModel,
+    source: str,
+    options: EvaluateOptions,
+    reading: Mapping[str, Any],
+    *,
+    keep_rows: bool = False,
 ) -> Evaluation:
     """Score the rows of a file."""
     options.check()
-    return evaluate_chunks(
-        saved, read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading), options
-    )
+    chunks = read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading)
+    return evaluate_chunks(saved, chunks, options, keep_rows=keep_rows)
 
 
 def evaluate_chunks(
     saved: SavedTableModel,
     chunks: Iterable[pd.DataFrame],
     options: EvaluateOptions,
+    *,
+    keep_rows: bool = False,
 ) -> Evaluation:
-    """Score the rows of a table, a chunk at a time; rows without a target are left out."""
+    """Score the rows of a table, a chunk at a time; rows without a target are left out.
+
+    With ``keep_rows`` also what a report needs: some numbers of every row, the cells of a few.
+    """
     options.check()
     method = options.method or saved.facts["intervals"]
     scores, kept_columns, n_rows = [], [], 0
+    report: list[HeldOutRows] = []
     group_column = saved.facts["options"]["group_column"]
+    by_columns = {options.by, options.time_column, group_column}
+    if keep_rows:
+        by_columns |= {*times_of(saved.model.features_.schema)}
     for chunk in chunks:
         wanted = {"--by": options.by, "--time-column": options.time_column}
         if not n_rows:
@@ -137,13 +156,18 @@ def evaluate_chunks(
             for option, name in wanted.items():
                 check_names([name] if name is not None else [], list(chunk.columns), option=option)
         y = read_target(chunk, saved.target, first_row=n_rows)
+        numbers = n_rows + 1 + np.flatnonzero(~np.isnan(y))
         n_rows += len(chunk)
         chunk, y = chunk.loc[~np.isnan(y)], y[~np.isnan(y)]
         if len(y):
             X = chunk[saved.features]
-            scores.append(score_model(saved.model, X, y, method)[1])
-            names = {options.by, options.time_column, group_column} & set(chunk.columns)
-            kept_columns.append(chunk[sorted(names)])
+            dist, found = score_model(saved.model, X, y, method)
+            scores.append(found)
+            columns = chunk[sorted(by_columns & set(chunk.columns))]
+            kept_columns.append(columns)
+            if keep_rows:
+                known = {"dist": dist, "method": method, "numbers": numbers, "columns": columns}
+                report.append(HeldOutRows.predict(saved.model, X, y, **known))
     if not scores:
         raise InvalidDataError(f"The target {saved.target!r} is missing in all {n_rows:,} rows.")
     rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
@@ -156,7 +180,36 @@ def evaluate_chunks(
         name: (len(members), rows[members].summary())
         for name, members in find_parts(columns, options).items()
     }
-    return Evaluation(saved.target, len(rows), n_rows - len(rows), rows.summary(), parts)
+    kept = HeldOutRows.join(report) if keep_rows else None
+    return Evaluation(saved.target, len(rows), n_rows - len(rows), rows.summary(), parts, kept)
+
+
+def evaluation_page(
+    saved: SavedTableModel,
+    folder: Path,
+    source: str,
+    found: Evaluation,
+    options: EvaluateOptions,
+    reading: Mapping[str, Any],
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> str:
+    """The report of an evaluation that kept its rows, in HTML."""
+    if found.rows is None:
+        raise InvalidArgumentError("A report needs an evaluation with `keep_rows`.")
+    chosen = {"by": options.by, "time-column": options.time_column, "method": options.method}
+    chosen |= {**reading, "report": "report.html"}
+    report = evaluation_report(
+        saved,
+        Path(source).name if source != "-" else "standard input",
+        found.rows,
+        found.scores,
+        found.tables(),
+        by=options.by,
+        time_column=options.time_column,
+        method=options.method or saved.facts["intervals"],
+        command=repeat_command("evaluate", [str(folder), source], chosen),
+    )
+    return report.page(progress).to_html()
 
 
 def find_parts(columns: pd.DataFrame, options: EvaluateOptions) -> dict[str, NDArray[np.intp]]:

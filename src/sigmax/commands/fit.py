@@ -17,14 +17,16 @@ from sigmax.checks import check_choice, check_count, check_number
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.describe import screen
 from sigmax.commands.encoding import SimpleEncoding, read_features
-from sigmax.commands.fit_page import fit_page, score_table
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
+from sigmax.commands.model_report import Bar, fit_report, no_bar, times_of
+from sigmax.commands.score_tables import score_table
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
 from sigmax.estimators.folds import duplicate_groups
+from sigmax.report import HeldOutRows, LearnedRows
 from sigmax.runs.fitting import with_settings
 from sigmax.runs.methods import METHODS
 from sigmax.tables import Schema, Table
@@ -146,8 +148,17 @@ def fit_table(
     name: str = "the table",
     show: Show = lambda item: None,
     verbose: bool = False,
+    reading: Mapping[str, Any] | None = None,
+    bar: Bar = no_bar,
 ) -> FitResult:
     """Describe a table, fit a model to a part of it, score the rest, and fit it to all rows.
+
+    Parameters
+    ----------
+    reading
+        How the table was read from its file, for the report.
+    bar
+        Shows how far the report is.
 
     Raises
     ------
@@ -185,10 +196,28 @@ def fit_table(
     held_out = score_held_out(model, data, split, table, method=options.intervals)
     scores_table = score_table(held_out.summaries, options.target)
     show(scores_table)
+    facts = describe_fit(options, data, table.schema, split, name)
+    facts["findings"] = [asdict(finding) for finding in profile.findings]
+    with bar("report") as progress:
+        page = fit_report(
+            model,
+            report_rows(model, data, split, held_out, table.schema, options),
+            facts=facts,
+            scores=scores_table,
+            summaries=held_out.summaries,
+            profile=profile,
+            training=LearnedRows(
+                data.y[split.train],
+                data.X.iloc[split.train],
+                data.numbers[split.train],
+            ),
+            seconds=seconds,
+            settings=model.recipe(),
+            reading=reading or {},
+        ).page(progress)
     if options.refit:
         show(f"fitting again, to all {len(data.y):,} rows, for the model that is kept")
         fit_model(model, data.X, data.y, verbose=verbose)
-    facts = describe_fit(options, data, table.schema, split, name)
     scores = {
         "target": options.target,
         "rows": facts["rows"],
@@ -201,8 +230,7 @@ def fit_table(
             if title != "model"
         },
     }
-    page = fit_page(facts, scores_table, profile, held_out.y, held_out.dist)
-    return FitResult(model=model, facts=facts, scores=scores, page=page)
+    return FitResult(model=model, facts=facts, scores=scores, page=page.to_html())
 
 
 def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
@@ -220,6 +248,8 @@ class UsableRows:
     frame: pd.DataFrame
     features: list[str]
     y: NDArray[np.float64]
+    numbers: NDArray[np.int64]
+    """Which rows of the table these are, counted from 1."""
 
     @classmethod
     def read(cls, frame: pd.DataFrame, options: FitOptions) -> "UsableRows":
@@ -251,7 +281,7 @@ class UsableRows:
         if not features:
             raise InvalidDataError("There is no column left to learn from.")
         kept = frame if has_target.all() else frame.loc[has_target].reset_index(drop=True)
-        return cls(kept, features, y[has_target])
+        return cls(kept, features, y[has_target], np.flatnonzero(has_target) + 1)
 
     @property
     def X(self) -> pd.DataFrame:
@@ -291,6 +321,27 @@ def score_held_out(
         rows[title] = score_rows(y, found)
     rows = {title: found.together(split.clusters) for title, found in rows.items()}
     return HeldOut(y, dist, rows)
+
+
+def report_rows(
+    model: AbstractRegressor,
+    data: UsableRows,
+    split: Split,
+    held_out: HeldOut,
+    schema: Schema,
+    options: FitOptions,
+) -> HeldOutRows:
+    """The held-out rows as a report takes them."""
+    named = {options.group_column, options.time_column, *times_of(schema)}
+    return HeldOutRows.predict(
+        model,
+        data.X.iloc[split.test],
+        held_out.y,
+        dist=held_out.dist,
+        method=options.intervals,
+        numbers=data.numbers[split.test],
+        columns=data.frame.iloc[split.test].filter(items=[c for c in data.frame if c in named]),
+    )
 
 
 def fit_model(model: Any, X: pd.DataFrame, y: NDArray, *, verbose: bool) -> float:

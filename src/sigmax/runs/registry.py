@@ -69,6 +69,8 @@ class Experiment:
     """Raises an error for a data set that cannot be used, in place of a list of known ones."""
     quick: dict[str, Any] | None = None
     """Settings for a few minutes on a CPU, if it has any."""
+    page: Callable[[Sequence[Record]], str] | None = None
+    """A page of its own, in HTML, for a folder that holds no other experiment."""
 
     def choose(self, choice: Choice) -> list[Task]:
         """The tasks of a choice, with the usual in place of what is empty."""

@@ -52,6 +52,7 @@ def save_report(folder: Path, records: Sequence[Record]) -> dict[str, Section]:
             Section("What is missing", [missing_table(records)]),
             Section("Versions and machine", [machine_table(records)]),
         ]
+        page = own_page(records)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RecordFileError(
             f"The records in {folder} are not as they should be: {error!r}"
@@ -62,9 +63,19 @@ def save_report(folder: Path, records: Sequence[Record]) -> dict[str, Section]:
     ]
     (folder / "tables.md").write_text("\n".join(markdown), encoding="utf-8")
     names = ", ".join(dict.fromkeys(record.task.experiment for record in records))
-    page = render_page(f"sigmax: {names or 'no records'}", sections)
+    if page is None:
+        page = render_page(f"sigmax: {names or 'no records'}", sections)
     (folder / PAGE_NAME).write_text(page, encoding="utf-8")
     return experiments
+
+
+def own_page(records: Sequence[Record]) -> str | None:
+    """The page that an experiment makes itself, if all records are its own."""
+    names = {record.task.experiment for record in records}
+    if len(names) != 1 or not all(map(can_be_shown, records)):
+        return None
+    make = find_experiment(names.pop()).page
+    return None if make is None else make(records)
 
 
 def experiment_sections(records: Sequence[Record]) -> dict[str, Section]:

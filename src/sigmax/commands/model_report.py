@@ -1,0 +1,240 @@
+"""What `sigmax fit` and `sigmax evaluate` tell the report of a model."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from sigmax.commands.folder import SavedTableModel
+from sigmax.commands.repeat import repeat_command
+from sigmax.commands.score_tables import estimate_text
+from sigmax.commands.scores import LEVELS, Estimate
+from sigmax.report import HeldOutRows, LearnedRows, ModelReport
+from sigmax.report.page import Caution, KeyFigure, PageTable, TableCell, TableRow
+from sigmax.report.texts import share_text
+from sigmax.runs.tables import ReportTable
+from sigmax.tables.profile import Finding, Profile
+from sigmax.tables.schema import Kind, Schema
+
+__all__ = ["Bar", "evaluation_report", "fit_report", "no_bar", "times_of"]
+
+Progress = Callable[[str, float], None]
+Bar = Callable[[str], AbstractContextManager[Progress]]
+"""For a name, what shows how much of the work is done."""
+
+Summary = Mapping[str, Estimate]
+
+MANY_LEARNED = 0.02
+"""Share of rows that the model learned from, from which scores are not to be trusted."""
+
+
+def no_bar(name: str) -> AbstractContextManager[Progress]:
+    """Shows nothing."""
+    return nullcontext(lambda what, share: None)
+
+
+def times_of(schema: Schema) -> list[str]:
+    """The first column of times, over which coverage is shown if no other is named."""
+    return [column.name for column in schema.of_kind(Kind.TIME)][:1]
+
+
+def fit_report(
+    model: Any,
+    rows: HeldOutRows,
+    *,
+    facts: Mapping[str, Any],
+    scores: ReportTable,
+    summaries: Mapping[str, Summary],
+    profile: Profile,
+    training: LearnedRows,
+    seconds: float,
+    settings: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> ModelReport:
+    """The report of a fit, on the rows that were held out."""
+    options, target = facts["options"], facts["target"]
+    time_column = options["time_column"] or next(iter(times_of(profile.schema)), None)
+    counts = facts["rows"]
+    left_out = f", {profile.target.n_gaps:,} without a target left out" * bool(
+        profile.target.n_gaps
+    )
+    made = [
+        ("table", f"{facts['source']}, {profile.n_rows:,} rows{left_out}"),
+        ("held out", f"{counts['test']:,} of {counts['with_target']:,} rows: {facts['split']}"),
+        ("model", f"{type(model).__name__}, fitted to {counts['train']:,} rows for this page"),
+        ("kept in the folder", f"the model of {facts['fitted_to']}"),
+        ("intervals", facts["intervals"]),
+        ("seconds to fit", f"{seconds:.1f}"),
+        *version_facts(facts),
+        *setting_facts(settings),
+    ]
+    return ModelReport(
+        title=f"{target} of {facts['source']}",
+        subtitle=f"A model of {counts['train']:,} rows, judged by {counts['test']:,} others"
+        f" ({facts['split']})",
+        target=target,
+        model=model,
+        rows=rows,
+        schema=profile.schema,
+        scores=[scores],
+        figures=score_figures(summaries),
+        findings=profile.findings,
+        training=training,
+        group_column=options["group_column"],
+        time_column=time_column,
+        conformal=conformal_points(facts["intervals"], summaries["model"]),
+        are_grouped=options["group_column"] is not None,
+        about=[columns_table(profile)],
+        command=fit_command(facts, reading),
+        facts=made,
+    )
+
+
+def evaluation_report(
+    saved: SavedTableModel,
+    source: str,
+    rows: HeldOutRows,
+    scores: Summary,
+    tables: list[ReportTable],
+    *,
+    by: str | None,
+    time_column: str | None,
+    method: str,
+    command: str,
+) -> ModelReport:
+    """The report of a saved model on new labelled rows."""
+    facts, model = saved.facts, saved.model
+    schema = model.features_.schema
+    found = [Finding(f["code"], tuple(f["columns"]), f["text"]) for f in facts.get("findings", [])]
+    group_column = facts["options"]["group_column"]
+    made = [
+        ("table", f"{source}, {len(rows):,} rows with a target"),
+        ("model", f"{type(model).__name__} of {facts['source']}, {facts['fitted_to']}"),
+        ("intervals", method),
+        *version_facts(facts),
+        *setting_facts(model.recipe()),
+    ]
+    return ModelReport(
+        title=f"{saved.target} of {source}",
+        subtitle=f"The model of {facts['source']} on {len(rows):,} labelled rows",
+        target=saved.target,
+        model=model,
+        rows=rows,
+        schema=schema,
+        scores=tables,
+        figures=[KeyFigure("CRPS", estimate_text(scores["crps"]), "less is better")],
+        findings=[finding for finding in found if finding.code == "leak"],
+        training=saved_training(model),
+        group_column=by or (group_column if group_column in rows.columns else None),
+        time_column=time_column or next(iter(times_of(schema)), None),
+        conformal=conformal_points(method, scores),
+        are_grouped=group_column in rows.columns,
+        is_new_table=True,
+        cautions=learned_rows(model, rows),
+        command=command,
+        facts=made,
+    )
+
+
+def saved_training(model: Any) -> LearnedRows | None:
+    """The targets that a saved model keeps, in the order in which it got its rows."""
+    rows = getattr(model, "rows_", None)
+    if rows is None:
+        return None
+    y = np.full(int(rows.indices.max()) + 1, np.nan)
+    y[rows.indices] = model.units_.restore(np.asarray(rows.y, np.float64))[:, 0]
+    return LearnedRows(y)
+
+
+def learned_rows(model: Any, rows: HeldOutRows) -> list[Caution]:
+    """A warning if labelled rows are the same as rows that a saved model learned from."""
+    kept = getattr(model, "rows_", None)
+    if kept is None:
+        return []
+    y = model.units_(rows.y[rows.cells.index.to_numpy()][:, None])
+    known = set(row_keys(kept.X, kept.y))
+    share = float(np.mean([key in known for key in row_keys(model._inputs(rows.cells), y)]))
+    if share < MANY_LEARNED:
+        return []
+    text = f"{share_text(share)} of the rows are the same as rows that the model learned from:"
+    return [Caution("rows learned from", f"{text} scores are too good.", is_grave=True)]
+
+
+def row_keys(X: Any, y: np.ndarray) -> list[bytes]:
+    """What is equal for equal rows and targets."""
+    parts = [np.asarray(X.numbers, np.float32), np.round(np.asarray(y, np.float32), 4) + 0.0]
+    if X.codes is not None:
+        parts.append(np.asarray(X.codes, np.float32))
+    return [row.tobytes() for row in np.ascontiguousarray(np.concatenate(parts, axis=1))]
+
+
+def conformal_points(intervals: str, scores: Summary) -> dict[float, float] | None:
+    """Coverage of conformal intervals by level."""
+    if intervals != "conformal":
+        return None
+    return {level: scores[f"coverage_{level * 100:g}"].value for level in LEVELS}
+
+
+def score_figures(summaries: Mapping[str, Summary]) -> list[KeyFigure]:
+    """The error of the model beside that of a line."""
+    crps, line = summaries["model"]["crps"], summaries["linear"]["crps"]
+    less = 1 - crps.value / line.value if line.value else 0.0
+    than = f"{abs(less):.0%}".replace("%", " %") + (" below" if less >= 0 else " above")
+    return [KeyFigure("typical error (CRPS)", estimate_text(crps), f"{than} a linear model's")]
+
+
+def columns_table(profile: Profile) -> PageTable:
+    """The columns that the model learns from."""
+    rows = [
+        TableRow(
+            [
+                TableCell(column.name),
+                TableCell(column.kind.value),
+                TableCell(f"{column.n_gaps:,}", column.n_gaps),
+                TableCell(f"{column.n_distinct:,}", column.n_distinct),
+                TableCell(column.low),
+                TableCell(column.high),
+            ]
+        )
+        for column in profile.columns
+    ]
+    return PageTable(
+        title="Columns that the model learns from",
+        is_folded=True,
+        header=["column", "kind", "gaps", "different values", "from", "to"],
+        rows=rows,
+    )
+
+
+def version_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(f"version of {name}", text) for name, text in facts["versions"].items()]
+
+
+def setting_facts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(f"setting {name}", str(value)) for name, value in settings.items()]
+
+
+def fit_command(facts: Mapping[str, Any], reading: Mapping[str, Any]) -> str:
+    """The command of a fit."""
+    options = facts["options"]
+    return repeat_command(
+        "fit",
+        [facts["source"]],
+        {
+            "target": options["target"],
+            "method": None if options["method"] == "local" else options["method"],
+            "preset": options["preset"],
+            "set": options["settings"],
+            "category": options["categories"],
+            "number": options["numbers"],
+            "drop": options["drop"],
+            "time-column": options["time_column"],
+            "group-column": options["group_column"],
+            "holdout": None if options["holdout"] == 0.2 else options["holdout"],
+            "no-refit": not options["refit"],
+            "conformal": options["conformal"],
+            "seed": options["seed"] or None,
+            **reading,
+        },
+    )

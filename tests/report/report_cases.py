@@ -1,0 +1,103 @@
+"""A model whose predictions are known formulas, and pages that are made with it."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sigmax.distributions import Normal, Predictive
+from sigmax.report import HeldOutRows, LearnedRows, ModelReport
+from sigmax.runs.tables import ReportTable
+from sigmax.tables import infer_schema
+from sigmax.tables.profile import Finding
+
+HOSTILE = "</script><script>alert(1)</script><!-- \"'&"
+"""Text that would be a script, were it not shown as text."""
+
+
+class KnownModel:
+    """Size moves the mean, kind moves both, day moves the spread, and noise moves nothing.
+
+    With ``has_extras`` it knows how far rows are off the data and which rows support them.
+    """
+
+    def __init__(self, names: tuple[str, str, str] = ("size", "kind", "day"), n_train: int = 40):
+        self.names, self.n_train = names, n_train
+
+    def moments(self, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        size, kind, day = (X[name] for name in self.names)
+        is_b = (kind == "b").to_numpy(float)
+        months = pd.to_datetime(day).dt.month.to_numpy(float)
+        mean = 100 + 15 * size.fillna(0).to_numpy(float) + 20 * is_b
+        return mean, (5 + 3 * is_b) * np.exp(0.05 * months)
+
+    def predict_dist(self, X: pd.DataFrame) -> Predictive:
+        return Predictive(Normal(*self.moments(X)))
+
+    def predict_interval(self, X, coverage, method="distribution"):
+        return self.predict_dist(X).interval(coverage)
+
+    def predict_gate(self, X: pd.DataFrame) -> np.ndarray | None:
+        return 1 / (1 + np.exp(-6 * (X[self.names[0]].fillna(0).to_numpy(float) - 3)))
+
+    def explain_neighbors(self, X, k=5):
+        rows = np.arange(len(X))[:, None] + np.arange(k)
+        return rows % self.n_train, np.tile(np.linspace(0.5, 0.05, k), (len(X), 1))
+
+
+class BareModel:
+    """A model that gives a distribution and nothing else."""
+
+    def __init__(self, model: KnownModel):
+        self.predict_dist = model.predict_dist
+
+    def predict_gate(self, X) -> None:
+        return None
+
+
+def make_rows(n: int, seed: int = 0, hostile: bool = False) -> tuple[pd.DataFrame, np.ndarray, Any]:
+    """Rows with a number, a category, a date and noise; their targets; the model that is true."""
+    rng = np.random.default_rng(seed)
+    names = ("size", "kind", "day") if not hostile else (f"size{HOSTILE}", "kind<b>", "day")
+    day = np.datetime64("2024-01-01") + rng.integers(0, 365, n).astype("timedelta64[D]")
+    size = np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n).round(3))
+    X = pd.DataFrame(
+        {
+            names[0]: size,
+            names[1]: np.where(rng.random(n) < 0.3, "b", HOSTILE if hostile else "a"),
+            names[2]: np.datetime_as_string(day),
+            "noise": rng.normal(size=n).round(3),
+        }
+    )
+    model = KnownModel(names)
+    mean, std = model.moments(X)
+    return X, mean + std * rng.normal(size=n), model
+
+
+def make_report(
+    n: int = 400, *, model: Any = None, hostile: bool = False, **changes: Any
+) -> ModelReport:
+    """A report of the true model, or of another one."""
+    X, y, true = make_rows(n, hostile=hostile)
+    X_train, y_train, _ = make_rows(40, seed=1, hostile=hostile)
+    model = true if model is None else model
+    kind = true.names[1]
+    rows = HeldOutRows.predict(model, X, y, columns=X[[kind, "day"]])
+    name = HOSTILE if hostile else "y"
+    scores = ReportTable(title="scores", header=["score", "model"], rows=[["CRPS", "1.2 ± 0.1"]])
+    known = {
+        "title": f"{name} of data.csv",
+        "subtitle": "a page for tests",
+        "target": name,
+        "model": model,
+        "rows": rows,
+        "schema": infer_schema(X),
+        "scores": [scores],
+        "findings": [Finding("copies", (), "Rows stand twice."), Finding("leak", ("x",), name)],
+        "training": LearnedRows(y_train, X_train),
+        "group_column": kind,
+        "time_column": "day",
+        "command": "sigmax fit data.csv",
+        "facts": [("rows", f"{n:,}"), ("setting", name)],
+    }
+    return ModelReport(**{**known, **changes})

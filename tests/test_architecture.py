@@ -33,6 +33,7 @@ ROOMS = [
     {"runs"},
     {"paper"},
     {"commands"},
+    {"serve"},
     {"cli"},
     {"__main__"},
 ]

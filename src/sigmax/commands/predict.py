@@ -117,20 +117,20 @@ class RowPredictions:
     def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
         self.model: Any = saved.model
         self.usual_method, self.X = saved.facts["intervals"], X
-        self.dist = self.model.predict_dist(X)
+        self.dist, self.gate = self.model.predict_dist_and_gate(X)
         self.quantiles: dict[float, NDArray[np.float64]] = {}
         self.conformal: dict[float, NDArray[np.float64]] = {}
 
     @cached_property
     def moments(self) -> dict[str, NDArray[np.float64]]:
         """Mean, standard deviations, and how far off the data the rows are, NaN if not known."""
-        gate = self.model.predict_gate(self.X)
+        unknown = np.full(len(self.X), np.nan)
         return {
             "mean": self.dist.mean,
             "std": self.dist.std,
             "aleatoric": np.sqrt(self.dist.aleatoric_variance),
             "epistemic": np.sqrt(self.dist.epistemic_variance),
-            "off_data": np.full(len(self.X), np.nan) if gate is None else gate,
+            "off_data": unknown if self.gate is None else self.gate,
         }
 
     def quantile(self, level: float) -> NDArray[np.float64]:

@@ -63,9 +63,11 @@ class Answers:
         ]
 
     def padded(self, rows: CheckedRows) -> tuple[int, RowPredictions]:
-        """Predictions of rows and of copies of the last one, so that no program is compiled."""
-        size = QUICK_ROWS if rows.n_rows <= QUICK_ROWS else BULK_ROWS
-        n_more = size - rows.n_rows
+        """Predictions of rows, of which estimators pad few; others are padded here.
+
+        Copies of the last row fill up `BULK_ROWS`, so that no program is compiled.
+        """
+        n_more = BULK_ROWS - rows.n_rows if rows.n_rows > QUICK_ROWS else 0
         filled = join_rows([rows, *[rows[-1:]] * n_more]) if n_more else rows
         return rows.n_rows, RowPredictions(self.saved, self.frame(filled))
 
@@ -105,7 +107,7 @@ class Answers:
             "density": {"y": list(map(as_json, y)), "height": list(map(as_json, heights))},
             "is_unlike": off_data is not None and off_data > OFF_DATA,
             "unusual": self.unusual(question.rows),
-            "neighbors": self.neighbors(found.X[:QUICK_ROWS], question.n_neighbors),
+            "neighbors": self.neighbors(found.X, question.n_neighbors),
         }
 
     def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
@@ -116,16 +118,16 @@ class Answers:
             return []
         model: Any = self.saved.model
         indices, weights = model.explain_neighbors(X, k)
-        return [
-            {"row": int(index) + 1, "weight": as_json(weight)}
-            | (
-                {"target": as_json(self.rows.target(index)), "cells": self.rows.cells(index)}
-                if self.show_rows
-                else {}
-            )
-            for index, weight in zip(indices[0], weights[0], strict=True)
-            if weight > 0
-        ]
+        pairs = zip(indices[0].tolist(), weights[0].tolist(), strict=True)
+        return [self.neighbor(index, weight) for index, weight in pairs if weight > 0]
+
+    def neighbor(self, index: int, weight: float) -> Json:
+        """A training row, by the number that people would give it."""
+        found: Json = {"row": index + 1, "weight": as_json(weight)}
+        if self.show_rows:
+            found["target"] = as_json(self.rows.target(index))
+            found["cells"] = self.rows.cells(index)
+        return found
 
     def unusual(self, rows: CheckedRows) -> list[Json]:
         """Cells of the first row of which no training row has the like, each with a sentence."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,9 @@ async def serve_and_tell(
 
 
 async def serve(server: uvicorn.Server, options: ServeOptions) -> None:
+    # uvicorn stops by these signals, and then sends them on to whoever handled them before: to be
+    # stopped in this way is no failure.
+    before = {number: signal.signal(number, ignore) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         await server.serve()
     except SystemExit:  # uvicorn's way to say that the socket cannot be had
@@ -137,3 +141,10 @@ async def serve(server: uvicorn.Server, options: ServeOptions) -> None:
         raise InvalidArgumentError(
             f"`--host` and `--port`: cannot listen at {place}; is another server there?"
         ) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ignore(number: int, frame: Any) -> None:
+    """Do nothing."""

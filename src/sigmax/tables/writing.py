@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO, final
+from typing import Any, final
 
 import pandas as pd
 import pyarrow as pa
@@ -85,7 +85,7 @@ def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> N
         text.detach()  # the stream is the caller's to close
 
 
-def write_rows(frame: pd.DataFrame, text: TextIO, separator: str, *, header: bool) -> None:
+def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) -> None:
     """Rows as delimited text, below the names of the columns if there is to be a header."""
     shown = harmless_frame(frame)
     shown.to_csv(text, sep=separator, index=False, header=header, lineterminator="\n")

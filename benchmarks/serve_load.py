@@ -1,6 +1,7 @@
 """How many single rows a second `sigmax serve` answers, how fast, and in what memory.
 
-    python benchmarks/serve_load.py [--rate 200] [--seconds 60] [--upload-rows 100000] [--model FOLDER]
+    python benchmarks/serve_load.py [--rate 200] [--seconds 60] [--upload-rows 100000]
+        [--model FOLDER]
 
 Fits a small model to a made-up table (or takes a folder), starts the server on a free loopback port
 in a process of its own, and sends requests of one row from this process, on the same machine. They

@@ -144,7 +144,9 @@ def test_the_rows_behind_a_prediction_are_rows_of_the_table(app, rows, model, X,
         cells = one["cells"]
         assert cells["distance_km"] == row["distance_km"]
         assert cells["ordered"] == row["ordered"].replace(" ", "T")
-        assert cells["promised"] == pd.to_datetime(row["promised"], dayfirst=True).date().isoformat()
+        assert (
+            cells["promised"] == pd.to_datetime(row["promised"], dayfirst=True).date().isoformat()
+        )
         assert cells["fragile"] == str(row["fragile"])
         for name in ("weather", "weight_kg"):
             assert cells[name] == (None if pd.isna(row[name]) else row[name])

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from serve_cases import connected, served
 
+from sigmax.serve.answers import Answers
 from sigmax.serve.options import ServeOptions
 
 
@@ -155,11 +156,19 @@ def test_a_client_that_takes_nothing_is_given_up(saved, frame):
     raise AssertionError("the place did not become free")
 
 
-def test_a_server_that_is_stopped_finishes_its_answers(saved, rows):
-    answers = []
+def test_a_server_that_is_stopped_finishes_its_answers(saved, rows, monkeypatch):
+    began, answers = threading.Event(), []
+    usual = Answers.answer_batch
+
+    def slow(self, questions):
+        began.set()
+        time.sleep(0.5)
+        return usual(self, questions)
+
+    monkeypatch.setattr(Answers, "answer_batch", slow)
     with served(saved, ServeOptions(port=0)) as port:
         thread = threading.Thread(target=lambda: answers.append(predict(port, rows[0])))
         thread.start()
-        time.sleep(0.05)
+        assert began.wait(20)
     thread.join(20)
     assert answers[0].status_code == 200

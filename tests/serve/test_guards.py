@@ -69,7 +69,10 @@ def test_the_token_is_compared_in_constant_time(closed, rows, monkeypatch):
         return usual(one, other)
 
     monkeypatch.setattr("sigmax.serve.guards.hmac.compare_digest", counting)
-    assert get(closed, "/openapi.json", headers={"authorization": "Bearer é".encode()}).status_code == 401
+    assert (
+        get(closed, "/openapi.json", headers={"authorization": "Bearer é".encode()}).status_code
+        == 401
+    )
     assert get(closed, "/openapi.json", headers=BEARER).status_code == 200
     assert len(compared) == 2
 

@@ -124,7 +124,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return None
 
     def predict_dist_and_gate(self, X) -> tuple[Predictive, NDArray[np.float64] | None]:
-        """What `predict_dist` and `predict_gate` give, of which some estimators have both at once."""
+        """What `predict_dist` and `predict_gate` give, by one pass where that is possible."""
         return self.predict_dist(X), self.predict_gate(X)
 
     def __sklearn_tags__(self):

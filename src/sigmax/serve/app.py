@@ -9,9 +9,8 @@ import asyncio
 import json
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -113,15 +112,8 @@ class Service:
                 HTTPException: show_http_error,
                 Exception: show_failure,
             },
-            lifespan=self.lifespan,
         )
         return Guard(app, self.options, render_token_page())
-
-    @asynccontextmanager
-    async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        yield
-        self.quick.close()
-        self.bulk.shutdown(wait=False, cancel_futures=True)
 
     async def get_page(self, request: Request) -> Response:
         return HTMLResponse(self.page)

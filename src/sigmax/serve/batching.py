@@ -46,7 +46,8 @@ class Batcher(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self.waiting.append((item, future))
-        if self.task is None or self.task.done():
+        task = self.task
+        if task is None or task.done() or task.get_loop() is not loop:  # which may be closed
             self.task = loop.create_task(self.work())
         return await future
 
@@ -85,6 +86,3 @@ class Batcher(Generic[Item, Result]):
             if len(items) == 1:
                 return [(None, error)]
             return [self.results([item])[0] for item in items]
-
-    def close(self) -> None:
-        self.thread.shutdown(wait=False, cancel_futures=True)

@@ -127,10 +127,10 @@ class Fields:
             raise Refusal(422, problems)
 
     def get(self, name: str, usual: Any, rule: str, accepts: Callable[[Any], bool]) -> Any:
-        """A field, by default and for null what is usual."""
-        value = self.body.get(name)
-        if value is None:
+        """A field, or what is usual where it is left out."""
+        if name not in self.body:
             return usual
+        value = self.body[name]
         if not accepts(value):
             raise refused(422, f"must be {rule}, got {shown(value)}", "body", name)
         return value

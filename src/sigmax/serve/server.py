@@ -1,4 +1,4 @@
-"""The application on a socket: uvicorn, with a limit on the time for headers."""
+"""The application on a socket: uvicorn, with limits on the time of clients."""
 
 import asyncio
 import logging
@@ -26,18 +26,31 @@ LONGEST_HEADERS = 1 << 15
 
 @final
 class PatientProtocol(H11Protocol):
-    """HTTP by h11, which closes connections whose headers do not come in time.
+    """HTTP by h11, whose patience with clients has an end.
 
-    uvicorn itself waits for them for ever. h11 also limits their length, which the faster parser
-    that uvicorn could use does not.
+    uvicorn itself waits for ever for headers, and for clients to take what they were sent before a
+    connection is closed. h11 also limits the length of headers, which the faster parser that
+    uvicorn could use does not.
     """
 
-    header_seconds = 10.0
+    patience = 10.0
+    """Seconds."""
     header_timer: asyncio.TimerHandle | None = None
+    closing_timer: asyncio.TimerHandle | None = None
+    was_closing = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.start_timer()
+        self.watch_closing()
+
+    def watch_closing(self) -> None:
+        """Drop a connection that should have been closed one round ago."""
+        if self.was_closing:
+            self.transport.abort()
+        else:
+            self.was_closing = self.transport.is_closing()
+            self.closing_timer = self.loop.call_later(self.patience, self.watch_closing)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -48,10 +61,12 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.stop_timer()
+        if self.closing_timer is not None:
+            self.closing_timer.cancel()
         super().connection_lost(exc)
 
     def start_timer(self) -> None:
-        self.header_timer = self.loop.call_later(self.header_seconds, self.transport.abort)
+        self.header_timer = self.loop.call_later(self.patience, self.transport.abort)
 
     def stop_timer(self) -> None:
         if self.header_timer is not None:
@@ -64,7 +79,7 @@ def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) 
 
     def protocol(*arguments: Any, **settings: Any) -> PatientProtocol:
         made = PatientProtocol(*arguments, **settings)
-        made.header_seconds = options.stall_seconds
+        made.patience = options.stall_seconds
         return made
 
     config = uvicorn.Config(

@@ -42,15 +42,23 @@ class StreamedAnswer:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         gone = asyncio.ensure_future(receive())  # all has been received: it can only go away
+
+        async def send_in_time(message: Any) -> None:
+            async with asyncio.timeout(self.stall_seconds):
+                await send(message)
+
         try:
             async with asyncio.timeout_at(self.end):
-                await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+                await send_in_time(
+                    {"type": "http.response.start", "status": 200, "headers": self.headers}
+                )
                 while part := await self.next_part():
                     if gone.done():
                         return
-                    async with asyncio.timeout(self.stall_seconds):
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    await send_in_time(
+                        {"type": "http.response.body", "body": part, "more_body": True}
+                    )
+                await send_in_time({"type": "http.response.body", "body": b""})
         except TimeoutError:
             return
         finally:

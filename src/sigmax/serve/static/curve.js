@@ -21,7 +21,7 @@ function ticksBetween(low, high, number) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high && found.length < 20; i += 1) {
-    found.push(i * step);
+    found.push(i * step || 0); // no negative zero
   }
   return found;
 }

@@ -121,7 +121,8 @@ function showNeighbors(neighbors) {
   const table = document.getElementById("neighbors");
   if (!table || neighbors === null) return;
   if (!neighbors.length) {
-    table.replaceChildren(element("caption", "No training row is near."));
+    const cell = element("td", "No training row is near.");
+    table.replaceChildren(element("tbody", null, element("tr", null, cell)));
     return;
   }
   const inputs = [...form.querySelectorAll("[data-column]")];

@@ -23,10 +23,10 @@ TOKEN = "correct-horse-battery-staple"
 
 def make_table() -> pd.DataFrame:
     """Categories, truth values, times, dates, numbers and gaps, and names that are code to some."""
-    frame = make_deliveries(260)
+    frame = make_deliveries(250)
     rng = np.random.default_rng(0)
     frame["fragile"] = rng.random(len(frame)) < 0.3
-    promised = pd.to_datetime(frame["ordered"]) + pd.to_timedelta(rng.integers(1, 9, 260), "D")
+    promised = pd.to_datetime(frame["ordered"]) + pd.to_timedelta(rng.integers(1, 9, 250), "D")
     frame["promised"] = promised.dt.strftime("%d.%m.%Y")
     return frame.rename(columns={"district": "<b>district</b>"})
 

@@ -26,19 +26,20 @@ def X(frame, model):
     return frame[list(model.feature_names_in_)]
 
 
-@pytest.mark.parametrize("n_rows", [1, 5, 64, 65, 260])
+@pytest.mark.parametrize("n_rows", [1, 5, 64, 65, 300])
 def test_predictions_are_those_of_the_loaded_model(app, rows, model, X, n_rows):
-    answer = post(app, "/predict", {"rows": rows[:n_rows], "coverage": 0.8})
+    rows, X = (rows + rows)[:n_rows], pd.concat([X, X])[:n_rows]
+    answer = post(app, "/predict", {"rows": rows, "coverage": 0.8})
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert (found["target"], found["coverage"], found["method"]) == ("minutes", 0.8, "distribution")
     predictions = pd.DataFrame(found["predictions"])
     assert list(predictions.columns) == ADDED and len(predictions) == n_rows
-    dist = model.predict_dist(X[:n_rows])
+    dist = model.predict_dist(X)
     close(predictions["mean"], dist.mean)
     close(predictions["std"], dist.std)
     close(predictions[["lower", "upper"]], dist.interval(0.8))
-    close(predictions["off_data"], model.predict_gate(X[:n_rows]))
+    close(predictions["off_data"], model.predict_gate(X))
     close(predictions["aleatoric"] ** 2 + predictions["epistemic"] ** 2, dist.variance)
 
 

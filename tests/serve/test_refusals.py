@@ -135,7 +135,7 @@ def test_files_that_are_no_table_of_the_model_are_refused(app, content, status, 
 
 def test_a_bad_cell_far_down_a_file_is_refused_before_anything_is_sent(app, frame):
     bad = frame.astype({"distance_km": object})
-    bad.loc[255, "distance_km"] = "far"
+    bad.loc[245, "distance_km"] = "far"
     answer = send(app, "/predict_csv", bad.to_csv(index=False).encode(), "text/csv")
     assert has_words(answer, 422, "distance_km", "'far'")
     mixed = frame.copy()

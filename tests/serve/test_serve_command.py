@@ -52,8 +52,8 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 def test_a_process_answers_until_it_is_told_to_stop(folder, rows):
     """It warns where everybody can reach it, and ends with code 0 by SIGTERM."""
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    environment["JAX_COMPILATION_CACHE_DIR"] = str(jax.config.read("jax_compilation_cache_dir"))
+    cache = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009, unknown to pyright
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "JAX_COMPILATION_CACHE_DIR": str(cache)}
     command = [sys.executable, "-m", "sigmax", "serve", str(folder), "--port", "0"]
     command += ["--host", "0.0.0.0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)

@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 document of one model: its own columns, levels and limits."""
 
+import sys
 from typing import Any
 
 from sigmax.serve.answers import Answers
@@ -291,9 +292,11 @@ def cell_schema(column: Column, takes_gaps: bool) -> Json:
     if column.kind is Kind.NUMBER:
         span = f"{column.low:g} to {column.high:g}" if column.low is not None else "none"
         found: Json = {"type": ["number", *gap], "description": f"In training: {span}.{seen}"}
-        return found | {"minimum": -1e308, "maximum": 1e308}
+        return found | {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
     if column.kind is Kind.TIME:
-        return {"type": ["string", *gap], "description": time_words(column) + seen}
+        ways: list[Json] = [{"type": "string", "format": how} for how in ("date-time", "date")]
+        ways += [{"type": ["string", *gap]}]
+        return {"anyOf": ways, "description": time_words(column) + seen}
     levels = list(column.levels[:MOST_LISTED])
     words = f"One of {len(column.levels):,} levels, or a new one.{seen}"
     known = [{"enum": levels, "description": "seen in training"}] if levels else []

@@ -33,7 +33,7 @@ def make_table() -> pd.DataFrame:
 
 def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as a JSON request has them."""
-    return json.loads(frame.drop(columns="minutes").to_json(orient="records"))
+    return json.loads(str(frame.drop(columns="minutes").to_json(orient="records")))
 
 
 def ask(app: Any, *requests: tuple[str, str, dict[str, Any]]) -> list[httpx.Response]:

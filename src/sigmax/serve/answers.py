@@ -11,7 +11,7 @@ from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.predict import PredictOptions, RowPredictions
 from sigmax.serve.questions import DensityQuestion, PredictQuestion, QuantileQuestion
 from sigmax.serve.rows import CheckedRows, RowReader, join_rows
-from sigmax.serve.training_rows import TrainingRows
+from sigmax.serve.training_rows import RestoredRows
 from sigmax.tables.schema import Column, Kind
 
 __all__ = ["BULK_ROWS", "QUICK_ROWS", "Answers"]
@@ -19,7 +19,7 @@ __all__ = ["BULK_ROWS", "QUICK_ROWS", "Answers"]
 QUICK_ROWS, BULK_ROWS = 64, 256
 """Rows that are predicted in one call: programs are compiled for these two numbers alone."""
 N_POINTS = 512
-"""At which a density is drawn."""
+"""Between which a density is drawn, by its mean between two of them: no peak is missed."""
 DRAWN = (0.005, 0.995)
 """Levels between which it is drawn."""
 SHOWN_COVERAGES = (0.5, 0.9)
@@ -36,7 +36,7 @@ class Answers:
 
     def __init__(self, saved: SavedTableModel, *, show_rows: bool = True):
         self.saved, self.show_rows = saved, show_rows
-        self.reader, self.rows = RowReader(saved), TrainingRows(saved)
+        self.reader, self.rows = RowReader(saved), RestoredRows(saved)
         self.levels = {column.name: frozenset(column.levels) for column in self.reader.columns}
 
     def frame(self, rows: CheckedRows) -> pd.DataFrame:
@@ -92,8 +92,9 @@ class Answers:
         numbers = {name: as_json(columns[name][0]) for name in names}
         low, high = (float(found.quantile(level)[0]) for level in DRAWN)
         margin = 0.05 * (high - low) or 1e-6
-        y = np.linspace(low - margin, high + margin, N_POINTS)
-        heights = np.exp(found.dist[np.zeros(N_POINTS, dtype=int)].log_prob(y))
+        ends = np.linspace(low - margin, high + margin, N_POINTS)
+        shares = found.dist[np.zeros(N_POINTS, dtype=int)].cdf(ends)
+        y, heights = (ends[1:] + ends[:-1]) / 2, np.diff(shares) / np.diff(ends)
         intervals = []
         for coverage in SHOWN_COVERAGES:
             lower, upper = (as_json(bound[0]) for bound in found.interval(coverage))

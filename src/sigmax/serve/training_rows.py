@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sigmax.commands.folder import SavedTableModel
 from sigmax.tables.schema import Column, Kind
 
-__all__ = ["TrainingRows", "shown_time"]
+__all__ = ["RestoredRows", "shown_time"]
 
 PRECISION = 3e-7
 """Of a standardised number, relative to its scale."""
@@ -26,7 +26,7 @@ Cell = float | str | None
 
 
 @final
-class TrainingRows:
+class RestoredRows:
     """What can be told about single training rows, and what is typical of all."""
 
     def __init__(self, saved: SavedTableModel):

@@ -34,6 +34,7 @@ ROOMS = [
     {"report"},
     {"paper"},
     {"commands"},
+    {"serve"},
     {"cli"},
     {"__main__"},
 ]

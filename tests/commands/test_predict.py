@@ -44,6 +44,7 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
     close(predicted[["lower", "upper"]], dist.interval(0.8))
     close(predicted["q0.05"], dist.quantile(0.05))
     close(predicted["off_data"], parts["gate"])
+    close(predicted["off_data"], loaded.predict_gate(X))
     total = predicted["aleatoric"] ** 2 + predicted["epistemic"] ** 2
     np.testing.assert_allclose(total, predicted["std"] ** 2, rtol=1e-5)
     assert predicted["off_data"].between(0, 1).all()

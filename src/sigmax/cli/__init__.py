@@ -1,8 +1,15 @@
 """The command line: each command fills settings, calls one function and shows what came."""
 
-from sigmax.cli import file_commands, paper_commands
+from sigmax.cli import file_commands, paper_commands, serve_command
 from sigmax.cli.app import app
 from sigmax.cli.options import split_names
 from sigmax.cli.showing import show_progress
 
-__all__ = ["app", "file_commands", "paper_commands", "show_progress", "split_names"]
+__all__ = [
+    "app",
+    "file_commands",
+    "paper_commands",
+    "serve_command",
+    "show_progress",
+    "split_names",
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -15,7 +16,16 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.writing import write_table
 
-__all__ = ["PredictOptions", "add_predictions", "default_output", "predict_chunks", "predict_file"]
+__all__ = [
+    "PredictOptions",
+    "RowPredictions",
+    "add_predictions",
+    "check_columns",
+    "default_output",
+    "new_names",
+    "predict_chunks",
+    "predict_file",
+]
 
 ROWS_PER_CHUNK = 16_384
 """A power of two, as programs are compiled for: the last chunk alone has another size."""
@@ -91,23 +101,65 @@ def predict_rows(
     saved: SavedTableModel, X: pd.DataFrame, options: PredictOptions
 ) -> dict[str, NDArray[np.float64]]:
     """The columns that predictions add, by name."""
-    model: Any = saved.model
-    dist, gate = model.predict_dist(X), model.predict_gate(X)
-    method = options.method or saved.facts["intervals"]
-    if method == "conformal":
-        lower, upper = model.predict_interval(X, options.coverage, method="conformal").T
-    else:
-        lower, upper = dist.interval(options.coverage).T
-    return {
-        "mean": dist.mean,
-        "std": dist.std,
-        "lower": lower,
-        "upper": upper,
-        "aleatoric": np.sqrt(dist.aleatoric_variance),
-        "epistemic": np.sqrt(dist.epistemic_variance),
-        "off_data": np.full(len(X), np.nan) if gate is None else gate,
-        **{f"q{level:g}": dist.quantile(level) for level in options.quantiles},
-    }
+    return RowPredictions(saved, X).columns(options)
+
+
+@final
+class RowPredictions:
+    """The densities of some rows, and what is read from them, of which nothing is computed twice.
+
+    Parameters
+    ----------
+    X
+        The columns that the model learned from.
+    """
+
+    def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
+        self.model: Any = saved.model
+        self.usual_method, self.X = saved.facts["intervals"], X
+        self.dist, self.gate = self.model.predict_dist_and_gate(X)
+        self.quantiles: dict[float, NDArray[np.float64]] = {}
+        self.conformal: dict[float, NDArray[np.float64]] = {}
+
+    @cached_property
+    def moments(self) -> dict[str, NDArray[np.float64]]:
+        """Mean, standard deviations, and how far off the data the rows are, NaN if not known."""
+        unknown = np.full(len(self.X), np.nan)
+        return {
+            "mean": self.dist.mean,
+            "std": self.dist.std,
+            "aleatoric": np.sqrt(self.dist.aleatoric_variance),
+            "epistemic": np.sqrt(self.dist.epistemic_variance),
+            "off_data": unknown if self.gate is None else self.gate,
+        }
+
+    def quantile(self, level: float) -> NDArray[np.float64]:
+        if level not in self.quantiles:
+            self.quantiles[level] = self.dist.quantile(level)
+        return self.quantiles[level]
+
+    def interval(
+        self, coverage: float, method: str | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper bounds, by default as the fit has chosen them."""
+        if (method or self.usual_method) == "conformal":
+            if coverage not in self.conformal:
+                bounds = self.model.predict_interval(self.X, coverage, method="conformal")
+                self.conformal[coverage] = bounds
+            lower, upper = self.conformal[coverage].T
+            return lower, upper
+        ends = (self.quantile(round((1 + sign * coverage) / 2, 12)) for sign in (-1, 1))
+        lower, upper = self.dist.to_values(np.stack([*ends], axis=-1)).T
+        return lower, upper
+
+    def columns(self, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
+        """All that is to be said about each row, by name."""
+        lower, upper = self.interval(options.coverage, options.method)
+        mean, std, *others = self.moments.items()
+        return {
+            **dict([mean, std, ("lower", lower), ("upper", upper), *others]),
+            **{f"q{level:g}": self.quantile(level) for level in options.quantiles},
+        }
 
 
 def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:

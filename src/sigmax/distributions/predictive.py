@@ -129,7 +129,10 @@ class Predictive:
         continuous, and the value k is what it has within half a step of k.
         """
         coverage = check_number("coverage", coverage, above=0.0, below=1.0)
-        bounds = self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+        return self.to_values(self.quantile([(1 - coverage) / 2, (1 + coverage) / 2]))
+
+    def to_values(self, bounds: np.ndarray) -> np.ndarray:
+        """Bounds of an interval of the density as bounds of values that can occur."""
         return bounds if self.ends is None else self.ends(bounds)
 
     def sample(self, n: int, random_state=None) -> np.ndarray:

@@ -123,6 +123,10 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """How far each row is off the data, from 0 to 1; None where the estimator does not know."""
         return None
 
+    def predict_dist_and_gate(self, X) -> tuple[Predictive, NDArray[np.float64] | None]:
+        """What `predict_dist` and `predict_gate` give, by one pass where that is possible."""
+        return self.predict_dist(X), self.predict_gate(X)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True

@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.checks import check_count
-from sigmax.distributions import Mixture
+from sigmax.distributions import Mixture, Predictive
 from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
@@ -226,9 +226,8 @@ class LocalRegressor(AbstractNetworkRegressor):
             their kernel weights;
             ``gate``, 0 on the data and 1 far from them.
         """
-        X = self._inputs(X)
-        found = self.predictor_.predict(X)
-        return uncertainty_parts(self._predictive(as_mixture(self._with_forests(found, X)))) | {
+        found, dist = self._predict(X)
+        return uncertainty_parts(dist) | {
             "evidence": np.asarray(found.count).mean(axis=0),
             "gate": np.asarray(found.gate).mean(axis=0),
         }
@@ -236,6 +235,17 @@ class LocalRegressor(AbstractNetworkRegressor):
     def predict_gate(self, X) -> NDArray[np.float64]:
         """How far each row is off the data, from 0 to 1."""
         return mean_gates(self.networks_, self._inputs(X))
+
+    def predict_dist_and_gate(self, X) -> tuple[Predictive, NDArray[np.float64]]:
+        """What `predict_dist` and `predict_gate` give, from one pass over the rows."""
+        found, dist = self._predict(X)
+        return dist, np.asarray(found.gate).mean(axis=0)
+
+    def _predict(self, X) -> tuple[LocalPosterior, Predictive]:
+        """The members' predictions, and their mixture in the units of y."""
+        inputs = self._inputs(X)
+        found = self.predictor_.predict(inputs)
+        return found, self._predictive(as_mixture(self._with_forests(found, inputs)))
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.

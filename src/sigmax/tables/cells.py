@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -157,15 +158,25 @@ def parse_times(values: NDArray[Any], time_format: str | None, name: str) -> NDA
                 seconds[rows] = in_seconds(found)
                 break
         else:
-            wrong = next(
+            bad = (
                 value
                 for value in cells
                 if all(texts_as_times(pd.Series([value]), this or ISO) is None for this in formats)
             )
+            wrong = next(bad, None)
+            if wrong is None:
+                raise InvalidDataError(
+                    f"Column {name!r} has times written in two ways, as {formats_of(formats)}:"
+                    " write all of them in one."
+                )
             raise InvalidDataError(
                 f"Column {name!r} holds times, but one cell is {str(wrong)[:50]!r}."
             )
     return seconds
+
+
+def formats_of(formats: Iterable[str | None]) -> str:
+    return " and as ".join(map(str, formats))
 
 
 def as_times(cells: pd.Series) -> pd.Series | None:

@@ -24,7 +24,14 @@ from sigmax.errors import TableFileError
 from sigmax.tables.partial import check_new_folder, new_file, new_folder
 from sigmax.tables.sources import STANDARD_STREAM
 
-__all__ = ["check_new_folder", "check_writable_name", "new_file", "new_folder", "write_table"]
+__all__ = [
+    "check_new_folder",
+    "check_writable_name",
+    "new_file",
+    "new_folder",
+    "write_rows",
+    "write_table",
+]
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 PARQUET = (".parquet", ".pq")
@@ -72,11 +79,16 @@ def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> N
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     try:
         for i, frame in enumerate(frames):
-            shown = harmless_frame(frame)
-            shown.to_csv(text, sep=separator, index=False, header=i == 0, lineterminator="\n")
+            write_rows(frame, text, separator, header=i == 0)
         text.flush()
     finally:
         text.detach()  # the stream is the caller's to close
+
+
+def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) -> None:
+    """Rows as delimited text, below the names of the columns if there is to be a header."""
+    shown = harmless_frame(frame)
+    shown.to_csv(text, sep=separator, index=False, header=header, lineterminator="\n")
 
 
 def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,88 @@
+"""Small requests that come at the same time are answered in one call.
+
+A prediction of 64 rows takes as long as one of a single row: what came while a batch was computed
+is the next one. Nobody waits for others to come.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar, final
+
+__all__ = ["Batcher"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@final
+class Batcher(Generic[Item, Result]):
+    """Collects items on the event loop and answers them in one thread of its own.
+
+    Parameters
+    ----------
+    answer
+        The results of some items; if it fails for several, it is asked for each of them.
+    size
+        How much of a batch an item takes.
+    most
+        The largest sum of sizes, but for an item that is alone.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Sequence[Item]], Sequence[Result]],
+        size: Callable[[Item], int],
+        most: int,
+    ):
+        self.answer, self.size, self.most = answer, size, most
+        self.waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="sigmax-batches")
+        self.task: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: Item) -> Result:
+        """The result of one item."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self.waiting.append((item, future))
+        task = self.task
+        if task is None or task.done() or task.get_loop() is not loop:  # which may be closed
+            self.task = loop.create_task(self.work())
+        return await future
+
+    async def work(self) -> None:
+        """Answer batches until nothing is left."""
+        loop = asyncio.get_running_loop()
+        while batch := self.next_batch():
+            items = [item for item, _ in batch]
+            results = await loop.run_in_executor(self.thread, self.results, items)
+            for (_, future), (result, error) in zip(batch, results, strict=True):
+                if future.done():  # nobody waits any more
+                    continue
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+    def next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """Items in the order in which they came, without those that nobody waits for."""
+        batch, total = [], 0
+        while self.waiting:
+            item, future = self.waiting[0]
+            if not future.done():
+                total += self.size(item)
+                if batch and total > self.most:
+                    break
+                batch.append((item, future))
+            self.waiting.popleft()
+        return batch
+
+    def results(self, items: list[Item]) -> list[tuple[Any, Exception | None]]:
+        """A result or an error for each item."""
+        try:
+            return [(result, None) for result in self.answer(items)]
+        except Exception as error:
+            if len(items) == 1:
+                return [(None, error)]
+            return [self.results([item])[0] for item in items]

@@ -1,0 +1,208 @@
+"use strict";
+
+/* The form asks for a density as one types; a file is sent and comes back with predictions. */
+
+const WAIT = 150; // milliseconds after the last key
+const target = document.body.dataset.target;
+const form = document.getElementById("row");
+const svg = document.getElementById("curve");
+let timer, request, shown;
+
+function element(name, text, ...children) {
+  const made = document.createElement(name);
+  if (text !== undefined && text !== null) made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+function cellOf(input) {
+  const kind = input.dataset.kind;
+  if (kind === "list") {
+    if (input.value === "gap") return null;
+    if (input.value === "other") return document.getElementById(input.dataset.other).value;
+    return input.value.slice("level:".length);
+  }
+  if (input.value === "") return null;
+  return kind === "number" ? Number(input.value) : input.value;
+}
+
+/* The cells by column, or nothing while a number is half typed. */
+function rowOf() {
+  const row = Object.create(null);
+  for (const input of form.querySelectorAll("[data-column]")) {
+    if (input.validity.badInput || input.validity.valueMissing) return null;
+    row[input.dataset.column] = cellOf(input);
+  }
+  return row;
+}
+
+function problemText(answer, found) {
+  const lines = (found.detail || []).map((one) => {
+    const place = one.loc.filter((part) => !["body", "row", "header"].includes(part)).join(" ");
+    return place ? `${place}: ${one.msg}` : one.msg;
+  });
+  return lines.join("; ") || `The server answered ${answer.status}.`;
+}
+
+async function refresh() {
+  for (const input of form.querySelectorAll("[data-other]")) {
+    document.getElementById(input.dataset.other).hidden = input.value !== "other";
+  }
+  const row = rowOf();
+  if (row === null) return;
+  if (request) request.abort();
+  request = new AbortController();
+  try {
+    const answer = await fetch("/density", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ row }),
+      signal: request.signal,
+    });
+    const found = await answer.json();
+    if (answer.ok) show(found);
+    else say(problemText(answer, found));
+  } catch (error) {
+    if (error.name !== "AbortError") say("The server cannot be reached.");
+  }
+}
+
+function say(text) {
+  document.getElementById("summary").textContent = text;
+}
+
+function between(interval) {
+  if (interval.lower === null || interval.upper === null) return "without bounds";
+  return `${shortNumber(interval.lower)} to ${shortNumber(interval.upper)}`;
+}
+
+function show(found) {
+  shown = found;
+  const [half, most] = found.intervals;
+  say(
+    `${target}: ${shortNumber(found.median)} in the middle. ` +
+      `Half of such cases lie in ${between(half)}, nine in ten in ${between(most)}.`,
+  );
+  showNote(found);
+  drawCurve(svg, found);
+  const numbers = {
+    median: shortNumber(found.median),
+    mean: shortNumber(found.mean),
+    "standard deviation": shortNumber(found.std),
+    "50 % interval": between(half),
+    "90 % interval": between(most),
+    "noise (aleatoric)": shortNumber(found.aleatoric),
+    "lack of data (epistemic)": shortNumber(found.epistemic),
+  };
+  if (found.off_data !== null) numbers["off the data, 0 to 1"] = found.off_data.toFixed(2);
+  document.getElementById("numbers").replaceChildren(
+    ...Object.entries(numbers).map(([name, text]) =>
+      element("div", null, element("dt", name), element("dd", text)),
+    ),
+  );
+  showNeighbors(found.neighbors);
+}
+
+function showNote(found) {
+  const note = document.getElementById("note");
+  const parts = [];
+  if (found.is_unlike) {
+    const text = "This row is unlike anything the model has seen: the prediction falls back on all rows.";
+    parts.push(element("p", null, element("strong", text)));
+  }
+  if (found.unusual.length) {
+    const lines = found.unusual.map((one) => element("li", `${one.column} ${one.msg}.`));
+    parts.push(element("ul", null, ...lines));
+  }
+  note.replaceChildren(...parts);
+}
+
+function showNeighbors(neighbors) {
+  const table = document.getElementById("neighbors");
+  if (!table || neighbors === null) return;
+  if (!neighbors.length) {
+    const cell = element("td", "No training row is near.");
+    table.replaceChildren(element("tbody", null, element("tr", null, cell)));
+    return;
+  }
+  const inputs = [...form.querySelectorAll("[data-column]")];
+  const columns = neighbors[0].cells ? inputs.map((input) => input.dataset.column) : [];
+  const names = ["row", "weight", ...(columns.length ? [target, ...columns] : [])];
+  const head = element("tr", null, ...names.map((name) => {
+    const cell = element("th", name);
+    cell.scope = "col";
+    return cell;
+  }));
+  const rows = neighbors.map((one) => {
+    const cells = [String(one.row), `${(100 * one.weight).toFixed(1)} %`];
+    if (columns.length) cells.push(shortNumber(one.target));
+    for (const column of columns) {
+      const value = one.cells[column];
+      if (value === null) cells.push("missing");
+      else cells.push(typeof value === "number" ? String(value) : value.replace("T", " "));
+    }
+    return element("tr", null, ...cells.map((text) => element("td", text)));
+  });
+  table.replaceChildren(element("thead", null, head), element("tbody", null, ...rows));
+}
+
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(refresh, WAIT);
+});
+form.addEventListener("reset", () => setTimeout(refresh, 0));
+new ResizeObserver(() => shown && drawCurve(svg, shown)).observe(svg);
+
+/* The file: its answer is read as it comes, so that the page can say how far it is. */
+
+const fileForm = document.getElementById("file-form");
+let address;
+
+function tell(text) {
+  document.getElementById("file-status").textContent = text;
+}
+
+async function sendFile() {
+  const file = document.getElementById("file").files[0];
+  const coverage = Number(document.getElementById("coverage").value) / 100;
+  const query = new URLSearchParams({ coverage: String(coverage) });
+  document.getElementById("file-result").hidden = true;
+  tell("sending and checking the file");
+  const answer = await fetch(`/predict_csv?${query}`, {
+    method: "POST",
+    headers: { "Content-Type": "text/csv" },
+    body: file,
+  });
+  if (!answer.ok) {
+    tell(problemText(answer, await answer.json()));
+    return;
+  }
+  const parts = [], reader = answer.body.getReader();
+  let lines = -1;
+  for (let step = await reader.read(); !step.done; step = await reader.read()) {
+    parts.push(step.value);
+    lines += step.value.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
+    tell(`${lines.toLocaleString("en")} rows so far`);
+  }
+  if (address) URL.revokeObjectURL(address);
+  address = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
+  document.getElementById("download").href = address;
+  document.getElementById("file-result").hidden = false;
+  tell(`${lines.toLocaleString("en")} rows are ready`);
+}
+
+fileForm.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const button = fileForm.querySelector("button");
+  button.disabled = true;
+  try {
+    await sendFile();
+  } catch {
+    tell("The server stopped answering before the end: nothing was kept.");
+  } finally {
+    button.disabled = false;
+  }
+});
+
+refresh();

@@ -1,0 +1,50 @@
+"""One model, which all tests of the server share."""
+
+import pytest
+from serve_cases import json_rows, make_table
+from typer.testing import CliRunner
+
+from sigmax.cli import app as command_line
+from sigmax.commands.folder import load_folder
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
+
+
+@pytest.fixture(scope="session")
+def frame():
+    return make_table()
+
+
+@pytest.fixture(scope="session")
+def table(frame, tmp_path_factory):
+    """The file of the table."""
+    path = tmp_path_factory.mktemp("served") / "deliveries.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def folder(table):
+    """A model that learned from all rows."""
+    small = ["--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"]
+    small += ["--set", "hidden_sizes=[8]", "--out", str(table.parent / "model")]
+    result = CliRunner().invoke(command_line, ["fit", str(table), "--target", "minutes", *small])
+    assert result.exit_code == 0, result.output
+    return table.parent / "model"
+
+
+@pytest.fixture(scope="session")
+def saved(folder):
+    return load_folder(folder)
+
+
+@pytest.fixture(scope="session")
+def app(saved):
+    """The application, called without a socket."""
+    return create_app(saved, ServeOptions(request_seconds=60.0), warm_up=False)
+
+
+@pytest.fixture(scope="session")
+def rows(frame):
+    """Rows as a JSON request has them."""
+    return json_rows(frame)

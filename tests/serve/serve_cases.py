@@ -1,0 +1,92 @@
+"""One small table, and how the tests of the server ask for things."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+
+from sigmax.data.deliveries import make_deliveries
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
+from sigmax.serve.server import create_server
+
+TOKEN = "correct-horse-battery-staple"
+
+
+def make_table() -> pd.DataFrame:
+    """Categories, truth values, times, dates, numbers and gaps, and names that are code to some."""
+    frame = make_deliveries(250)
+    rng = np.random.default_rng(0)
+    frame["fragile"] = rng.random(len(frame)) < 0.3
+    promised = pd.to_datetime(frame["ordered"]) + pd.to_timedelta(rng.integers(1, 9, 250), "D")
+    frame["promised"] = promised.dt.strftime("%d.%m.%Y")
+    return frame.rename(columns={"district": "<b>district</b>"})
+
+
+def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as a JSON request has them."""
+    return json.loads(str(frame.drop(columns="minutes").to_json(orient="records")))
+
+
+def ask(app: Any, *requests: tuple[str, str, dict[str, Any]]) -> list[httpx.Response]:
+    """Answers of the application to requests that come all at once, without a socket."""
+
+    async def send_all() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", timeout=60
+        ) as client:
+            calls = [client.request(method, path, **how) for method, path, how in requests]
+            return await asyncio.gather(*calls)
+
+    return asyncio.run(send_all())
+
+
+def post(app: Any, path: str, content: Any, **how: Any) -> httpx.Response:
+    """The answer to one JSON request."""
+    return ask(app, ("POST", path, {"json": content, **how}))[0]
+
+
+def get(app: Any, path: str, **how: Any) -> httpx.Response:
+    return ask(app, ("GET", path, how))[0]
+
+
+def has_words(answer: httpx.Response, status: int, *words: str) -> bool:
+    """Whether a refusal has its status, its form and these words."""
+    found = answer.json()
+    is_formed = all({*one} == {"loc", "msg"} for one in found["detail"]) and found["detail"]
+    text = json.dumps(found, ensure_ascii=False)
+    return answer.status_code == status and bool(is_formed) and all(word in text for word in words)
+
+
+@contextmanager
+def served(saved: Any, options: ServeOptions) -> Iterator[int]:
+    """The port of a server in a thread of its own."""
+    server = create_server(create_app(saved, options, warm_up=False), options)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + 20
+        while not server.started and time.monotonic() < end:
+            time.sleep(0.01)
+        assert server.started
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    """A bare connection, for clients that misbehave."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as made:
+        yield made

@@ -1,0 +1,170 @@
+"""Clients that are slow, break off or speak no HTTP do not stop others, on a real socket."""
+
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from serve_cases import connected, served
+
+from sigmax.serve.answers import Answers
+from sigmax.serve.options import ServeOptions
+
+
+@pytest.fixture(scope="module")
+def port(saved):
+    """Of a server that waits for half a second at most."""
+    options = ServeOptions(
+        port=0, stall_seconds=0.5, body_seconds=1.0, max_connections=40, shutdown_seconds=2.0
+    )
+    with served(saved, options) as port:
+        yield port
+
+
+def predict(port, row):
+    return httpx.post(f"http://127.0.0.1:{port}/predict", json={"row": row}, timeout=20)
+
+
+def closed_after(connection, seconds):
+    """Whether the server closes a connection in time, and what it said before."""
+    connection.settimeout(seconds)
+    said = b""
+    try:
+        while part := connection.recv(4096):
+            said += part
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False, said
+    return True, said
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"", b"POST /pre", HEAD])
+def test_headers_that_do_not_come_end_the_connection(port, rows, begin):
+    with connected(port) as slow:
+        slow.sendall(begin)
+        assert predict(port, rows[0]).status_code == 200  # while the slow one is there
+        assert closed_after(slow, 5)[0]
+
+
+def test_headers_that_drip_end_the_connection(port):
+    with connected(port) as slow:
+        begin = time.monotonic()
+        with pytest.raises(OSError):
+            for _ in range(200):
+                slow.sendall(b"P")
+                time.sleep(0.05)
+        assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_body_that_does_not_come_in_time_is_refused(port, rows, drips):
+    with connected(port) as slow:
+        slow.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        if drips:
+            for _ in range(4):
+                time.sleep(0.2)
+                slow.sendall(b" ")
+        assert predict(port, rows[0]).status_code == 200
+        is_closed, said = closed_after(slow, 5)
+        assert is_closed and said.startswith(b"HTTP/1.1 408") and b"in time" in said
+
+
+def test_many_slow_clients_do_not_slow_down_another(port, rows):
+    connections = [connected(port) for _ in range(25)]
+    slow = [one.__enter__() for one in connections]
+    try:
+        for one in slow:
+            one.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        predict(port, rows[0])
+        begin = time.monotonic()
+        assert predict(port, rows[0]).status_code == 200
+        assert time.monotonic() - begin < 1.0
+    finally:
+        for one in connections:
+            one.__exit__(None, None, None)
+
+
+def test_clients_that_break_off_leave_no_trace(port, rows, table):
+    whole = json.dumps({"row": rows[0]}).encode()
+    for sent in (
+        HEAD + b"Content-Length: 1000\r\n\r\n{",
+        HEAD + b"Content-Length: %d\r\n\r\n" % len(whole) + whole,
+        b"POST /predict_csv HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
+        b"Content-Length: %d\r\n\r\n" % table.stat().st_size + table.read_bytes(),
+    ):
+        for _ in range(5):
+            with connected(port) as broken:
+                broken.sendall(sent)
+    assert predict(port, rows[0]).status_code == 200
+    assert is_free_in_time(port, table.read_bytes())
+
+
+def is_free_in_time(port, content):
+    """Whether a file is answered soon: others are worked on a little before they are given up."""
+    end, url = time.monotonic() + 20, f"http://127.0.0.1:{port}/predict_csv"
+    while time.monotonic() < end:
+        headers = {"content-type": "text/csv"}
+        if httpx.post(url, content=content, headers=headers, timeout=20).status_code == 200:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_what_is_no_http_is_refused(port, rows):
+    for sent in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: " + b"x" * 40_000):
+        with connected(port) as broken:
+            broken.sendall(sent)
+            is_closed, said = closed_after(broken, 5)
+            assert is_closed and said.startswith(b"HTTP/1.1 4")
+    assert predict(port, rows[0]).status_code == 200
+
+
+def test_more_connections_than_allowed_are_refused_until_there_are_fewer(port, rows):
+    connections = [connected(port) for _ in range(45)]
+    opened = [one.__enter__() for one in connections]
+    try:
+        assert predict(port, rows[0]).status_code == 503
+    finally:
+        for one in connections:
+            one.__exit__(None, None, None)
+    assert opened
+    end = time.monotonic() + 5
+    while predict(port, rows[0]).status_code == 503 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert predict(port, rows[0]).status_code == 200
+
+
+def test_a_client_that_takes_nothing_is_given_up(saved, frame):
+    options = ServeOptions(port=0, stall_seconds=0.5, max_uploads=1)
+    # More than the buffers of both sides hold, in rows that are long and quickly predicted.
+    wide = frame.iloc[:200].assign(**{f"note{i}": "x" * 3000 for i in range(40)})
+    content = wide.to_csv(index=False).encode()
+    head = b"POST /predict_csv HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
+    with served(saved, options) as port, connected(port) as slow:
+        slow.sendall(head + b"Content-Length: %d\r\n\r\n" % len(content))
+        slow.sendall(content)
+        time.sleep(1.0)
+        assert is_free_in_time(port, frame.iloc[:3].to_csv(index=False).encode())
+
+
+def test_a_server_that_is_stopped_finishes_its_answers(saved, rows, monkeypatch):
+    began, answers = threading.Event(), []
+    usual = Answers.answer_batch
+
+    def slow(self, questions):
+        began.set()
+        time.sleep(0.5)
+        return usual(self, questions)
+
+    monkeypatch.setattr(Answers, "answer_batch", slow)
+    with served(saved, ServeOptions(port=0)) as port:
+        thread = threading.Thread(target=lambda: answers.append(predict(port, rows[0])))
+        thread.start()
+        assert began.wait(20)
+    thread.join(20)
+    assert answers[0].status_code == 200

@@ -1,0 +1,96 @@
+"""How much and how long, and what happens beyond."""
+
+import threading
+import time
+
+import pytest
+from serve_cases import ask, has_words, post
+
+from sigmax.errors import InvalidArgumentError
+from sigmax.serve.answers import Answers
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
+
+
+def limited(saved, **limits):
+    return create_app(saved, ServeOptions(**limits), warm_up=False)
+
+
+def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
+    app = limited(saved, max_body=0.001, max_upload=0.01, max_rows=3, max_upload_rows=100)
+    assert has_words(post(app, "/predict", {"rows": rows[:20]}), 413, "at most 1,048 bytes")
+
+    async def parts():
+        for _ in range(20):
+            yield b'{"a": 1}' * 20
+
+    headers = {"content-type": "application/json"}
+    answer = ask(app, ("POST", "/predict", {"content": parts(), "headers": headers}))[0]
+    assert has_words(answer, 413, "1,048") and answer.headers["connection"] == "close"
+    assert has_words(post(app, "/predict", {"rows": [{}] * 4}), 413, "at most 3 rows")
+    sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
+    assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "bytes")
+    app = limited(saved, max_upload_rows=100)
+    assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "100 rows")
+
+
+def test_all_requests_together_hold_a_limited_number_of_bytes(saved, rows, monkeypatch):
+    monkeypatch.setattr("sigmax.serve.app.HELD_BODIES", 0)
+    app = limited(saved, max_body=0.0001)
+    answer = post(app, "/predict", {"row": {}})
+    assert answer.status_code == 422  # it is below its own limit, and there are sixteen of them
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Answers that come when they are let go."""
+    free = threading.Event()
+    usual = Answers.answer_batch
+
+    def wait(self, questions):
+        free.wait(10)
+        return usual(self, questions)
+
+    monkeypatch.setattr(Answers, "answer_batch", wait)
+    yield free
+    free.set()
+
+
+def test_an_answer_that_takes_too_long_is_given_up(saved, rows, slow):
+    begin = time.monotonic()
+    answer = post(limited(saved, request_seconds=0.3), "/predict", {"row": rows[0]})
+    assert has_words(answer, 504, "0.3 seconds") and time.monotonic() - begin < 5
+
+
+def test_more_requests_at_once_than_allowed_are_told_to_come_again(saved, rows, slow):
+    app = limited(saved, max_parallel=2)
+    threading.Timer(1.0, slow.set).start()
+    answers = ask(app, *[("POST", "/predict", {"json": {"row": rows[i]}}) for i in range(5)])
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 3 and sum(answer.status_code == 200 for answer in answers) == 2
+    assert has_words(refused[0], 503, "2 places") and refused[0].headers["retry-after"] == "1"
+    assert post(app, "/predict", {"row": rows[0]}).status_code == 200  # all places are free again
+
+
+def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table):
+    app = limited(saved, max_uploads=1)
+    sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
+    answers = ask(app, *[("POST", "/predict_csv", sent)] * 3)
+    assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
+    assert ask(app, ("POST", "/predict_csv", sent))[0].status_code == 200
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"port": 70_000}, "--port"),
+        ({"max_rows": 0}, "--max-rows"),
+        ({"max_body": 0.0}, "--max-body"),
+        ({"request_seconds": -1.0}, "--request-seconds"),
+        ({"token": "short"}, "SIGMAX_TOKEN"),
+        ({"token": "with a space in between"}, "SIGMAX_TOKEN"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        ServeOptions(**options).check()

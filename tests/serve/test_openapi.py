@@ -1,0 +1,97 @@
+"""The OpenAPI document, and requests made up from it."""
+
+import os
+
+import hypothesis
+import pytest
+import schemathesis
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis.specs.openapi.checks import (
+    response_schema_conformance,
+    status_code_conformance,
+)
+from serve_cases import TOKEN, get
+
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
+
+N_CASES = int(os.environ.get("SIGMAX_API_CASES", "25"))
+"""Made-up requests of every path and of either kind; SIGMAX_API_CASES=350 for two thousand."""
+
+
+@pytest.fixture(scope="module")
+def document(app):
+    return get(app, "/openapi.json").json()
+
+
+def test_the_document_is_valid(document):
+    OpenAPIV31SpecValidator(document).validate()
+
+
+def test_the_document_has_the_columns_of_the_model_by_their_exact_names(document, frame):
+    row = document["components"]["schemas"]["Row"]
+    columns = [name for name in frame.columns if name != "minutes"]
+    assert row["required"] == list(row["properties"]) == columns
+    cells = row["properties"]
+    assert cells["distance_km"]["type"] == ["number", "null"]
+    assert cells["vehicle"]["anyOf"][0]["enum"] == ["bike", "car", "scooter", "van"]
+    assert cells["ordered"]["anyOf"][0] == {"type": "string", "format": "date-time"}
+    assert cells["ordered"]["anyOf"][2] == {"type": ["string", "null"]}
+    assert "%d.%m.%Y" in cells["promised"]["description"]
+    low, high = frame["distance_km"].min(), frame["distance_km"].max()
+    assert f"{low:g} to {high:g}" in cells["distance_km"]["description"]
+
+
+def test_limits_and_the_token_are_in_the_document(saved):
+    options = ServeOptions(max_rows=7, token=TOKEN)
+    app = create_app(saved, options, warm_up=False)
+    found = get(app, "/openapi.json", headers={"authorization": f"Bearer {TOKEN}"}).json()
+    assert found["components"]["schemas"]["PredictRequest"]["properties"]["rows"]["maxItems"] == 7
+    assert found["paths"]["/health"]["get"]["security"] == []
+    OpenAPIV31SpecValidator(found).validate()
+
+
+def test_every_status_that_is_documented_has_a_body(document):
+    responses = document["components"]["responses"]
+    used = {
+        one["$ref"].rpartition("/")[2]
+        for path in document["paths"].values()
+        for operation in path.values()
+        for one in operation["responses"].values()
+        if "$ref" in one
+    }
+    assert used == set(responses)
+
+
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+@pytest.mark.parametrize("path", ["/health", "/predict", "/predict_dist", "/density"])
+def test_made_up_requests_get_an_answer_as_documented(app, path, mode, document):
+    """No 5xx, no status and no body that is not in the document."""
+    if mode == "negative" and path == "/health":
+        pytest.skip("it takes nothing that could be wrong")
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "localhost"})
+    operation = schema[path]["GET" if path == "/health" else "POST"]
+    seen = set()
+
+    @hypothesis.settings(
+        max_examples=1 if path == "/health" else N_CASES,
+        deadline=None,
+        derandomize=True,
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+        database=None,
+        suppress_health_check=[
+            hypothesis.HealthCheck.too_slow,
+            hypothesis.HealthCheck.data_too_large,
+        ],
+    )
+    @hypothesis.given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
+    def check(case):
+        case.headers["host"] = "localhost"
+        response = case.call()
+        seen.add(response.status_code)
+        assert response.status_code < 500, response.text
+        checks = [status_code_conformance, response_schema_conformance]
+        case.validate_response(response, checks=checks)
+
+    check()
+    assert seen

@@ -1,0 +1,44 @@
+"""A model that knows neither neighbours nor gaps is served as well."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from serve_cases import get, has_words, post
+from typer.testing import CliRunner
+
+from sigmax import GPRegressor
+from sigmax.cli import app as command_line
+from sigmax.commands.folder import load_folder
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    """The folder of a Gaussian process of sixty rows of plain numbers."""
+    place = tmp_path_factory.mktemp("process")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["b", "a"])
+    frame["y"] = frame["a"] + 0.1 * rng.normal(size=60)
+    frame.to_csv(place / "table.csv", index=False)
+    command = ["fit", str(place / "table.csv"), "--target", "y", "--method", "gp", "--no-refit"]
+    command += ["--set", "average=false", "--out", str(place / "model")]
+    result = CliRunner().invoke(command_line, command)
+    assert result.exit_code == 0, result.output
+    return place / "model"
+
+
+def test_a_gaussian_process_is_served(process):
+    app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
+    answer = post(app, "/predict", {"rows": [{"a": 0.5, "b": 1}, {"b": -2.0, "a": 0.0}]})
+    assert answer.status_code == 200, answer.text
+    means = [one["mean"] for one in answer.json()["predictions"]]
+    X = pd.DataFrame({"b": [1.0, -2.0], "a": [0.5, 0.0]})
+    expected = GPRegressor.load(process / "model").predict(X)
+    np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
+    found = post(app, "/density", {"row": {"a": 0.5, "b": 1}}).json()
+    assert found["neighbors"] is None
+    refused = post(app, "/predict", {"row": {"a": None, "b": 1}})
+    assert has_words(refused, 422, "takes no gaps", '"a"')
+    page = get(app, "/").text
+    assert "Training rows" not in page and page.count("required") >= 2

@@ -78,12 +78,13 @@ def test_commands_and_their_options_exist():
     texts.append(text_of(ROOT / "examples" / "csv_in_five_minutes.sh"))
     seen = set()
     for line in "".join(texts).splitlines():
-        program, *arguments = shlex.split(line, comments=True) or [""]
-        if Path(program).name == "sigmax":
-            known = {name for option in commands[arguments[0]].params for name in option.opts}
-            assert {word for word in arguments if word.startswith("--")} <= known, line
-            seen.add(arguments[0])
-    assert {"describe", "fit", "predict", "evaluate", "compare", "reproduce"} <= seen
+        if Path(line.split(" ", 1)[0]).name != "sigmax":  # others may go on over several lines
+            continue
+        _, command, *arguments = shlex.split(line, comments=True)
+        known = {name for option in commands[command].params for name in option.opts}
+        assert {word for word in arguments if word.startswith("--")} <= known, line
+        seen.add(command)
+    assert {"describe", "fit", "predict", "evaluate", "compare", "reproduce", "serve"} <= seen
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ PRIVATE = {
     "inputs",
     "paper",
 }
-PRIVATE |= {"random", "runs", "scaling", "settings", "targets", "version"}
+PRIVATE |= {"random", "report", "runs", "scaling", "serve", "settings", "targets", "version"}
 """Not for users of the library: the floor under it, and what the command line runs."""
 
 FOUND = {path.stem for path in SOURCE.parent.iterdir() if path.is_dir() or path.suffix == ".py"}

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from sigmax import LocalRegressor
 from sigmax.cli import app as command_line
 from sigmax.commands.predict import RowPredictions
+from sigmax.serve.app import create_app
+from sigmax.serve.options import ServeOptions
 
 ADDED = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
 close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
@@ -154,6 +156,24 @@ def test_the_rows_behind_a_prediction_are_rows_of_the_table(app, rows, model, X,
         assert cells["fragile"] == str(row["fragile"])
         for name in ("weather", "weight_kg"):
             assert cells[name] == (None if pd.isna(row[name]) else row[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "is_shown"),
+    [
+        ({}, True),
+        ({"show_rows": False}, False),
+        ({"host": "0.0.0.0"}, False),
+        ({"host": "0.0.0.0", "show_rows": True}, True),
+    ],
+)
+def test_training_rows_are_shown_to_this_machine_or_where_they_are_to_be(
+    saved, rows, options, is_shown
+):
+    app = create_app(saved, ServeOptions(**options), warm_up=False)
+    found = post(app, "/density", {"row": rows[11]}).json()["neighbors"]
+    assert len(found) == 5 and all(one["weight"] > 0 for one in found)
+    assert all(("cells" in one) == ("target" in one) == is_shown for one in found)
 
 
 def test_cells_beyond_the_training_rows_are_named(app, rows):

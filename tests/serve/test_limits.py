@@ -1,5 +1,6 @@
 """How much and how long, and what happens beyond."""
 
+import asyncio
 import threading
 import time
 
@@ -34,11 +35,23 @@ def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
     assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "100 rows")
 
 
-def test_all_requests_together_hold_a_limited_number_of_bytes(saved, rows, monkeypatch):
+def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch):
+    """Sixteen bodies of the greatest length: of twenty long ones that come slowly, some are not."""
     monkeypatch.setattr("sigmax.serve.app.HELD_BODIES", 0)
-    app = limited(saved, max_body=0.0001)
-    answer = post(app, "/predict", {"row": {}})
-    assert answer.status_code == 422  # it is below its own limit, and there are sixteen of them
+
+    async def parts():
+        yield b" " * 1000
+        await asyncio.sleep(0.5)
+        yield b"{}"
+
+    app = limited(saved, max_body=0.001)
+    headers = {"content-type": "application/json"}
+    sent = [("POST", "/predict", {"content": parts(), "headers": headers}) for _ in range(20)]
+    answers = ask(app, *sent)
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 4 and has_words(refused[0], 503, "bytes for requests")
+    assert sum(answer.status_code == 422 for answer in answers) == 16  # read, and found empty
+    assert post(app, "/predict", {}).status_code == 422
 
 
 @pytest.fixture
@@ -66,9 +79,9 @@ def test_more_requests_at_once_than_allowed_are_told_to_come_again(saved, rows, 
     app = limited(saved, max_parallel=2)
     threading.Timer(1.0, slow.set).start()
     answers = ask(app, *[("POST", "/predict", {"json": {"row": rows[i]}}) for i in range(5)])
-    refused = [answer for answer in answers if answer.status_code == 503]
+    refused = [answer for answer in answers if answer.status_code == 429]
     assert len(refused) == 3 and sum(answer.status_code == 200 for answer in answers) == 2
-    assert has_words(refused[0], 503, "2 places") and refused[0].headers["retry-after"] == "1"
+    assert has_words(refused[0], 429, "2 places") and refused[0].headers["retry-after"] == "1"
     assert post(app, "/predict", {"row": rows[0]}).status_code == 200  # all places are free again
 
 
@@ -76,7 +89,7 @@ def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table):
     app = limited(saved, max_uploads=1)
     sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
     answers = ask(app, *[("POST", "/predict_csv", sent)] * 3)
-    assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
+    assert sorted(answer.status_code for answer in answers) == [200, 429, 429]
     assert ask(app, ("POST", "/predict_csv", sent))[0].status_code == 200
 
 

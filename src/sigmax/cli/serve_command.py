@@ -40,9 +40,15 @@ def serve(
     shutdown_seconds: Annotated[
         float, typer.Option(help="For answers under way when the server is stopped.")
     ] = 10.0,
-    hide_rows: Annotated[
-        bool, typer.Option("--hide-rows", help="Show training rows by number and weight alone.")
-    ] = False,
+    show_rows: Annotated[
+        bool | None,
+        typer.Option(
+            "--show-rows/--hide-rows",
+            help="Training rows with their cells, or by number and weight alone: shown at a"
+            " loopback address if nothing is said.",
+            show_default=False,
+        ),
+    ] = None,
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A line for every request, on standard error.")
     ] = False,
@@ -64,7 +70,7 @@ def serve(
             port=port,
             allowed_hosts=tuple(allow_host or ()),
             token=os.environ.get(TOKEN_VARIABLE) or None,
-            show_rows=not hide_rows,
+            show_rows=show_rows,
             max_rows=max_rows,
             max_body=max_body,
             max_upload=max_upload,

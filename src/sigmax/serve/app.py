@@ -63,7 +63,7 @@ Result = TypeVar("Result")
 def create_app(saved: SavedTableModel, options: ServeOptions, *, warm_up: bool = True) -> Guard:
     """The whole application for one model, ready to answer when it is returned."""
     options.check()
-    answers = Answers(saved, show_rows=options.show_rows)
+    answers = Answers(saved, show_rows=options.shows_rows)
     if warm_up:
         answers.warm_up()
     return Service(answers, options).application()
@@ -79,11 +79,11 @@ class Service:
             answers.answer_batch, lambda question: question.rows.n_rows, QUICK_ROWS
         )
         self.bulk = ThreadPoolExecutor(1, thread_name_prefix="sigmax-bulk")
-        self.parallel = Slots(options.max_parallel, "places for requests")
-        self.uploads = Slots(options.max_uploads, "places for files")
-        self.receiving = Slots(4 * options.max_uploads, "places for files")
+        self.parallel = Slots(options.max_parallel, "places for requests", status=429)
+        self.uploads = Slots(options.max_uploads, "places for files", status=429)
+        self.receiving = Slots(4 * options.max_uploads, "places for files", status=429)
         n_held = max(HELD_BODIES * MIB, 16 * options.max_body_bytes)
-        self.held = Slots(n_held, "bytes for requests")
+        self.held = Slots(n_held, "bytes for requests", status=503)
         self.document = json.dumps(describe_api(answers, options), allow_nan=False).encode()
         self.page = render_page(answers, options)
 

@@ -17,16 +17,18 @@ __all__ = ["Slots", "body_parts", "read_body"]
 class Slots:
     """Places for requests that are under way, or for bytes that are held.
 
+    ``status`` is 429 where clients ask for too much at once, 503 where the server has no room.
+
     Examples
     --------
-    >>> slots = Slots(1, "answers")
+    >>> slots = Slots(1, "answers", status=429)
     >>> with slots.taken():
     ...     slots.n_free
     0
     """
 
-    def __init__(self, number: int, what: str):
-        self.number, self.n_free, self.what = number, number, what
+    def __init__(self, number: int, what: str, *, status: int):
+        self.number, self.n_free, self.what, self.status = number, number, what, status
 
     @contextmanager
     def taken(self, number: int = 1) -> Iterator[None]:
@@ -39,9 +41,8 @@ class Slots:
 
     def take(self, number: int) -> None:
         if number > self.n_free:
-            raise refused(
-                503, f"All {self.number:,} {self.what} are in use: try again.", retry_after="1"
-            )
+            message = f"All {self.number:,} {self.what} are in use: try again."
+            raise refused(self.status, message, retry_after="1")
         self.n_free -= number
 
 

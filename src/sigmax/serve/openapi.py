@@ -82,7 +82,7 @@ def operation(summary: str, answer: str, *, body: str | None = None) -> Json:
         "operationId": answer[0].lower() + answer[1:],
         "responses": {
             "200": {"description": summary, "content": of_json(answer)},
-            **error_responses(("400", "401", "408", "413", "415", "422", "503", "504")),
+            **error_responses(("400", "401", "408", "413", "415", "422", "429", "503", "504")),
         },
     }
     if body is not None:
@@ -114,7 +114,7 @@ def csv_operation() -> Json:
         "requestBody": {"required": True, "content": CSV},
         "responses": {
             "200": {"description": "The same rows, with mean, std and so on", "content": CSV},
-            **error_responses(("400", "401", "408", "413", "415", "422", "503", "504")),
+            **error_responses(("400", "401", "408", "413", "415", "422", "429", "503", "504")),
         },
     }
 
@@ -136,7 +136,8 @@ def refusals() -> Json:
         "413": "Too many bytes or rows",
         "415": "Another content type",
         "422": "A field or a cell is missing or wrong; `loc` says which",
-        "503": "Too many requests at once: try again after Retry-After seconds",
+        "429": "Too many requests at once: try again after Retry-After seconds",
+        "503": "No room for more bytes or connections: try again after Retry-After seconds",
         "504": "The answer took too long",
     }
     return {

@@ -36,8 +36,9 @@ class ServeOptions:
     address, and any name elsewhere."""
     token: str | None = field(default=None, repr=False)
     """What requests must bear, but for those to ``/health``; None if they need nothing."""
-    show_rows: bool = True
-    """Whether the training rows behind a prediction are shown with their cells and targets."""
+    show_rows: bool | None = None
+    """Whether the training rows behind a prediction are shown with their cells and targets; None
+    shows them at a loopback address only."""
 
     max_rows: int = 1000
     """Of one JSON request."""
@@ -93,6 +94,11 @@ class ServeOptions:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def shows_rows(self) -> bool:
+        """Whether training rows are shown with their cells."""
+        return self.is_loopback if self.show_rows is None else self.show_rows
 
     @property
     def known_hosts(self) -> frozenset[str] | None:

@@ -1,6 +1,7 @@
 """The application on a socket: uvicorn, with limits on the time of clients."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -132,6 +133,8 @@ def run_server(
     saved = load_folder(folder)
     show(f"loaded {folder}: {saved.target} from {len(saved.features)} columns; compiling")
     server = create_server(create_app(saved, options), options, access_log=access_log)
+    gc.collect()
+    gc.freeze()  # what is there now stays: no later search for garbage has to look through it
     asyncio.run(serve_and_tell(server, options, show))
 
 

@@ -94,7 +94,7 @@ class RestoredRows:
             return None
         if self.columns[j].kind is Kind.TIME:
             return shown_time(value, self.time_steps[self.columns[j].name])
-        return round(value, digits(float(self.features.scaling.scale[j])))
+        return round(value, digits(float(self.features.scaling.scale[j]))) + 0.0  # no -0
 
     def level(self, j: int, code: int) -> str | None:
         """The level of a code, None for a gap."""
@@ -105,11 +105,16 @@ class RestoredRows:
         return names[entries[0]] if entries[0] < len(names) else None
 
     def typical(self, column: Column) -> Cell:
-        """The median or the most frequent level; the mean or the first one without rows."""
+        """The median or the most frequent level, a gap where most rows have none.
+
+        Without rows, the mean or the first level.
+        """
         if column.kind is Kind.CATEGORY:
             j = self.categories.index(column)
             if self.explains:
                 counts = np.bincount(self.codes[:, j])
+                if 2 * counts[0] > len(self.codes):
+                    return None
                 counts[0] = 0
                 return self.level(j, int(np.argmax(counts))) if counts.any() else None
             return column.levels[0] if column.levels else None
@@ -117,7 +122,8 @@ class RestoredRows:
         if self.direct is None:
             return self.shown(j, float(self.features.scaling.mean[j]))
         present = self.direct[:, j][~np.isnan(self.direct[:, j])]
-        return self.shown(j, float(np.median(present))) if len(present) else None
+        is_usual = 2 * len(present) >= len(self.direct)
+        return self.shown(j, float(np.median(present))) if is_usual else None
 
 
 def digits(scale: float) -> int:

@@ -1,6 +1,7 @@
 """`sigmax compare`: methods on the folds of a table, by the runner, to be resumed."""
 
 import json
+import re
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,7 +10,9 @@ import pandas as pd
 import pytest
 from command_cases import refused, run
 from scipy import stats
+from typer.main import get_command
 
+from sigmax.cli import app
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.compare import COMPARED, read_task_table, usual_methods
 from sigmax.commands.compare_report import COVERED
@@ -189,3 +192,10 @@ def test_records_can_be_reported_again(table, tmp_path):
     assert run("report", out).exit_code == 0
     assert "minutes of deliveries.csv" in (out / "report.html").read_text()
     assert json.loads((out / "records.jsonl").read_text().splitlines()[0])["status"] == "done"
+
+
+def test_the_help_names_every_method():
+    commands: Any = get_command(app)
+    option = next(o for o in commands.commands["compare"].params if o.name == "methods")
+    told = set(re.findall(r"[\w-]+", option.help))
+    assert told >= COMPARED.keys()

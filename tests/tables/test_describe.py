@@ -32,7 +32,7 @@ def test_a_screen_names_columns_target_and_leaks(run, data_folder):
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
     for words in (
-        "taxis.csv.gz: 6,433 rows, 2 numbers and 7 categories and 2 times",
+        "taxis.csv.gz: 6,433 rows, 2 numbers, 7 categories and 2 times",
         "passengers category 7 levels",
         "distance number 0 to 36.7 1.6",
         "pickup time 2019-02-28 to 2019-03-31",

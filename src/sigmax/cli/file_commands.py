@@ -19,7 +19,6 @@ from sigmax.cli.options import (
     GroupColumn,
     IntervalMethod,
     ModelFolder,
-    Names,
     Numbers,
     RetryFailed,
     Seed,
@@ -207,7 +206,14 @@ def compare(
     target: Target,
     out: Annotated[Path, typer.Option(help="Folder for records and report.")] = Path("comparison"),
     folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
-    methods: Names = "",
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Of local, local-fast, combined, ens-nn, nn, bnn, mc-dropout, gp, sgp, catboost,"
+            " ngboost, xgboost-distribution, linear and marginal, separated by commas; all that are"
+            " installed if empty."
+        ),
+    ] = "",
     rank_by: Annotated[str, typer.Option(help="crps or log_likelihood.")] = "crps",
     group_column: GroupColumn = None,
     category: Categories = None,

@@ -1,6 +1,6 @@
 """One screen about a table: `sigmax describe` without the command line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -70,11 +70,23 @@ def describe_frame(frame: Any, options: DescribeOptions) -> Profile:
     )
 
 
+def count_kinds(kinds: Sequence[Kind]) -> str:
+    """How many columns there are of each kind.
+
+    Examples
+    --------
+    >>> count_kinds([Kind.NUMBER, Kind.TIME, Kind.NUMBER, Kind.CATEGORY])
+    '2 numbers, 1 category and 1 time'
+    """
+    found = {kind: kinds.count(kind) for kind in Kind if kind in kinds}
+    words = [f"{n} {PLURALS[kind] if n > 1 else kind}" for kind, n in found.items()]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def screen(profile: Profile, name: str) -> list[RenderableType]:
     """A table of columns, a line about the target, and a line for everything that was found."""
     kinds = [column.kind for column in profile.columns]
-    counts = [f"{kinds.count(kind)} {PLURALS[kind]}" for kind in Kind if kind in kinds]
-    title = f"{clean(name)}: {profile.n_rows:,} rows, {' and '.join(counts)}"
+    title = f"{clean(name)}: {profile.n_rows:,} rows, {count_kinds(kinds)}"
     grid = Grid(title=Text(title), title_justify="left", box=SIMPLE_HEAD, expand=True)
     for header in ("column", "kind", "gaps", "values"):
         grid.add_column(header, justify="right" if header == "gaps" else "left", no_wrap=True)

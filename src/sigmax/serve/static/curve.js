@@ -4,6 +4,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 260;
+const ROOM = 40; // for half of a number at the axis
 const EDGE = { left: 14, right: 14, top: 14, bottom: 34 };
 
 function part(name, attributes, text) {
@@ -75,7 +76,8 @@ function drawCurve(svg, found) {
   for (const value of ticksBetween(low, high, width / 90)) {
     const x = atX(value).toFixed(1);
     parts.push(part("line", { class: "tick", x1: x, x2: x, y1: floor, y2: floor + 5 }));
-    parts.push(part("text", { x, y: floor + 20 }, shortNumber(value)));
+    const anchor = x > width - ROOM ? "end" : x < ROOM ? "start" : "middle"; // not cut off
+    parts.push(part("text", { x, y: floor + 20, "text-anchor": anchor }, shortNumber(value)));
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   svg.replaceChildren(...parts);

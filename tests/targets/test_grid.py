@@ -92,9 +92,20 @@ def test_what_lies_on_a_grid_by_chance_is_not_rounded():
     np.testing.assert_array_equal(grid.ends(np.array([[0.3, 2.7]])), [[0.3, 2.7]])
 
 
+def test_no_end_lies_beyond_a_heap_that_nothing_is_beyond():
+    rng = np.random.default_rng(0)
+    counts = TargetGrid.find(rng.poisson(2.0, 300).astype(float))
+    np.testing.assert_array_equal(counts.ends(np.array([[-0.8, 3.2]])), [[0.0, 3.0]])
+    rain = TargetGrid.find(np.concatenate([np.zeros(100), rng.exponential(size=200)]))
+    np.testing.assert_array_equal(rain.ends(np.array([[-0.8, -0.3], [-2.0, 3.2]]))[:, 0], 0.0)
+    assert rain.highest == np.inf and rain.ends(np.array([-2.0, 90.0]))[1] == 90.0
+    signed = TargetGrid.find(np.concatenate([np.zeros(100), rng.normal(size=200)]))
+    np.testing.assert_array_equal(signed.ends(np.array([-3.0, 3.2])), [-3.0, 3.2])
+
+
 def test_values_between_heaps_are_not_rounded():
     rng = np.random.default_rng(0)
-    y = np.concatenate([np.zeros(50), np.full(50, 4.0), rng.uniform(0, 8, 200)])
+    y = np.concatenate([np.zeros(50), np.full(50, 4.0), rng.uniform(-8, 8, 200)])
     grid = TargetGrid.find(y)
     np.testing.assert_array_equal(grid.values, [0.0, 4.0])
     half = grid.step / 2

@@ -304,16 +304,16 @@ def mix(
     best = jnp.argmax(jnp.where(jnp.isnan(gains), -jnp.inf, gains))
     share = jnp.where(gains[best] > errors[best], shares[best], 0.0)
 
-    both, common = pool(networks, forests, share), jnp.ones(())
+    both, total = pool(networks, forests, share), jnp.asarray(own.factor)
     if recalibrates:
         single = covering_factor(both, y, weight)
         others = jax.vmap(jax.vmap(density))(of_all).widen(factor)
         others = pool(own.applied_to(judged.of_all), others, share)
         common = factor_of_mixture(single, others, judged.is_row)
         total = trusted(common * own.factor, judged.weight)
-        common = (total if may_narrow else jnp.maximum(total, 1.0)) / own.factor
-    both, shape = both.widen(common), judged.y.shape
-    found = Recalibration(common * own.factor, own.most_df, own.shrinkage)
+        total = total if may_narrow else jnp.maximum(total, 1.0)
+    common, shape = total / own.factor, judged.y.shape
+    both, found = both.widen(common), Recalibration(total, own.most_df, own.shrinkage)
     return Mixed(
         found, share, common * factor, both.mean.reshape(shape), both.variance.reshape(shape)
     )

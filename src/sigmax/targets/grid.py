@@ -34,6 +34,10 @@ class TargetGrid:
     """One value of a grid on which all rows lie, or all heaps; none where neither is sure."""
     is_full: bool
     """Whether all rows lie on the grid."""
+    lowest: float = -np.inf
+    """The least value, if many rows have it, as they have zero among counts: nothing is below."""
+    highest: float = np.inf
+    """The greatest, if many rows have it."""
 
     @classmethod
     def find(cls, y: NDArray[np.float64]) -> "TargetGrid":
@@ -46,6 +50,9 @@ class TargetGrid:
         """
         none = np.empty(0)
         values, counts = np.unique(y, return_counts=True)
+        is_heap = counts >= max(HEAP * len(y), FEWEST_IN_HEAP)
+        lowest = float(values[0]) if is_heap[0] else -np.inf
+        highest = float(values[-1]) if is_heap[-1] else np.inf
         if len(values) == 1:
             return cls(0.0, none, False)
         gaps = np.diff(values)
@@ -54,23 +61,26 @@ class TargetGrid:
         if len(values) > 2 and np.all(np.abs(multiples - np.round(multiples)) < TOLERANCE):
             digits = 15 - int(np.ceil(np.log10(np.abs(values).max() + step)))
             is_sure = 2 * len(values) <= len(y)
-            return cls(float(np.round(step, digits)), values[:1] if is_sure else none, is_sure)
-        is_heap = counts >= max(HEAP * len(y), FEWEST_IN_HEAP)
+            step = float(np.round(step, digits))
+            return (
+                cls(step, values[:1], True, lowest, highest) if is_sure else cls(step, none, False)
+            )
         if not is_heap.any():
             return cls(0.0, none, False)
         others = y[~is_heap[np.searchsorted(values, y)]]
         if not len(others):
-            return cls(step, values, False)
+            return cls(step, values, False, lowest, highest)
         heaps = values[is_heap]
         distances = [np.quantile(np.abs(others - heap), NEAR_SHARE) for heap in heaps]
-        return cls(float(min(distances)), heaps, False)
+        return cls(float(min(distances)), heaps, False, lowest, highest)
 
     def ends(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
         """The interval of values with that of the density around them: last axis lower, upper.
 
         A value stands for all within half a step of it. On a grid the ends are so rounded to its
         values. An end within half a step of a heap takes the heap in; among the values between
-        heaps it stays where it is.
+        heaps it stays where it is. No end lies beyond a heap that is the least or the greatest
+        value.
 
         Examples
         --------
@@ -86,6 +96,7 @@ class TargetGrid:
         """
         if not len(self.values):
             return bounds
+        bounds = np.clip(bounds, self.lowest, self.highest)
         if self.is_full:
             first = self.values[0]
             rounded = first + self.step * np.round((bounds - first) / self.step)

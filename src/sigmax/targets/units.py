@@ -122,7 +122,9 @@ class TargetUnits:
         """The arrays that a saved model keeps of it."""
         found = self.scaling.state("y")
         for output, grid in enumerate(self.grids):
-            found[f"y.{output}.step"] = np.array([grid.step, grid.is_full])
+            found[f"y.{output}.step"] = np.array(
+                [grid.step, grid.is_full, grid.lowest, grid.highest]
+            )
             found[f"y.{output}.shared"] = grid.values
         if self.spline is not None:
             parts = {"x": self.spline.x, "y": self.spline.y, "slope": self.spline.slope}
@@ -149,13 +151,15 @@ class TargetUnits:
 
 def read_grid(arrays: dict[str, np.ndarray], output: int) -> TargetGrid:
     """A grid of `TargetUnits.state`, refused if it is none."""
-    step, is_full = take_array(arrays, f"y.{output}.step", (2,)).tolist()
+    step, is_full, lowest, highest = take_array(arrays, f"y.{output}.step", (4,)).tolist()
     values = take_array(arrays, f"y.{output}.shared", arrays[f"y.{output}.shared"].shape[:1])
     if not (0 <= step < np.inf and is_full in (0.0, 1.0) and np.isfinite(values).all()):
         raise ValueError("the grid of the target must be a step and finite values")
     if is_full and not (len(values) == 1 and step > 0):
         raise ValueError("a grid must have one value and a step above 0")
-    return TargetGrid(step, values, bool(is_full))
+    if not lowest < highest:
+        raise ValueError("the least value of the target must be below the greatest")
+    return TargetGrid(step, values, bool(is_full), lowest, highest)
 
 
 def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:

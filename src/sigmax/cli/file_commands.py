@@ -181,6 +181,7 @@ def evaluate(
     with table_errors():
         from sigmax.commands.evaluate import EvaluateOptions, evaluate_file, evaluation_page
         from sigmax.commands.folder import load_folder
+        from sigmax.tables.writing import new_file
 
         options = EvaluateOptions(by=by, time_column=time_column, method=method)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
@@ -194,9 +195,9 @@ def evaluate(
             out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
             show_item(f"scores: {out}")
         if report is not None:
-            with show_share("report") as progress:
+            with new_file(report) as stream, show_share("report") as progress:
                 page = evaluation_page(saved, model, data, found, options, reading, progress)
-            report.write_text(page, encoding="utf-8")
+                stream.write(page.encode())
             show_item(f"report: {report}")
 
 

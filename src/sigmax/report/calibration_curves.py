@@ -1,6 +1,7 @@
 """Whether intervals hold as many rows as they promise: the curve, the histogram, the chance."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,14 @@ CURVE_LEVELS = np.round(np.linspace(0.02, 0.98, 49), 2)
 """Of the central intervals whose coverage a curve shows."""
 ROWS_PER_BIN = 20
 """Fewer bins are drawn where there would be fewer rows."""
+BAND = "The band is that of chance alone for so many independent rows, at every point by itself."
+
+coverage_chart = partial(
+    Chart,
+    title="Coverage of central intervals",
+    x=Axis(label="coverage promised", low=0.0, high=1.0, percent=True),
+    y=Axis(label="coverage observed", low=0.0, high=1.0, percent=True),
+)
 
 
 def coverage_curve(
@@ -73,15 +82,11 @@ def calibration_chart(
         f" The largest gap is at a promise of {share_text(CURVE_LEVELS[worst])}, where"
         f" {share_text(observed[worst])} of the rows are inside."
     )
-    return Chart(
+    return coverage_chart(
         name=name,
-        title="Coverage of central intervals",
         description=description,
-        x=Axis(label="coverage promised", low=0.0, high=1.0, percent=True),
-        y=Axis(label="coverage observed", low=0.0, high=1.0, percent=True),
         layers=layers,
-        note="Above the diagonal intervals are wider than needed, below it too narrow. The band is"
-        " that of chance alone for so many independent rows, at every point by itself.",
+        note=f"Above the diagonal intervals are wider than needed, below it too narrow. {BAND}",
     )
 
 
@@ -152,14 +157,10 @@ def curves_chart(
         f" {listed(best[:3])}, with a mean gap of"
         f" {', '.join(share_text(gaps[method]) for method in best[:3])}."
     )
-    return Chart(
+    return coverage_chart(
         name=name,
-        title="Coverage of central intervals",
         description=description,
-        x=Axis(label="coverage promised", low=0.0, high=1.0, percent=True),
-        y=Axis(label="coverage observed", low=0.0, high=1.0, percent=True),
         layers=layers,
-        note="The band is that of chance alone for so many independent rows, at every point by"
-        " itself.",
+        note=BAND,
         height=420,
     )

@@ -49,6 +49,8 @@ from sigmax.version import __version__
 __all__ = ["create_app"]
 
 STATIC = Path(__file__).parent / "static"
+REPORT_STATIC = ("sigmax.report", "static")
+"""Where the axes of charts are."""
 FEW_LEVELS = 16
 """Quantiles and probabilities up to which a question is a quick one."""
 LONG_BODY = 1 << 16
@@ -105,7 +107,7 @@ class Service:
                     for path, how in json_routes.items()
                 ),
                 Route("/predict_csv", self.post_csv, methods=["POST"]),
-                Mount("/static", StaticFiles(directory=STATIC)),
+                Mount("/static", StaticFiles(directory=STATIC, packages=[REPORT_STATIC])),
             ],
             exception_handlers={
                 Refusal: show_refusal,

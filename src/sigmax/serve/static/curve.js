@@ -14,26 +14,8 @@ function part(name, attributes, text) {
   return made;
 }
 
-/* Round numbers between two ends, about as many as are asked for. */
-function ticksBetween(low, high, number) {
-  const rough = (high - low) / Math.max(1, number);
-  if (!(rough > 0) || !Number.isFinite(rough)) return [];
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high && found.length < 20; i += 1) {
-    found.push(i * step || 0); // no negative zero
-  }
-  return found;
-}
-
-function shortNumber(value) {
-  if (value === null || value === undefined) return "unknown";
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e9 || size < 1e-4)) return value.toPrecision(3);
-  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 4;
-  return value.toLocaleString("en", { maximumFractionDigits: digits });
-}
+const AXIS = { scale: "linear" };
+const shortNumber = (value) => Scales.fullText(value, AXIS); // of the reports' scales.js
 
 function drawCurve(svg, found) {
   const width = Math.max(200, svg.clientWidth || 600);
@@ -41,8 +23,8 @@ function drawCurve(svg, found) {
   const low = y[0], high = y[y.length - 1];
   const top = Math.max(...height.map((one) => one ?? 0)) || 1;
   const floor = HEIGHT - EDGE.bottom;
-  const atX = (value) =>
-    EDGE.left + ((value - low) / (high - low)) * (width - EDGE.left - EDGE.right);
+  const scale = Scales.makeScale(AXIS, [low, high], EDGE.left, width - EDGE.right);
+  const atX = scale.at;
   const atY = (value) => floor - ((value ?? 0) / top) * (floor - EDGE.top);
   const heightAt = (value) => {
     const place = ((value - low) / (high - low)) * (y.length - 1);
@@ -73,11 +55,11 @@ function drawCurve(svg, found) {
     const x = atX(found.median).toFixed(1);
     parts.push(part("line", { class: "median", x1: x, x2: x, y1: EDGE.top, y2: floor }));
   }
-  for (const value of ticksBetween(low, high, width / 90)) {
+  for (const { value, text } of scale.ticks(width / 90)) {
     const x = atX(value).toFixed(1);
     parts.push(part("line", { class: "tick", x1: x, x2: x, y1: floor, y2: floor + 5 }));
     const anchor = x > width - ROOM ? "end" : x < ROOM ? "start" : "middle"; // not cut off
-    parts.push(part("text", { x, y: floor + 20, "text-anchor": anchor }, shortNumber(value)));
+    parts.push(part("text", { x, y: floor + 20, "text-anchor": anchor }, text));
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   svg.replaceChildren(...parts);

@@ -123,7 +123,7 @@ class ExtrapolationGate(eqx.Module):
         return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
     def shut_on(
-        self, distances: Float[Array, " rows"], on_data: float = 0.99
+        self, distances: Float[Array, " rows"], on_data: float | Float[Array, ""] = 0.99
     ) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them.
 
@@ -144,13 +144,17 @@ class ExtrapolationGate(eqx.Module):
         ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
         an axis, the margin is a quantile of the largest offsets of these rows. The more features,
         the less they differ from row to row: the gate is half open as far beyond the margin as the
-        median is within it.
+        median is within it. Few rows tell such a quantile badly, worst where distances are steps of
+        a design: the margins are its upper limit, a standard error of the share above it.
         """
+        is_row = ~jnp.isnan(offsets[:, 0])
+        error = jnp.sqrt(ON_DATA * (1 - ON_DATA) / jnp.sum(is_row))
+        share = jnp.minimum(ON_DATA + error, 1)
         largest = jnp.max(jnp.abs(offsets), axis=1)  # of nan, a compiled maximum may be -inf
-        largest = jnp.where(jnp.isnan(offsets[:, 0]), jnp.nan, largest)
-        margin = jnp.maximum(jnp.nanquantile(largest, ON_DATA), SMALLEST_MARGIN)
+        largest = jnp.where(is_row, largest, jnp.nan)
+        margin = jnp.maximum(jnp.nanquantile(largest, share), SMALLEST_MARGIN)
         scale = jnp.maximum(margin - jnp.nanmedian(largest), SMALLEST_MARGIN) / OFFSET
-        by_distance = self.shut_on(length(offsets), ON_DATA)
+        by_distance = self.shut_on(length(offsets), share)
         return eqx.tree_at(lambda g: (g.axis_scale, g.axis_margin), by_distance, (scale, margin))
 
 

@@ -5,13 +5,11 @@ recorded as failed, and nothing else.
 """
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import signal
 import threading
 import traceback
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
 from sigmax.checks import check_choice
-from sigmax.errors import MissingExtraError
+from sigmax.ray_session import ray_session
 from sigmax.runs.records import Job, Record, failed
 from sigmax.runs.registry import find_experiment
 
@@ -178,32 +176,18 @@ class RayEngine(AbstractEngine):
     address: str | None = None
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
-        try:
-            import ray
-            from ray.exceptions import RayError
-        except ImportError as error:
-            message = 'The Ray engine needs Ray: pip install "sigmax[ray]".'
-            raise MissingExtraError(message) from error
-        settings: dict[str, Any] = {"address": self.address}
-        if self.address is None:
-            settings = {"num_cpus": self.n_workers, "include_dashboard": False}
-        with warnings.catch_warnings():  # Ray forks to execute its own programs, not ours
-            warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
-            ray.init(log_to_driver=False, logging_level=logging.WARNING, **settings)
-        needs_gpu = self.device == "gpu"
-        remote = ray.remote(max_retries=0, num_cpus=1, num_gpus=int(needs_gpu))(run_job)
-        try:
+        with ray_session(self.address, self.n_workers) as ray:
+            needs_gpu = self.device == "gpu"
+            remote = ray.remote(max_retries=0, num_cpus=1, num_gpus=int(needs_gpu))(run_job)
             pending = {remote.remote(job): job for job in jobs}
             while pending:
                 (reference,), _ = ray.wait(list(pending), num_returns=1)
                 job = pending.pop(reference)
                 try:
                     yield job, ray.get(reference)
-                except RayError as error:
+                except ray.exceptions.RayError as error:
                     reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                     yield job, [failed(task, reason) for task in job]
-        finally:
-            ray.shutdown()
 
 
 def create_engine(

@@ -55,8 +55,7 @@ class StageInputs(eqx.Module):
         data: Any,
         stage: AbstractStage,
     ) -> "StageInputs":
-        arrays = networks, states, jax.random.key_data(keys), folds, data
-        return cls(*on_host(arrays), stage)
+        return on_host(cls(networks, states, jax.random.key_data(keys), folds, data, stage))
 
     def part(self, members: slice) -> tuple[Any, Any, Any, Any]:
         """Networks, states of optimisers, keys and folds of some members."""

@@ -14,7 +14,7 @@ SOURCE = Path(sigmax.__file__).parent
 ROOMS = [
     {"errors", "version", "random", "compilation_cache"},
     {"checks", "compilation", "files"},
-    {"settings", "scaling", "inputs"},
+    {"settings", "scaling", "inputs", "ray_session"},
     {"tables"},
     {"features"},
     {"distributions"},

@@ -1,7 +1,7 @@
 """Several models of one kind trained at once; a single fit is the case of one."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -24,9 +24,17 @@ from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
 from sigmax.random import make_key, named_key
 from sigmax.targets import TargetUnits
-from sigmax.training import Fold, TrainingData, train_stage
+from sigmax.training import Fold, Supply, TrainingData, train_stage
 
-__all__ = ["FitInputs", "fit_together", "prepare"]
+__all__ = [
+    "FitInputs",
+    "ReadRows",
+    "fit_together",
+    "neighborhoods",
+    "prepare",
+    "prepare_read",
+    "train_prepared",
+]
 
 Model = Any  # an `AbstractNetworkRegressor`, whose `fit` is `fit_together` of one
 
@@ -80,7 +88,15 @@ def fit_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
 
 def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
     """Fit unfitted models, which change on the way."""
-    inputs = prepare_all(models, data)
+    train_prepared(models, prepare_all(models, data))
+
+
+def train_prepared(
+    models: Sequence[Model],
+    inputs: Sequence[FitInputs],
+    create_supply: Callable[[Fold, TrainingData], Supply] | None = None,
+) -> None:
+    """Fit unfitted models, where ``create_supply`` is given from the rows that it supplies."""
     recipe, n_members = inputs[0].recipe, inputs[0].recipe.n_members
     shapes = {(own.X.input_shape, own.y.shape) for own in inputs}
     if len(shapes) > 1 or any(own.recipe != recipe for own in inputs):
@@ -109,9 +125,10 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
         keys = jnp.concatenate([own.keys for own in inputs])
 
     stages, histories = models[0]._stages(recipe), {}
+    supply = create_supply(folds, rows) if create_supply else None
     with progress_bar(stages, visible=models[0].verbose > 0) as report:
         for stage in stages:
-            members, found = train_stage(networks, keys, folds, rows, stage, report)
+            members, found = train_stage(networks, keys, folds, rows, stage, report, supply=supply)
             networks = members.best
             histories[stage.name] = [history["score"] for history in found]
     # As NumPy, where a slice compiles nothing.
@@ -136,6 +153,13 @@ def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInput
 def prepare_all(models: Sequence[Model], data: Sequence[tuple]) -> list[FitInputs]:
     """What `prepare` gives, of several models."""
     read = [ReadRows.create(model, *given) for model, given in zip(models, data, strict=True)]
+    return prepare_read(models, data, read)
+
+
+def prepare_read(
+    models: Sequence[Model], data: Sequence[tuple], read: Sequence["ReadRows"]
+) -> list[FitInputs]:
+    """What `prepare` gives, of rows that were read."""
     trials = [rows.trial(*given) for rows, given in zip(read, data, strict=True)]
     maps = choose_target_maps(models, trials, fit_together)
     each = zip(models, read, maps, strict=True)
@@ -154,7 +178,9 @@ class ReadRows(NamedTuple):
     key: Any
 
     @classmethod
-    def create(cls, model: Model, X: Any, y: Any, sample_weight: Any = None) -> "ReadRows":
+    def create(
+        cls, model: Model, X: Any, y: Any, sample_weight: Any = None, key: Any = None
+    ) -> "ReadRows":
         model._recipe()  # refuses wrong settings first
         check_count("verbose", model.verbose, minimum=0)
         rows = model._read_training(X, y, sample_weight)
@@ -164,7 +190,8 @@ class ReadRows(NamedTuple):
             of_both = np.column_stack([rows.table.values, rows.y])
             n_distinct = int(duplicate_groups(of_both).max()) + 1
         recipe = model._recipe(len(rows.table))
-        return cls(rows, labels, n_distinct, recipe, make_key(model.random_state))
+        key = make_key(model.random_state) if key is None else key
+        return cls(rows, labels, n_distinct, recipe, key)
 
     @property
     def has_few_rows(self) -> bool:
@@ -192,8 +219,8 @@ class ReadRows(NamedTuple):
 def create_inputs(model: Model, read: ReadRows, target_map: str) -> FitInputs:
     """Rows and members of one model, which keeps the units."""
     (table, y, weight, indices), recipe, key = read.rows, read.recipe, read.key
-    model.n_rows_, units = len(table), read.units(target_map)
-    model.units_ = units
+    model.n_rows_ = model.n_learned_ = len(table)
+    model.units_ = units = read.units(target_map)
     share, largest = recipe.validation_fraction, model.largest_hold_out
     held_out = hold_out(read.labels, share, recipe.n_members, key, largest=largest)
     model.features_, X = Features.fit(table, units(y, np.float64), weight, read.labels)

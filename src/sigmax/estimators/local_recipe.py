@@ -32,6 +32,10 @@ MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """With more rows than these, training is scored so often: it costs more there and tells less."""
 
 
+PATIENT_SHARE = 0.75
+"""Of the chunks that shards make, after which a training without a better score ends."""
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class LocalRecipe(AbstractRecipe):
@@ -141,6 +145,14 @@ class LocalRecipe(AbstractRecipe):
             decay_per_step=self.weight_decay / n_rows * min(1.0, n_rows / DECAYED) ** 0.8,
             longest_chunk=self.steps_for(n_slots) // self.scorings_for(n_slots),
         )
+
+    def for_shards(self, n_shards: int) -> "LocalRecipe":
+        """The same steps, in at least one chunk for every shard of the rows."""
+        assert self.n_steps is not None
+        n_chunks = min(self.n_steps, max(self.n_scorings, n_shards))
+        patience = self.patience and max(self.patience, round(PATIENT_SHARE * n_chunks))
+        longest = self.n_steps // n_chunks
+        return replace(self, n_scorings=n_chunks, patience=patience, longest_chunk=longest)
 
     def steps_for(self, n_rows: int) -> int:
         if n_rows >= FEW_ROWS:

@@ -53,7 +53,9 @@ class AbstractNetworkRegressor(AbstractRegressor):
     units_: TargetUnits
     """Of y, with its map if there is one."""
     n_rows_: int
-    """Rows that were learned from."""
+    """Rows that the model was prepared for, and keeps if it keeps rows."""
+    n_learned_: int
+    """Rows that were learned from: more, where they came in shards."""
     held_out_: HeldOutScores
     """What conformal intervals follow from."""
 
@@ -187,7 +189,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         n_members = len(jax.tree.leaves(self.networks_)[0])
         facts = {"is_single_output": bool(self.is_single_output_)}
-        facts |= {"n_rows": self.n_rows_, "n_members": n_members}
+        facts |= {"n_rows": self.n_rows_, "n_members": n_members, "n_learned": self.n_learned_}
         facts |= self.features_.facts()
         arrays = named_leaves("networks", self.networks_)
         arrays |= {f"history.{name}": scores for name, scores in self.history_.items()}
@@ -197,6 +199,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         self.n_rows_, n_members = (int(facts[name]) for name in ("n_rows", "n_members"))
+        self.n_learned_ = int(facts.get("n_learned", self.n_rows_))
         n_outputs = 1 if self.is_single_output_ else len(arrays["y.mean"])
         self.features_ = Features.from_state(facts, arrays, n_outputs)
         self.units_ = TargetUnits.from_state(arrays, n_outputs)

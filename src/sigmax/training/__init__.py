@@ -19,6 +19,7 @@ from sigmax.training.objective import (
 )
 from sigmax.training.ray_team import on_ray
 from sigmax.training.schedule import Part, Phase, Stage
+from sigmax.training.team import Supply
 
 __all__ = [
     "AbstractStage",
@@ -30,6 +31,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Stage",
+    "Supply",
     "TrainingData",
     "beta_negative_log_likelihood",
     "bucket_size",

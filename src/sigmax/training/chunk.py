@@ -156,16 +156,18 @@ def train_chunk(
     data: Any,
     stage: AbstractStage,
     clock: Any,
+    scored: tuple[Any, Any] | None = None,
 ) -> tuple[MemberState, dict[str, Any]]:
     """One chunk of all members, then their held-out scores; `keep_better` is for the caller.
 
-    Where nothing is scored, the last snapshot is the best.
+    ``folds`` and ``data`` are what they learn from, and what they are scored on unless ``scored``
+    are others. Where nothing is scored, the last snapshot is the best.
     """
     network, states, found, figures = advance_members(
         members.network, members.states, keys, folds, data, stage, clock
     )
     if stage.keep_best:
-        best, (score, _) = members.best, judge_members(found, folds, data, stage)
+        best, (score, _) = members.best, judge_members(found, *(scored or (folds, data)), stage)
     else:
         best, score = found, np.full(len(keys), np.nan, np.float32)
     trained = MemberState(network, states, found, best, members.best_score)

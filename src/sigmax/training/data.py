@@ -84,9 +84,13 @@ class TrainingData(eqx.Module):
         own_center: Sequence[np.ndarray],
         graphs: Mapping[str, Sequence[np.ndarray]],
         weight: Sequence[np.ndarray] | None = None,
+        n_slots: int = 0,
     ) -> "TrainingData":
-        """From lists with one entry per group; ``graphs`` has such a list for every name."""
-        n_slots = bucket_size(max(len(rows) for rows in X))
+        """From lists with one entry per group; ``graphs`` has such a list for every name.
+
+        There are ``n_slots`` at least.
+        """
+        n_slots = max(n_slots, bucket_size(max(len(rows) for rows in X)))
         weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
         relative = [(own / own.mean()).astype(np.float32) for own in weight]
         return cls(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sigmax.training.chunk import AbstractStage, MemberState
-from sigmax.training.team import gather_team
+from sigmax.training.team import Supply, gather_team
 
 __all__ = ["Progress", "train_stage"]
 
@@ -38,17 +38,20 @@ def train_stage(
     report: Callable[[Progress], None] | None = None,
     *,
     states: Any = None,
+    supply: Supply | None = None,
 ) -> tuple[MemberState, list[dict[str, np.ndarray]]]:
     """All members through one stage: how they end, and the figures of every group.
 
     ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared. With
-    ``states``, those of an earlier stage, its optimisers go on. A group whose members have not
-    become better for ``stage.patience`` chunks is done: it keeps its snapshots, whatever the others
-    still do. Members are spread over all devices, or over a cluster inside `sigmax.on_ray`. Figures
-    have the shape (chunks, members of the group).
+    ``states``, those of an earlier stage, its optimisers go on. With a ``supply``, members learn
+    from what it gives for the chunk, and ``folds`` and ``data`` are what they are scored on.
+
+    A group whose members have not become better for ``stage.patience`` chunks is done: it keeps its
+    snapshots, whatever the others still do. Members are spread over all devices, or over a cluster
+    inside `sigmax.on_ray`. Figures have the shape (chunks, members of the group).
     """
     n_members, group = len(keys), np.asarray(folds.group)
-    team = gather_team(networks, states, keys, folds, data, stage)
+    team = gather_team(networks, states, keys, folds, data, stage, supply)
     n_groups = int(group.max()) + 1
     history: list[dict[str, np.ndarray]] = []
     best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)

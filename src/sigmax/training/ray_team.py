@@ -26,7 +26,7 @@ from sigmax.ray_session import (
     worker_nodes,
 )
 from sigmax.training.chunk import MemberState, keep_better
-from sigmax.training.ray_worker import StageInputs, advance_part, to_device
+from sigmax.training.ray_worker import StageInputs, advance_part, on_host, to_device
 from sigmax.training.team import AbstractTeam, other_teams
 
 __all__ = ["RayTeam", "on_ray"]
@@ -72,7 +72,8 @@ class RayTeam(AbstractTeam):
     """Members in parts, of which every worker of a cluster has one at a time."""
 
     def __init__(self, ray: Any, device: str, *inputs: Any):
-        started, nodes = StageInputs.create(*inputs), worker_nodes(ray, device)
+        *started_from, self.supply = inputs
+        started, nodes = StageInputs.create(*started_from), worker_nodes(ray, device)
         n_members = len(started.key_data)
         self.parts = divide(n_members, max(1, min(n_members, len(nodes))))
         self.tasks = [remote_task(ray, device, *nodes[i : i + 1]) for i in range(len(self.parts))]
@@ -81,9 +82,12 @@ class RayTeam(AbstractTeam):
         self.judged: Float[np.ndarray, " members"] | None = None
 
     def advance(self, chunk: int) -> dict[str, np.ndarray]:
+        learned = []
+        if self.supply is not None:
+            learned = [self.ray.put(on_host(self.supply(chunk)))]
         results = [
             task.remote(
-                [self.inputs],
+                [self.inputs, *learned],
                 members,
                 state,
                 None if self.judged is None else self.judged[members],

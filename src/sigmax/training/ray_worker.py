@@ -82,7 +82,8 @@ def advance_part(
     Parameters
     ----------
     inputs
-        The reference of the `StageInputs`, in a list, so that they are fetched only if need be.
+        The reference of the `StageInputs`, and where the members learn from other rows in every
+        chunk that of their folds and data; in a list, so that they are fetched only if need be.
     members
         Which members these are.
     state
@@ -90,7 +91,7 @@ def advance_part(
     judged
         What their snapshots of the chunk before are worth, for `keep_better`.
     """
-    (reference,) = inputs
+    reference, *others = inputs
     device = own_device()
     with nullcontext() if device is None else jax.default_device(device):
         shared = load_inputs(reference, device)
@@ -101,8 +102,11 @@ def advance_part(
             trained = to_device(state, device)
         if judged is not None:
             trained = keep_better(trained, judged)
-        inputs_of_part = keys, folds, shared.data, shared.stage
-        return on_host(train_numbered_chunk(trained, *inputs_of_part, chunk))
+        learned = scored = folds, shared.data
+        for other in others:
+            all_folds, data = to_device(import_ray().get(other), device)
+            learned = jax.tree.map(lambda leaf: leaf[members], all_folds), data
+        return on_host(train_numbered_chunk(trained, keys, learned, scored, shared.stage, chunk))
 
 
 def load_inputs(reference: Any, device: Any) -> StageInputs:

@@ -19,7 +19,17 @@ from sigmax.training.chunk import (
 )
 from sigmax.training.member_axis import name_keys, spread_members, without_padding
 
-__all__ = ["AbstractTeam", "LocalTeam", "gather_team", "other_teams", "train_numbered_chunk"]
+__all__ = [
+    "AbstractTeam",
+    "LocalTeam",
+    "Supply",
+    "gather_team",
+    "other_teams",
+    "train_numbered_chunk",
+]
+
+Supply = Callable[[int], tuple[Any, Any]]
+"""Folds and data to learn from, by the number of the chunk."""
 
 
 class AbstractTeam(ABC):
@@ -50,14 +60,20 @@ class LocalTeam(AbstractTeam):
         folds: Any,
         data: Any,
         stage: AbstractStage,
+        supply: Supply | None = None,
     ):
         members = start_members(networks, states, stage.one_chunk())
         self.members, self.keys, self.folds = spread_members((members, keys, folds))
         self.data, self.stage, self.n_members = data, stage, len(keys)
+        self.supply = supply
 
     def advance(self, chunk: int) -> dict[str, np.ndarray]:
+        learned = scored = self.folds, self.data
+        if self.supply is not None:
+            folds, data = self.supply(chunk)
+            learned = spread_members(folds), data
         self.members, figures = train_numbered_chunk(
-            self.members, self.keys, self.folds, self.data, self.stage, chunk
+            self.members, self.keys, learned, scored, self.stage, chunk
         )
         return {name: np.asarray(value)[: self.n_members] for name, value in figures.items()}
 
@@ -72,17 +88,16 @@ class LocalTeam(AbstractTeam):
 def train_numbered_chunk(
     members: MemberState,
     keys: Key[Array, " members"],
-    folds: Any,
-    data: Any,
+    learned: tuple[Any, Any],
+    scored: tuple[Any, Any],
     stage: AbstractStage,
     chunk: int,
 ) -> tuple[MemberState, dict[str, Any]]:
     """Members after the chunk of that number, and their figures."""
-    found = stage.before_chunk(members.network, keys, folds, data, chunk)
+    found = stage.before_chunk(members.network, keys, *learned, chunk)
     fresh, clock = name_keys(keys, stage.key_name(chunk)), stage.clock(chunk)
-    return train_chunk(
-        replace(members, network=found), fresh, folds, data, stage.one_chunk(), clock
-    )
+    ready = replace(members, network=found)
+    return train_chunk(ready, fresh, *learned, stage.one_chunk(), clock, scored)
 
 
 GATHER: ContextVar[Callable[..., AbstractTeam]] = ContextVar("GATHER", default=LocalTeam)

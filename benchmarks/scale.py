@@ -58,7 +58,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     models = [LocalRegressor(preset, random_state=seed) for seed in range(n_models)]
     graphs: list[float] = []
     slow = timed(neighbor_graph, graphs)
-    with patch("sigmax.estimators.members.neighbor_graph", slow), stopwatch() as watch:
+    with patch("sigmax.estimators.joint_fit.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
     model, recipe = models[0], models[0]._recipe(n_rows)
     X, y = make_rows(n_new, n_features, seed=99)

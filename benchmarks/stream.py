@@ -1,0 +1,103 @@
+"""A fit to more rows than are kept, in bounded memory: seconds, memory and what more rows buy.
+
+    python benchmarks/stream.py [--rows 10000000] [--features 20] [--preset fast] [--out FILE]
+
+Made-up rows, those of `scale.py`, are written to a memory-mapped file a block at a time. A model is
+fitted to all of them, and another to the first hundredth; both are scored on rows of their own.
+Memory is the largest that the process had, before and after the fit, pages of the mapped file that
+happen to be in memory included.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+from scale import make_rows
+
+from sigmax import LocalRegressor
+from sigmax.runs.fitting import stopwatch
+
+ROWS_PER_BLOCK = 2**18
+
+
+def write_rows(folder: Path, n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and targets in files, mapped for reading."""
+    sizes = {"X": (n_rows, n_features), "y": (n_rows,)}
+    files = {
+        name: np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.float32, shape)
+        for name, shape in sizes.items()
+    }
+    for block, start in enumerate(range(0, n_rows, ROWS_PER_BLOCK)):
+        here = slice(start, min(start + ROWS_PER_BLOCK, n_rows))
+        files["X"][here], files["y"][here] = make_rows(here.stop - start, n_features, 1000 + block)
+    del files
+    X, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in sizes)
+    return X, y
+
+
+def peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def measure(X: np.ndarray, y: np.ndarray, preset: str | None, n_new: int, verbose: int) -> dict:
+    """One fit, and its scores on new rows."""
+    before = peak_gib()
+    model = LocalRegressor(preset, random_state=0, verbose=verbose)
+    with stopwatch() as watch:
+        model.fit(X, y)
+    X_new, y_new = make_rows(n_new, X.shape[1], seed=99)
+    begin = time.perf_counter()
+    dist = model.predict_dist(X_new)
+    seconds = time.perf_counter() - begin
+    lower, upper = dist.interval(0.9)[..., 0], dist.interval(0.9)[..., 1]
+    return {
+        "device": jax.devices()[0].device_kind,
+        "preset": preset or "default",
+        "rows": len(X),
+        "features": X.shape[1],
+        "kept": model.n_rows_,
+        "learned": model.n_learned_,
+        "compile": watch.compile,
+        "fit": watch.run,
+        "microseconds_per_row": 1e6 * watch.run / len(X),
+        "predictions_per_second": n_new / seconds,
+        "gib_before": before,
+        "gib": peak_gib(),
+        "log_likelihood": float(np.mean(dist.log_prob(y_new))),
+        "crps": float(np.mean(dist.crps(y_new))),
+        "rmse": float(np.sqrt(np.mean((dist.mean - y_new) ** 2))),
+        "coverage": float(np.mean((lower <= y_new) & (y_new <= upper))),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="See the head of this file.")
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000_000])
+    parser.add_argument("--features", type=int, default=20)
+    parser.add_argument("--preset", default="fast")
+    parser.add_argument("--predict", type=int, default=20_000)
+    parser.add_argument("--verbose", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    console = Console(width=160)
+    with tempfile.TemporaryDirectory() as name:
+        begin = time.perf_counter()
+        X, y = write_rows(Path(name), max(given.rows), given.features)
+        console.print(f"made {len(X):,} rows in {time.perf_counter() - begin:.0f} s")
+        for n_rows in sorted({size for n in given.rows for size in (n // 100, n)}):
+            found = measure(X[:n_rows], y[:n_rows], given.preset, given.predict, given.verbose)
+            console.print_json(json.dumps(found))
+            if given.out:
+                given.out.parent.mkdir(parents=True, exist_ok=True)
+                with given.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,12 @@ pytestmark = [
 SMALL = ("--set", "n_steps=60", "--set", "n_members=2", "--set", "hidden_sizes=[8]")
 
 
+@pytest.fixture(autouse=True)
+def compiled_alike(monkeypatch):
+    """Workers compile as this process does."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+
+
 @pytest.fixture
 def cluster():
     """Two nodes with a core each; this program is on the first."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 
 import device_cases
@@ -108,8 +109,8 @@ def test_what_cannot_be_is_refused_in_one_sentence(session):
 class Cluster:
     """As much of Ray as is asked for its nodes and tasks."""
 
-    def __init__(self, *rooms, cores=0):
-        self.rooms, self.cores = rooms, cores
+    def __init__(self, *rooms, port=0):
+        self.rooms, self.gcs_address = rooms, f"127.0.0.1:{port}"
 
     def nodes(self):
         return [
@@ -120,18 +121,26 @@ class Cluster:
     def wait(self, references, num_returns, timeout):
         return [], references
 
+    def get_runtime_context(self):
+        return self
+
     def cluster_resources(self):
-        return {"CPU": self.cores} if self.cores else {}
+        return {}
 
 
 def test_parts_take_turns_on_the_nodes():
     assert worker_nodes(Cluster(2, None, 1), "gpu") == ["node 0", "node 2", "node 0"]
 
 
-def test_a_cluster_without_nodes_is_waited_for_a_while(monkeypatch):
+def test_a_cluster_that_is_gone_or_has_no_nodes_is_waited_for_a_while(monkeypatch):
     monkeypatch.setattr("sigmax.ray_session.LONGEST_WITHOUT_NODES", 0.01)
-    with pytest.raises(ClusterError, match="no node left"):
-        wait_for_tasks(Cluster(), ["a task"], 1)
+    monkeypatch.setattr("sigmax.ray_session.LONGEST_SILENCE", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        head = Cluster(port=server.getsockname()[1])
+        with pytest.raises(ClusterError, match="no node left"):
+            wait_for_tasks(head, ["a task"], 1)
+    with pytest.raises(ClusterError, match="does not answer"):
+        wait_for_tasks(head, ["a task"], 1)
 
 
 def test_without_the_extra_one_sentence_names_it(monkeypatch):

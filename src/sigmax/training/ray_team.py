@@ -29,7 +29,11 @@ from sigmax.training.chunk import MemberState, keep_better
 from sigmax.training.ray_worker import StageInputs, advance_part, to_device
 from sigmax.training.team import AbstractTeam, other_teams
 
-__all__ = ["RayTeam", "on_ray"]
+__all__ = ["GPU_VARIABLES", "RayTeam", "on_ray"]
+
+GPU_VARIABLES = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+"""A process keeps all GPUs of its node in sight: its next task may be given another one, and JAX
+cannot change what it has seen."""
 
 
 @contextmanager
@@ -134,10 +138,9 @@ def divide(n_members: int, n_parts: int) -> list[slice]:
 
 def remote_task(ray: Any, device: str, node: str | None = None) -> Any:
     """`advance_part` as a task of Ray, on a node if that is alive, and else on another one."""
-    more = {}
-    if device == "gpu":  # a process has the GPUs of its node in sight, and is given one for a task
-        more["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"] = "1"
-    options = task_options(device, more) | {"num_returns": 2, "max_calls": 0}  # no end after a call
+    variables = GPU_VARIABLES if device == "gpu" else {}
+    options = task_options(device, variables)
+    options |= {"num_returns": 2, "max_calls": 0}  # a process is there for more than one
     if node is not None:
         strategies = ray.util.scheduling_strategies
         options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(node, soft=True)

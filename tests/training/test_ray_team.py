@@ -4,8 +4,10 @@ import os
 import signal
 import socket
 import sys
+from typing import Any
 
 import device_cases
+import jax
 import numpy as np
 import pytest
 from ray_cases import after_chunks, once_busy
@@ -24,9 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # Ray'
 def session():
     """A program that has called ``ray.init``."""
     with pytest.MonkeyPatch.context() as patch:  # workers need not compile what others have
-        patch.setenv(
-            "JAX_COMPILATION_CACHE_DIR", str(device_cases.jax.config.jax_compilation_cache_dir)
-        )
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.read("jax_compilation_cache_dir")))
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
@@ -99,7 +99,8 @@ def test_an_error_of_the_training_is_raised_as_it_is_here(session, monkeypatch):
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(session):
-    for settings in ({"device": "steam"}, {"n_workers": 0}):
+    wrong: list[dict[str, Any]] = [{"device": "steam"}, {"n_workers": 0}]
+    for settings in wrong:
         with pytest.raises(InvalidArgumentError, match="`"), sigmax.on_ray(**settings):
             pass
     with pytest.raises(InvalidArgumentError, match="no GPU"), sigmax.on_ray(device="gpu"):

@@ -42,8 +42,10 @@ def on_ray(
 ) -> Iterator[None]:
     """Members of all models that are fitted in the block are trained on a Ray cluster.
 
-    They end as they would here, with the same seed and up to rounding. A worker or a node that dies
-    is replaced by another one, and its work is repeated.
+    They end as they would here, with the same seed and up to rounding, which a long training
+    amplifies: with one worker nothing differs, with several the last scores may, as with another
+    seed. A worker or a node that dies is replaced by another one and its work is repeated, which
+    changes nothing.
 
     Parameters
     ----------
@@ -66,8 +68,8 @@ def on_ray(
     if n_workers is not None:
         check_count("n_workers", n_workers)
     with ray_session(address, n_workers) as ray:
-        worker_nodes(ray, device)  # what is wrong with the device is told now
-        with other_teams(partial(RayTeam, ray, device)):
+        # Asked once: the parts stay the same when a node dies, and so does the rounding.
+        with other_teams(partial(RayTeam, ray, device, worker_nodes(ray, device))):
             yield
 
 
@@ -75,8 +77,8 @@ def on_ray(
 class RayTeam(AbstractTeam):
     """Members in parts, of which every worker of a cluster has one at a time."""
 
-    def __init__(self, ray: Any, device: str, *inputs: Any):
-        started, nodes = StageInputs.create(*inputs), worker_nodes(ray, device)
+    def __init__(self, ray: Any, device: str, nodes: Sequence[str], *inputs: Any):
+        started = StageInputs.create(*inputs)
         n_members = len(started.key_data)
         self.parts = divide(n_members, max(1, min(n_members, len(nodes))))
         self.tasks = [remote_task(ray, device, *nodes[i : i + 1]) for i in range(len(self.parts))]

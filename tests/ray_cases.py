@@ -13,7 +13,11 @@ from sigmax.training.ray_team import RayTeam
 def busy_workers(parent: int, task: str) -> list[psutil.Process]:
     """The processes below ``parent`` that are at a task of this name."""
     found = []
-    for process in psutil.Process(parent).children(recursive=True):
+    try:
+        children = psutil.Process(parent).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    for process in children:
         try:
             if process.cmdline()[:1] == [f"ray::{task}"]:
                 found.append(process)

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from joblib import parallel_backend
 from ray_cases import after_chunks, once_busy
@@ -27,6 +28,12 @@ pytestmark = [
 ]
 
 SMALL = ("--set", "n_steps=60", "--set", "n_members=2", "--set", "hidden_sizes=[8]")
+
+
+@pytest.fixture(autouse=True)
+def compiled_alike(monkeypatch):
+    """Workers compile as this process does."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
 
 
 @pytest.fixture
@@ -100,12 +107,11 @@ def test_a_node_dies_in_the_middle_of_a_fit(cluster, table, tmp_path, monkeypatc
         assert found == pytest.approx(expected, rel=1e-3)
     for at in ("here", "there"):
         run("predict", tmp_path / at, table, "--out", tmp_path / f"{at}.csv")
-    answers = [
-        np.genfromtxt(tmp_path / f"{at}.csv", delimiter=",", names=True) for at in ("here", "there")
-    ]
-    for column in ("mean", "lower", "upper"):
-        found, expected = (next(a[n] for n in a.dtype.names if column in n) for a in answers)
-        np.testing.assert_allclose(found, expected, rtol=1e-3)
+    found, expected = (pd.read_csv(tmp_path / f"{at}.csv") for at in ("there", "here"))
+    columns = expected.select_dtypes("number").columns
+    assert len(columns) > 5 and list(found.columns) == list(expected.columns)
+    for column in columns:
+        np.testing.assert_allclose(found[column], expected[column], rtol=1e-3, atol=1e-3)
 
 
 def test_a_node_dies_in_the_middle_of_a_comparison(cluster, table, tmp_path):

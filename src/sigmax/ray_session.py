@@ -1,6 +1,8 @@
 """A connection to Ray for the time of a block, and what all our tasks on it have in common."""
 
 import logging
+import re
+import socket
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +27,9 @@ DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 
 N_RETRIES = 3
 """How often a task is repeated whose process or node has died."""
+
+LONGEST_SILENCE = 25.0
+"""Seconds in which the head of a cluster may come back; after 60 Ray would end this process."""
 
 LONGEST_WITHOUT_NODES = 60.0
 """Seconds in which nodes may join a cluster that has none left, before the work is given up."""
@@ -52,6 +57,8 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
         yield ray
         return
     settings: dict[str, Any] = {"address": address}
+    if address is not None and re.fullmatch(r"[^/]+:\d+", address) and not answers(address):
+        raise ClusterError(f"There is no Ray cluster at {address!r}: nobody answers there.")
     if address is None:
         settings = {"num_cpus": n_workers, "include_dashboard": False}
     with warnings.catch_warnings():  # Ray forks to execute its own programs, not ours
@@ -104,17 +111,33 @@ def wait_for_tasks(ray: Any, references: Sequence[Any], n_done: int) -> tuple[li
     Raises
     ------
     ClusterError
-        If the cluster has no node left to work on them, for a while.
+        If the cluster is gone for a while, or has no node left to work on them.
     """
-    last_seen = time.monotonic()
+    last_seen = last_node = time.monotonic()
     while True:
         done, left = ray.wait(list(references), num_returns=n_done, timeout=5.0)
         if len(done) >= n_done:
             return done, left
+        now = time.monotonic()
+        if not answers(ray.get_runtime_context().gcs_address):
+            if now - last_seen > LONGEST_SILENCE:
+                raise ClusterError("The Ray cluster is gone: its head does not answer any more.")
+            continue
+        last_seen = now
         if ray.cluster_resources().get("CPU"):
-            last_seen = time.monotonic()
-        elif time.monotonic() - last_seen > LONGEST_WITHOUT_NODES:
+            last_node = now
+        elif now - last_node > LONGEST_WITHOUT_NODES:
             raise ClusterError("The Ray cluster has no node left that could do the work.")
+
+
+def answers(address: str) -> bool:
+    """Whether somebody listens at an address of a host and a port."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
+            return True
+    except OSError:
+        return False
 
 
 def first_line(error: Exception) -> str:

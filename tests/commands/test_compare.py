@@ -144,6 +144,8 @@ def test_mistakes_are_told_before_anything_is_run(table, tmp_path):
         (table, "--target", "minutes", "--folds", 200): ["200 folds"],
         (table, "--target", "minutes", "--set", "n_stepz=1"): ["'n_stepz'"],
         (table, "--target", "minutes", "--rank-by", "luck"): ["--rank-by"],
+        (table, "--target", "minutes", "--address", "auto"): ["--address", "--engine ray"],
+        (table, "--target", "minutes", "--engine", "ray", "--device", "x"): ["`device`", "gpu"],
         ("-", "--target", "minutes"): ["give it a file"],
         (tmp_path / "nowhere.csv", "--target", "y"): ["does not exist"],
     }.items():

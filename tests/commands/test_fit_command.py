@@ -112,6 +112,11 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "unknown setting": ({"set": "n_stepz=3"}, ["no setting n_stepz"]),
         "no members": ({"method": "gp", "conformal": None}, ["--conformal", "'gp'"]),
         "no share": ({"holdout": "1.5"}, ["--holdout", "1.5"]),
+        "unknown engine": ({"engine": "steam"}, ["`engine`", "ray"]),
+        "address of nothing": ({"address": "auto"}, ["--address", "--engine ray"]),
+        "workers of nothing": ({"workers": "2"}, ["--workers", "--engine ray"]),
+        "device of nothing": ({"device": "cpu"}, ["--device", "JAX_PLATFORMS"]),
+        "no members on Ray": ({"method": "gp", "engine": "ray"}, ["trains members", "'gp'"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
     }.values(),
 )
@@ -121,6 +126,12 @@ def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, chan
     flat = [text for text in flat if text is not None]
     assert refused(run("fit", table, *flat), *words)
     assert not os.listdir(tmp_path)
+
+
+def test_a_cluster_that_is_not_there_is_told_in_a_sentence(table, tmp_path):
+    place = ("--engine", "ray", "--address", "127.0.0.1:1")
+    result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *place)
+    assert refused(result, "no Ray cluster", "nobody answers", code=1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections import Counter
 
 import psutil
 import pytest
+from ray_cases import once_busy
 
 from sigmax.runs.engines import LocalEngine, run_job
 from sigmax.runs.fitting import stopwatch
@@ -124,16 +125,44 @@ def test_workers_and_this_process_find_the_same_scores(tmp_path):
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
 
-def test_a_ray_cluster_does_the_same(tmp_path):
+def test_a_ray_cluster_does_the_same_also_when_a_worker_is_killed(tmp_path):
     pytest.importorskip("ray")
+    killed = []
+
+    def kill(workers):
+        workers[0].kill()
+        killed.append(workers[0].pid)
+
     with start_command(tmp_path, 3, "--engine", "ray") as process:
+        once_busy(process.pid, "run_job_in", kill)
         output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
+    assert killed
     records = read_records(tmp_path / "records.jsonl")
     assert [record.status for record in records] == ["done"] * 3
+    assert len({record.task.key for record in records}) == 3
     (here,) = run_job(tuple(find_experiment("toy").choose(quick_choice(1))))
     (there,) = (record for record in records if record.task.split == 0)
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
+
+
+@pytest.mark.long
+def test_a_job_that_kills_every_worker_is_recorded_as_failed(tmp_path):
+    pytest.importorskip("ray")
+    killed = set()
+
+    def kill(workers):
+        for worker in workers:
+            worker.kill()
+            killed.add(worker.pid)
+        once_busy(process.pid, "run_job_in", kill)  # and the next one
+
+    with start_command(tmp_path, 1, "--engine", "ray") as process:
+        once_busy(process.pid, "run_job_in", kill)
+        output, _ = process.communicate(timeout=240)
+    (record,) = read_records(tmp_path / "records.jsonl")
+    assert record.status == "failed" and "died, 4 times" in record.reason, output
+    assert len(killed) == 4 and "Traceback" not in output
 
 
 def test_the_stopwatch_keeps_compilation_apart():

@@ -29,7 +29,11 @@ from sigmax.training.chunk import MemberState, keep_better
 from sigmax.training.ray_worker import StageInputs, advance_part, on_host, to_device
 from sigmax.training.team import AbstractTeam, other_teams
 
-__all__ = ["RayTeam", "on_ray"]
+__all__ = ["GPU_VARIABLES", "RayTeam", "on_ray"]
+
+GPU_VARIABLES = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+"""A process keeps all GPUs of its node in sight: its next task may be given another one, and JAX
+cannot change what it has seen."""
 
 
 @contextmanager
@@ -38,8 +42,10 @@ def on_ray(
 ) -> Iterator[None]:
     """Members of all models that are fitted in the block are trained on a Ray cluster.
 
-    They end as they would here, with the same seed and up to rounding. A worker or a node that dies
-    is replaced by another one, and its work is repeated.
+    They end as they would here, with the same seed and up to rounding, which a long training
+    amplifies: with one worker nothing differs, with several the last scores may, as with another
+    seed. A worker or a node that dies is replaced by another one and its work is repeated, which
+    changes nothing.
 
     Parameters
     ----------
@@ -62,8 +68,8 @@ def on_ray(
     if n_workers is not None:
         check_count("n_workers", n_workers)
     with ray_session(address, n_workers) as ray:
-        worker_nodes(ray, device)  # what is wrong with the device is told now
-        with other_teams(partial(RayTeam, ray, device)):
+        # Asked once: the parts stay the same when a node dies, and so does the rounding.
+        with other_teams(partial(RayTeam, ray, device, worker_nodes(ray, device))):
             yield
 
 
@@ -71,9 +77,9 @@ def on_ray(
 class RayTeam(AbstractTeam):
     """Members in parts, of which every worker of a cluster has one at a time."""
 
-    def __init__(self, ray: Any, device: str, *inputs: Any):
+    def __init__(self, ray: Any, device: str, nodes: Sequence[str], *inputs: Any):
         *started_from, self.supply = inputs
-        started, nodes = StageInputs.create(*started_from), worker_nodes(ray, device)
+        started = StageInputs.create(*started_from)
         n_members = len(started.key_data)
         self.parts = divide(n_members, max(1, min(n_members, len(nodes))))
         self.tasks = [remote_task(ray, device, *nodes[i : i + 1]) for i in range(len(self.parts))]
@@ -138,10 +144,9 @@ def divide(n_members: int, n_parts: int) -> list[slice]:
 
 def remote_task(ray: Any, device: str, node: str | None = None) -> Any:
     """`advance_part` as a task of Ray, on a node if that is alive, and else on another one."""
-    more = {}
-    if device == "gpu":  # a process has the GPUs of its node in sight, and is given one for a task
-        more["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"] = "1"
-    options = task_options(device, more) | {"num_returns": 2, "max_calls": 0}  # no end after a call
+    variables = GPU_VARIABLES if device == "gpu" else {}
+    options = task_options(device, variables)
+    options |= {"num_returns": 2, "max_calls": 0}  # a process is there for more than one
     if node is not None:
         strategies = ray.util.scheduling_strategies
         options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(node, soft=True)

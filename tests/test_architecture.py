@@ -13,7 +13,7 @@ SOURCE = Path(sigmax.__file__).parent
 
 ROOMS = [
     {"errors", "version", "random", "compilation_cache"},
-    {"checks", "compilation", "files"},
+    {"checks", "compilation", "files", "ray_session"},
     {"settings", "scaling", "inputs"},
     {"tables"},
     {"features"},

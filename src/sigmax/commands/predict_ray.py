@@ -53,7 +53,7 @@ class RayPool:
         if not units:
             return
         by_number = {unit.number: unit for unit in units}
-        with ray_session(self.address, self.n_workers) as ray, without_noise():
+        with ray_session(self.address, self.n_workers) as ray, without_warnings():
             try:
                 for row in self.dataset(ray, files, run, units).iter_rows():
                     if row["trouble"]:
@@ -69,10 +69,10 @@ class RayPool:
         Its items are units, each a block of its own, so that a part is what a worker is given at a
         time; the rows themselves do not pass through Ray's store.
         """
-        from ray.data import DataContext, from_items
+        from ray.data import ActorPoolStrategy, DataContext, from_items
 
-        context = DataContext.get_current()
-        context.enable_progress_bars = False
+        DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # notes of Ray about itself
         needs_gpu = self.device == "gpu"
         resource = "GPU" if needs_gpu else "CPU"
         n_there = int(ray.cluster_resources().get(resource, 1))
@@ -82,7 +82,7 @@ class RayPool:
             PartWorker,
             fn_constructor_args=(ray.put(dict(files)), run, DEVICES[self.device]),
             batch_size=1,
-            concurrency=n_workers,
+            compute=ActorPoolStrategy(size=n_workers),
             num_cpus=0 if needs_gpu else 1,
             num_gpus=int(needs_gpu),
         )
@@ -118,9 +118,8 @@ class PartWorker:
 
 
 @contextmanager
-def without_noise() -> Iterator[None]:
-    """Neither notes of Ray Data about itself nor warnings meant for its authors."""
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+def without_warnings() -> Iterator[None]:
+    """No warnings that are meant for the authors of Ray Data."""
     with warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning, UserWarning, ResourceWarning):
             warnings.simplefilter("ignore", category)

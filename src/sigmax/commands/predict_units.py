@@ -201,6 +201,8 @@ def read_unit(unit: Unit, columns: pa.Schema, rows_per_chunk: int) -> Iterator[p
     """The rows of a unit of a Parquet file in chunks, with the names and types of all files."""
     groups = list(range(unit.first_group, unit.first_group + unit.n_groups))
     n_skipped, n_left, waiting = unit.n_skipped, unit.n_rows or 0, []
+    if not groups:
+        return
     source = parquet_source(unit.address)
     with told(source), open_place(unit.address) as stream, pq.ParquetFile(stream) as file:
         with warnings.catch_warnings():  # which were given when the run began

@@ -13,8 +13,8 @@ SOURCE = Path(sigmax.__file__).parent
 
 ROOMS = [
     {"errors", "version", "random", "compilation_cache"},
-    {"checks", "compilation", "files", "ray_session"},
-    {"settings", "scaling", "inputs"},
+    {"checks", "compilation", "files"},
+    {"settings", "scaling", "inputs", "ray_session"},
     {"tables"},
     {"features"},
     {"distributions"},

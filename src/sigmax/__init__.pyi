@@ -24,6 +24,7 @@ from .estimators import SparseGPRegressor as SparseGPRegressor
 from .generative import VAE as VAE
 from .generative import CombVAE as CombVAE
 from .sampling import LocalitySampler as LocalitySampler
+from .training import on_ray as on_ray
 from .version import __version__ as __version__
 
 __all__: list[str]

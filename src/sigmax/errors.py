@@ -1,6 +1,7 @@
 """What sigmax raises: one tree, each leaf also the builtin that people expect."""
 
 __all__ = [
+    "ClusterError",
     "DataFileError",
     "InvalidArgumentError",
     "InvalidDataError",
@@ -45,6 +46,10 @@ class RecordFileError(SigmaxError, OSError):
 
 class MissingExtraError(SigmaxError, ImportError):
     """An optional package is not installed; the message says how to install it."""
+
+
+class ClusterError(SigmaxError, ConnectionError):
+    """A Ray cluster cannot be joined, or cannot do the work any more; the message says why."""
 
 
 class TrainingError(SigmaxError, ArithmeticError):

@@ -9,9 +9,11 @@ from estimator_list import COMBINED, LOCAL, SHORT, SPREAD, fresh
 from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.distributions import Mapped
 from sigmax.errors import InvalidArgumentError
-from sigmax.estimators.joint_fit import prepare
-from sigmax.estimators.target_choice import choose_target_map, is_worth_trying
+from sigmax.estimators.base import TrainingRows
+from sigmax.estimators.joint_fit import fit_together, prepare
+from sigmax.estimators.target_choice import MapTrial, choose_target_maps, is_worth_trying
 from sigmax.random import make_key
+from sigmax.tables import Table
 
 N = 400
 MODELS: dict[str, Any] = {
@@ -28,7 +30,9 @@ FAR = np.array([[40.0, -40.0, 0.0], [-40.0, 0.0, 60.0]])
 
 def choose(model: Any, y: np.ndarray) -> str:
     y = y.reshape(N, -1)
-    return choose_target_map(model, X, y, np.ones(N), np.arange(N), make_key(0))
+    rows = TrainingRows(Table.of_numbers(X), y, np.ones(N), np.arange(N))
+    trial = MapTrial.create(X, rows, np.arange(N), make_key(0))
+    return choose_target_maps([model], [trial], fit_together)[0]
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -105,6 +109,27 @@ def test_a_target_that_is_normal_or_has_few_values_is_not_tried(monkeypatch):
     monkeypatch.setattr("sigmax.estimators.target_choice.clone", refuse)
     for y in (NOISE, np.round(Y).clip(0, 8), np.full(N, 3.0)):
         assert choose(MODELS["LocalRegressor"], y) == "none"
+
+
+def test_models_that_are_fitted_together_choose_as_if_alone():
+    """One has nothing to choose, one a map, one none, and one has fewer rows to learn from."""
+    model = fresh(MODELS["LocalRegressor"])
+    twins = np.where(np.arange(N) < 90, np.arange(N) // 3, np.arange(N) - 60)
+    trials = []
+    for y, labels in (
+        (NOISE, np.arange(N)),
+        (Y, np.arange(N)),
+        (NOISE**3, np.arange(N)),
+        (Y, twins),
+    ):
+        rows = TrainingRows(Table.of_numbers(X), y[:, None], np.ones(N), np.arange(N))
+        trials.append(MapTrial.create(X, rows, labels, make_key(0)))
+    assert trials[0] is None and all(trials[1:])
+    alone = [choose_target_maps([model], [trial], fit_together)[0] for trial in trials]
+    assert alone[1] == "normal-scores"
+    for some in ([0, 1, 2], [1, 3]):
+        models, own = [model] * len(some), [trials[number] for number in some]
+        assert choose_target_maps(models, own, fit_together) == [alone[number] for number in some]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sigmax.generative import VAE, CombVAE, fit_together, joint_fit
 from sigmax.generative.data import split_rows
 from sigmax.generative.joint_fit import check_finite
 from sigmax.random import named_generator
-from sigmax.training import loop
+from sigmax.training import team
 
 X = two_arcs(200, seed=0)
 MODELS: dict[str, Any] = {
@@ -199,7 +199,7 @@ def test_rows_that_do_not_repeat_are_held_out_as_they_always_were():
 def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitted, monkeypatch):
     model, fresh = copy.copy(fitted(name)), clone(MODELS[name])
     before, settings = dict(vars(model)), dict(vars(fresh))
-    chunk, calls = loop.train_chunk, []
+    chunk, calls = team.train_chunk, []
 
     def interrupt(*arguments):
         calls.append(arguments)
@@ -207,7 +207,7 @@ def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitte
             raise error
         return chunk(*arguments)
 
-    monkeypatch.setattr(loop, "train_chunk", interrupt)
+    monkeypatch.setattr(team, "train_chunk", interrupt)
     for one in (model, fresh):
         with pytest.raises(error):
             one.fit(5 + 10 * X)

@@ -24,7 +24,7 @@ from sigmax.training import (
     negative_log_likelihood,
     train_stage,
 )
-from sigmax.training.loop import start_members, train_chunk
+from sigmax.training.chunk import start_members, train_chunk
 from sigmax.training.member_axis import spread_members
 
 N_MEMBERS, N_ROWS = 5, 60
@@ -80,7 +80,7 @@ def devices_in_use() -> np.ndarray:
     networks, keys, folds, data = make_members()
     started = start_members(networks, None, STAGE)
     members, keys, folds = spread_members((started, keys, folds))
-    members, _ = train_chunk(members, keys, folds, data, STAGE, STAGE.clock(0), N_MEMBERS)
+    members, _ = train_chunk(members, keys, folds, data, STAGE, STAGE.clock(0))
     shards = [leaf.addressable_shards for leaf in jax.tree.leaves(members.network)]
     sizes = {(len({s.device for s in own}), len(own[0].data)) for own in shards}
     assert len(sizes) == 1

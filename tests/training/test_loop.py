@@ -31,7 +31,7 @@ from sigmax.training import (
     squared_error,
     train_stage,
 )
-from sigmax.training.loop import start_members, train_chunk
+from sigmax.training.chunk import start_members, train_chunk
 from sigmax.training.schedule import AVERAGED, weigh_rows
 
 N_MEMBERS = 3
@@ -103,12 +103,12 @@ def pick(i):
 def test_members_trained_together_equal_members_trained_alone(run):
     networks, keys, folds, data = run
     started, clock = start_members(networks, None, STAGE), STAGE.clock(0)
-    together, figures = train_chunk(started, keys, folds, data, STAGE, clock, N_MEMBERS)
+    together, figures = train_chunk(started, keys, folds, data, STAGE, clock)
     for i in range(N_MEMBERS):
         one, expected = jax.tree.map(pick(slice(i, i + 1)), ((networks, keys, folds), together))
         network, key, fold = one  # of which none is mapped over
         member = start_members(network, None, STAGE)
-        alone, found = train_chunk(member, key, fold, data, STAGE, clock, 1)
+        alone, found = train_chunk(member, key, fold, data, STAGE, clock)
         assert eqx.tree_equal(alone, expected, rtol=1e-4, atol=1e-5)
         assert found["score"][0] == pytest.approx(float(figures["score"][i]), abs=1e-4)
 
@@ -120,7 +120,7 @@ def test_a_member_equals_a_plain_loop_with_optax(run):
     stage = replace(STAGE, phases=(replace(MEAN, n_primary=128),), n_cycles=3, cycles_per_chunk=3)
     alone, first_keys, folds = jax.tree.map(pick(slice(1)), (networks, keys, folds))
     started = start_members(alone, None, stage)
-    found, _ = train_chunk(started, first_keys, folds, data, stage, stage.clock(0), 1)
+    found, _ = train_chunk(started, first_keys, folds, data, stage, stage.clock(0))
     optimizer = optax.adam(1e-2)
     mean, state = network.mean, optimizer.init(eqx.filter(network.mean, eqx.is_array))
     X, y = data.X[0, :100], data.y[0, :100]

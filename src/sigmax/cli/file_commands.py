@@ -11,10 +11,13 @@ from rich.markup import escape
 from sigmax.cli.app import app
 from sigmax.cli.failures import table_errors
 from sigmax.cli.options import (
+    Address,
     Categories,
     Delimiter,
+    Device,
     Dropped,
     Encoding,
+    Engine,
     Force,
     GroupColumn,
     IntervalMethod,
@@ -89,6 +92,12 @@ def fit(
     ] = False,
     seed: Seed = 0,
     set_: Settings = None,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cores of a Ray that is started here; all of them.")
+    ] = None,
+    device: Device = "auto",
     force: Force = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -98,6 +107,7 @@ def fit(
     with table_errors():
         from sigmax.commands.fit import FitOptions, fit_table, write_result
         from sigmax.commands.folder import NAMES
+        from sigmax.commands.place import training_place
         from sigmax.tables.reading import read_table
         from sigmax.tables.writing import check_new_folder
 
@@ -118,15 +128,18 @@ def fit(
         )
         check_new_folder(out, force=force, names=NAMES)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
-        result = fit_table(
-            read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet),
-            options,
-            name=short_name(data),
-            show=show_item,
-            verbose=True,
-            reading=reading,
-            bar=show_share,
-        )
+        place = training_place(engine, method, address=address, n_workers=workers, device=device)
+        frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
+        with place:
+            result = fit_table(
+                frame,
+                options,
+                name=short_name(data),
+                show=show_item,
+                verbose=True,
+                reading=reading,
+                bar=show_share,
+            )
         write_result(result, out, force=force)
     show_item(f"model, scores and report: {out}")
 
@@ -213,7 +226,7 @@ def ray_pool(engine: str, address: str | None, workers: int | None, device: str)
     from sigmax.checks import check_choice
     from sigmax.commands.predict_ray import RayPool
     from sigmax.errors import InvalidArgumentError
-    from sigmax.runs.engines import DEVICES
+    from sigmax.ray_session import DEVICES
 
     check_choice("--device", device, DEVICES)
     if check_choice("--engine", engine, ("local", "ray")) == "ray":
@@ -287,7 +300,10 @@ def compare(
     drop: Dropped = None,
     seed: Seed = 0,
     set_: Settings = None,
+    engine: Engine = "local",
+    address: Address = None,
     workers: Workers = 1,
+    device: Device = "auto",
     retry_failed: RetryFailed = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -297,7 +313,7 @@ def compare(
     with table_errors(stopped="stopped; the same command goes on from here"):
         from sigmax.commands.compare import CompareOptions, plan_comparison, run_comparison
         from sigmax.commands.compare_tables import ranked_table
-        from sigmax.runs.engines import LocalEngine
+        from sigmax.runs.engines import create_engine
 
         options = CompareOptions(
             target=target,
@@ -312,9 +328,10 @@ def compare(
             rank_by=rank_by,
         )
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
-        choice, engine = plan_comparison(data, options, reading), LocalEngine(n_workers=workers)
+        chosen = create_engine(engine, address=address, n_workers=workers, device=device)
+        choice = plan_comparison(data, options, reading)
         with show_progress() as observe:
-            result = run_comparison(choice, out, engine, retry_failed=retry_failed, observe=observe)
+            result = run_comparison(choice, out, chosen, retry_failed=retry_failed, observe=observe)
         show_item(ranked_table(result.records, rank_by))
         for record in result.failures:
             show_item(f"failed: {record.task.label}: {record.reason}")

@@ -9,10 +9,13 @@ import typer
 from sigmax.errors import InvalidArgumentError
 
 __all__ = [
+    "Address",
     "Categories",
     "Delimiter",
+    "Device",
     "Dropped",
     "Encoding",
+    "Engine",
     "Force",
     "GroupColumn",
     "IntervalMethod",
@@ -55,6 +58,11 @@ Dropped = Annotated[
     list[str] | None, typer.Option(help="Do not learn from these columns: a,b or repeated.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that work at once.")]
+Engine = Annotated[str, typer.Option(help="local, or ray (an extra).")]
+Address = Annotated[
+    str | None, typer.Option(help="A Ray cluster to join; without one, one is started here.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or gpu, of which a Ray worker has one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split and of the models.")]
 Delimiter = Annotated[
     str | None, typer.Option(help="Between the cells of a text file; found if left out.")

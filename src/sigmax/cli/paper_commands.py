@@ -8,7 +8,17 @@ from rich.markup import escape
 
 from sigmax.cli.app import app
 from sigmax.cli.failures import clear_errors, table_errors
-from sigmax.cli.options import Names, RetryFailed, Settings, Workers, parse_setting, split_names
+from sigmax.cli.options import (
+    Address,
+    Device,
+    Engine,
+    Names,
+    RetryFailed,
+    Settings,
+    Workers,
+    parse_setting,
+    split_names,
+)
 from sigmax.cli.showing import show_item, show_line, show_progress
 from sigmax.errors import InvalidArgumentError
 from sigmax.runs import PAPER
@@ -53,12 +63,10 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option(help="For moons and images: few steps and rows, minutes on a CPU.")
     ] = False,
-    engine: Annotated[str, typer.Option(help="local, or ray (an extra).")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="A Ray cluster to join; without one, one is started here.")
-    ] = None,
+    engine: Engine = "local",
+    address: Address = None,
     workers: Workers = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    device: Device = "auto",
     retry_failed: RetryFailed = False,
 ) -> None:
     """Run an experiment of the paper, or go on with one that was stopped."""

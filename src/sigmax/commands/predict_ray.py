@@ -18,8 +18,7 @@ from sigmax.commands.predict_run import Run
 from sigmax.commands.predict_units import Unit
 from sigmax.commands.predict_writing import predict_unit
 from sigmax.errors import InvalidDataError, SigmaxError
-from sigmax.ray_session import import_ray, ray_session
-from sigmax.runs.engines import DEVICES
+from sigmax.ray_session import DEVICES, import_ray, ray_session
 
 __all__ = ["RayPool"]
 

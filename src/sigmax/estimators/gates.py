@@ -13,6 +13,9 @@ from sigmax.training import bucket_size
 
 __all__ = ["create_gate"]
 
+SAMPLED = 32
+"""Rows per inducing point that the centres are found by."""
+
 
 def create_gate(
     X: np.ndarray, n_inducing: int, key: PRNGKeyArray, *, scale: float | None = None
@@ -76,6 +79,6 @@ def inducing_points(
     if len(X) <= n_inducing:
         return X, np.arange(len(X))
     rng = named_generator(key, "inducing points")
-    sample = X[rng.choice(len(X), min(len(X), 100 * n_inducing), replace=False)]
+    sample = X[rng.choice(len(X), min(len(X), SAMPLED * n_inducing), replace=False)]
     centers = k_means_centers(sample, n_inducing, int(rng.integers(2**31))).astype(np.float32)
     return centers, np.full(len(X), NO_CENTER)

@@ -3,22 +3,22 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
-from sklearn.utils import _safe_indexing
 
 from sigmax.checks import check_count
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
 from sigmax.estimators.atomic_fit import atomic_fit
+from sigmax.estimators.base import TrainingRows
 from sigmax.estimators.few_rows import few_rows_spread
 from sigmax.estimators.folds import count_held_out, duplicate_groups, hold_out
 from sigmax.estimators.progress import progress_bar
 from sigmax.estimators.recipe import FEW_ROWS, AbstractRecipe
-from sigmax.estimators.target_choice import choose_target_map
+from sigmax.estimators.target_choice import MapTrial, choose_target_maps
 from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
@@ -80,9 +80,7 @@ def fit_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
 
 def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
     """Fit unfitted models, which change on the way."""
-    inputs = [
-        prepare(model, X, y, *rest) for model, (X, y, *rest) in zip(models, data, strict=True)
-    ]
+    inputs = prepare_all(models, data)
     recipe, n_members = inputs[0].recipe, inputs[0].recipe.n_members
     shapes = {(own.X.input_shape, own.y.shape) for own in inputs}
     if len(shapes) > 1 or any(own.recipe != recipe for own in inputs):
@@ -131,35 +129,79 @@ def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
 
 def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInputs:
     """The data in standardised units, and the untrained members; the model keeps the units."""
-    model._recipe()  # refuses wrong settings first
-    check_count("verbose", model.verbose, minimum=0)
-    rows = model._read_training(X, y, sample_weight)
-    table, y, weight = rows.table, rows.y, rows.weight
-    recipe, key = model._recipe(len(table)), make_key(model.random_state)
-    model.n_rows_ = len(table)
-    share = recipe.validation_fraction
-    labels = duplicate_groups(table.values)
-    n_distinct = int(labels.max()) + 1
-    if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
-        n_distinct = int(duplicate_groups(np.column_stack([table.values, y])).max()) + 1
-    units = TargetUnits.fit(y, weight)
-    if share and n_distinct < FEW_ROWS:
-        units = units.wider(few_rows_spread(n_distinct))
-    elif recipe.target_map == "normal-scores":
-        units = TargetUnits.fit(y, weight, recipe.target_map)
-    elif recipe.target_map == "auto" and share:
-        given = X if hasattr(X, "__getitem__") else np.asarray(X)
-        given = _safe_indexing(given, rows.indices)
-        best = choose_target_map(model, given, y, weight, labels, key)
-        units = units if best == "none" else TargetUnits.fit(y, weight, best)
+    (inputs,) = prepare_all([model], [(X, y, sample_weight)])
+    return inputs
+
+
+def prepare_all(models: Sequence[Model], data: Sequence[tuple]) -> list[FitInputs]:
+    """What `prepare` gives, of several models."""
+    read = [ReadRows.create(model, *given) for model, given in zip(models, data, strict=True)]
+    trials = [rows.trial(*given) for rows, given in zip(read, data, strict=True)]
+    maps = choose_target_maps(models, trials, fit_together)
+    each = zip(models, read, maps, strict=True)
+    return [create_inputs(model, rows, best) for model, rows, best in each]
+
+
+@final
+class ReadRows(NamedTuple):
+    """Rows as they were given, in numbers."""
+
+    rows: TrainingRows
+    labels: np.ndarray
+    """The same for rows of equal X."""
+    n_distinct: int
+    recipe: Any
+    key: Any
+
+    @classmethod
+    def create(cls, model: Model, X: Any, y: Any, sample_weight: Any = None) -> "ReadRows":
+        model._recipe()  # refuses wrong settings first
+        check_count("verbose", model.verbose, minimum=0)
+        rows = model._read_training(X, y, sample_weight)
+        labels = duplicate_groups(rows.table.values)
+        n_distinct = int(labels.max()) + 1
+        if n_distinct < FEW_ROWS:  # equal X with other y are rows of their own
+            of_both = np.column_stack([rows.table.values, rows.y])
+            n_distinct = int(duplicate_groups(of_both).max()) + 1
+        recipe = model._recipe(len(rows.table))
+        return cls(rows, labels, n_distinct, recipe, make_key(model.random_state))
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether some are held out that are too few to decide much."""
+        return bool(self.recipe.validation_fraction) and self.n_distinct < FEW_ROWS
+
+    def trial(self, X: Any, *_: Any) -> MapTrial | None:
+        """How to find out about a map of the target, if that is asked for."""
+        is_asked = self.recipe.target_map == "auto" and self.recipe.validation_fraction
+        if not is_asked or self.has_few_rows:
+            return None
+        X = X if hasattr(X, "__getitem__") else np.asarray(X)
+        return MapTrial.create(X, self.rows, self.labels, self.key)
+
+    def units(self, target_map: str) -> TargetUnits:
+        """Those of the target, with the map that held-out rows have chosen if any was asked."""
+        _, y, weight, _ = self.rows
+        if self.has_few_rows:
+            return TargetUnits.fit(y, weight).wider(few_rows_spread(self.n_distinct))
+        if self.recipe.target_map == "normal-scores":
+            target_map = self.recipe.target_map
+        return TargetUnits.fit(y, weight, target_map)
+
+
+def create_inputs(model: Model, read: ReadRows, target_map: str) -> FitInputs:
+    """Rows and members of one model, which keeps the units."""
+    (table, y, weight, indices), recipe, key = read.rows, read.recipe, read.key
+    model.n_rows_, units = len(table), read.units(target_map)
     model.units_ = units
-    held_out = hold_out(labels, share, recipe.n_members, key, largest=model.largest_hold_out)
-    model.features_, X = Features.fit(table, units(y, np.float64), weight, labels)
+    share, largest = recipe.validation_fraction, model.largest_hold_out
+    held_out = hold_out(read.labels, share, recipe.n_members, key, largest=largest)
+    model.features_, X = Features.fit(table, units(y, np.float64), weight, read.labels)
     y = units(y)
     networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
     keys = jax.random.split(named_key(key, "members"), recipe.n_members)
     graphs = neighborhoods(np.asarray(X.coordinates), recipe)
-    of_rows = X, y, weight, rows.indices, labels, n_distinct
+    of_rows = X, y, weight, indices, read.labels, read.n_distinct
     return FitInputs(recipe, *of_rows, networks, own_center, graphs, held_out, keys)
 
 

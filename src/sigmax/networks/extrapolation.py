@@ -144,8 +144,8 @@ class ExtrapolationGate(eqx.Module):
         ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
         an axis, the margin is a quantile of the largest offsets of these rows. The more features,
         the less they differ from row to row: the gate is half open as far beyond the margin as the
-        median is within it. Few rows tell such a quantile badly, worst where distances are steps of
-        a design: the margins are its upper limit, a standard error of the share above it.
+        median is below that quantile. Few rows tell it badly, worst where distances are steps of a
+        design: the margins are its upper limit, a standard error of the share above it.
         """
         is_row = ~jnp.isnan(offsets[:, 0])
         error = jnp.sqrt(ON_DATA * (1 - ON_DATA) / jnp.sum(is_row))
@@ -153,7 +153,8 @@ class ExtrapolationGate(eqx.Module):
         largest = jnp.max(jnp.abs(offsets), axis=1)  # of nan, a compiled maximum may be -inf
         largest = jnp.where(is_row, largest, jnp.nan)
         margin = jnp.maximum(jnp.nanquantile(largest, share), SMALLEST_MARGIN)
-        scale = jnp.maximum(margin - jnp.nanmedian(largest), SMALLEST_MARGIN) / OFFSET
+        median, usual = jnp.nanquantile(largest, jnp.array([0.5, ON_DATA]))
+        scale = jnp.maximum(usual - median, SMALLEST_MARGIN) / OFFSET
         by_distance = self.shut_on(length(offsets), share)
         return eqx.tree_at(lambda g: (g.axis_scale, g.axis_margin), by_distance, (scale, margin))
 

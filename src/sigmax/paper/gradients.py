@@ -36,7 +36,7 @@ from sigmax.runs.registry import Experiment, register
 from sigmax.runs.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.sampling import LocalitySampler
 from sigmax.training import Fold, TrainingData, name_keys, negative_log_likelihood
-from sigmax.training.loop import start_members, train_chunk
+from sigmax.training.chunk import start_members, train_chunk
 
 __all__ = ["gradient_figures", "gradient_tables", "run_gradients"]
 
@@ -156,7 +156,7 @@ class Training:
             for chunk in range(n_chunks):
                 keys = name_keys(self.keys, stage.key_name(chunk))
                 members, _ = train_chunk(
-                    members, keys, self.folds, self.data, program, stage.clock(chunk), len(keys)
+                    members, keys, self.folds, self.data, program, stage.clock(chunk)
                 )
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)

@@ -1,7 +1,7 @@
 """Engines: jobs in, records out, on worker processes of this machine or on a Ray cluster.
 
-A job is some tasks that one call does together. A worker that dies costs its job, which is
-recorded as failed, and nothing else.
+A job is some tasks that one call does together. A worker that dies costs its job, and nothing else:
+on this machine the job is recorded as failed, on Ray it is repeated.
 """
 
 import contextlib
@@ -17,7 +17,16 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
 from sigmax.checks import check_choice
-from sigmax.ray_session import ray_session
+from sigmax.errors import InvalidArgumentError
+from sigmax.ray_session import (
+    DEVICES,
+    N_RETRIES,
+    first_line,
+    ray_session,
+    task_options,
+    wait_for_tasks,
+    worker_nodes,
+)
 from sigmax.runs.records import Job, Record, failed
 from sigmax.runs.registry import find_experiment
 
@@ -26,11 +35,10 @@ __all__ = [
     "InProcessEngine",
     "LocalEngine",
     "RayEngine",
+    "check_engine",
     "create_engine",
     "run_job",
 ]
-
-DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 
 
 def run_job(job: Job) -> list[Record]:
@@ -168,26 +176,47 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
+def run_job_in(folder: str, job: Job) -> list[Record]:
+    """The records of a job whose paths are seen from ``folder``, if the machine has it."""
+    with contextlib.suppress(OSError):
+        os.chdir(folder)
+    return run_job(job)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class RayEngine(AbstractEngine):
-    """A Ray cluster: the one at ``address``, or one on this machine for the time of the run."""
+    """A Ray cluster: the one at ``address``, or one on this machine for the time of the run.
+
+    A job whose worker or node has died is repeated, and recorded as failed if that goes on.
+    """
 
     address: str | None = None
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
         with ray_session(self.address, self.n_workers) as ray:
-            needs_gpu = self.device == "gpu"
-            remote = ray.remote(max_retries=0, num_cpus=1, num_gpus=int(needs_gpu))(run_job)
-            pending = {remote.remote(job): job for job in jobs}
+            worker_nodes(ray, self.device)  # what is wrong with the device is told now
+            remote = ray.remote(**task_options(self.device))(run_job_in)
+            pending = {remote.remote(os.getcwd(), job): job for job in jobs}
             while pending:
-                (reference,), _ = ray.wait(list(pending), num_returns=1)
+                (reference,), _ = wait_for_tasks(ray, list(pending), 1)
                 job = pending.pop(reference)
                 try:
                     yield job, ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                    reason = f"{type(error).__name__}: {first_line(error)}"
+                    died = ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError
+                    if isinstance(error, died):
+                        reason = f"the worker process died, {N_RETRIES + 1} times ({reason})"
                     yield job, [failed(task, reason) for task in job]
+
+
+def check_engine(name: str, address: str | None) -> bool:
+    """Whether the engine of this name is Ray; only that one has an address."""
+    is_ray = check_choice("engine", name, ("local", "ray")) == "ray"
+    if address is not None and not is_ray:
+        raise InvalidArgumentError("`--address` is that of a Ray cluster: it needs `--engine ray`.")
+    return is_ray
 
 
 def create_engine(
@@ -195,6 +224,6 @@ def create_engine(
 ) -> AbstractEngine:
     """An engine by its name, ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
     check_choice("device", device, DEVICES)
-    if check_choice("engine", name, ("local", "ray")) == "ray":
+    if check_engine(name, address):
         return RayEngine(address=address, n_workers=n_workers, device=device)
     return LocalEngine(n_workers=n_workers, device=device)

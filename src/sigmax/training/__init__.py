@@ -1,7 +1,8 @@
 """Data, sampler and module in, fitted members out: one compiled loop for everything."""
 
+from sigmax.training.chunk import AbstractStage, judge_members
 from sigmax.training.data import Batch, Fold, Graph, TrainingData, bucket_size, pad_rows
-from sigmax.training.loop import AbstractStage, Progress, judge_members, train_stage
+from sigmax.training.loop import Progress, train_stage
 from sigmax.training.member_axis import name_keys, over_members
 from sigmax.training.objective import (
     LeaveOneOut,
@@ -16,6 +17,7 @@ from sigmax.training.objective import (
     negative_squared_error,
     squared_error,
 )
+from sigmax.training.ray_team import on_ray
 from sigmax.training.schedule import Part, Phase, Stage
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "negative_elbo",
     "negative_log_likelihood",
     "negative_squared_error",
+    "on_ray",
     "over_members",
     "pad_rows",
     "squared_error",

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from sigmax.compilation import on_device
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
+from sigmax.training.chunk import AbstractStage
 from sigmax.training.data import Batch, Fold, TrainingData, bucket_size
-from sigmax.training.loop import AbstractStage
 
 __all__ = ["Clock", "Part", "Phase", "Stage", "weigh_rows"]
 

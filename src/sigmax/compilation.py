@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from sigmax.compilation_cache import keep_programs
 
-__all__ = ["clear_if_full", "compiled", "on_device", "padded_blocks"]
+__all__ = ["LARGEST_BLOCK", "clear_if_full", "compiled", "on_device", "padded_blocks"]
 
 keep_programs()
 
@@ -143,7 +143,7 @@ def clear_if_full(share: float = 0.5) -> bool:
     return True
 
 
-def padded_blocks(n_rows: int) -> Iterator[tuple[int, np.ndarray]]:
+def padded_blocks(n_rows: int, largest: int = LARGEST_BLOCK) -> Iterator[tuple[int, np.ndarray]]:
     """Blocks of rows, each with the number of true ones: the last is repeated up to a power of two.
 
     A function of blocks compiles a few programs, whatever the number of rows, and needs no more
@@ -154,7 +154,7 @@ def padded_blocks(n_rows: int) -> Iterator[tuple[int, np.ndarray]]:
     >>> [(n, rows.shape) for n, rows in padded_blocks(16_400)]
     [(16384, (16384,)), (16, (64,))]
     """
-    for start in range(0, n_rows, LARGEST_BLOCK):
-        n_true = min(n_rows - start, LARGEST_BLOCK)
+    for start in range(0, n_rows, largest):
+        n_true = min(n_rows - start, largest)
         size = max(SMALLEST_BLOCK, 1 << (n_true - 1).bit_length())
         yield n_true, start + np.minimum(np.arange(size), n_true - 1)

@@ -59,8 +59,8 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
     settings: dict[str, Any] = {"address": address}
     if address is not None and re.fullmatch(r"[^/]+:\d+", address) and not answers(address):
         raise ClusterError(f"There is no Ray cluster at {address!r}: nobody answers there.")
-    if address is None:
-        settings = {"num_cpus": n_workers, "include_dashboard": False}
+    if address is None:  # "local", or Ray looks for a cluster that has been started here
+        settings = {"address": "local", "num_cpus": n_workers, "include_dashboard": False}
     with warnings.catch_warnings():  # Ray forks to execute its own programs, not ours
         warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
         try:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -147,30 +147,95 @@ def fit(
 @app.command()
 def predict(
     model: ModelFolder,
-    data: Source,
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV, TSV, Parquet or Excel, also gzipped; - is standard input. Many files, a"
+            " folder or a pattern in quotes become a folder of parts; Parquet also from s3://..."
+        ),
+    ],
     out: Annotated[
         str | None,
-        typer.Option(help="CSV or Parquet by its name, - is standard output; beside the data."),
+        typer.Option(
+            help="CSV or Parquet by its name, - is standard output; beside the data. Of many"
+            " files, a folder."
+        ),
     ] = None,
     coverage: Annotated[float, typer.Option(help="Of the interval from lower to upper.")] = 0.9,
     quantiles: Annotated[str, typer.Option(help="Levels of more columns, as 0.05,0.5,0.95.")] = "",
     method: IntervalMethod = None,
+    engine: Annotated[str, typer.Option(help="Of parts: local, in this process, or ray.")] = (
+        "local"
+    ),
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster; one on this machine if left out.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Of Ray; one for every core or GPU if left out.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Of Ray's workers: auto, cpu or gpu.")] = "auto",
+    rows_per_part: Annotated[
+        int, typer.Option(min=1, help="At most, where row groups of the files allow it.")
+    ] = 262_144,
+    force: Annotated[
+        bool, typer.Option("--force", help="Begin a folder of parts anew, whatever it was of.")
+    ] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
 ) -> None:
-    """Add predictions with their uncertainty to the rows of a file."""
-    with table_errors():
-        from sigmax.commands.folder import load_folder
+    """Add predictions with their uncertainty to the rows of a file, or of many.
+
+    Of many files a run that was stopped or killed goes on where it was by the same command.
+    """
+    with table_errors(stopped="stopped; nothing was written"):
         from sigmax.commands.predict import PredictOptions, predict_file
+        from sigmax.commands.predict_parts import is_parts
 
         options = PredictOptions(
             coverage=coverage, quantiles=parse_levels(quantiles), method=method
         )
-        saved = load_folder(model)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
-        written = predict_file(saved, data, out, options, reading)
-        Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+        pool = ray_pool(engine, address, workers, device)
+        if pool is None and not is_parts(data, out):
+            from sigmax.commands.folder import load_folder
+
+            written = predict_file(load_folder(model), data[0], out, options, reading)
+            Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+            return
+    with table_errors(stopped="stopped; the same command goes on from here"):
+        from sigmax.commands.predict_parts import predict_parts
+
+        with show_share("predict") as progress:
+            result = predict_parts(
+                model,
+                data,
+                out,
+                options,
+                reading,
+                rows_per_part=rows_per_part,
+                pool=pool,
+                force=force,
+                progress=progress,
+            )
+        show_item(str(result))
+
+
+def ray_pool(engine: str, address: str | None, workers: int | None, device: str) -> Any:
+    """Workers of a Ray cluster; None for the engine that is this process alone."""
+    from sigmax.checks import check_choice
+    from sigmax.commands.predict_ray import RayPool
+    from sigmax.errors import InvalidArgumentError
+    from sigmax.ray_session import DEVICES
+
+    check_choice("--device", device, DEVICES)
+    if check_choice("--engine", engine, ("local", "ray")) == "ray":
+        return RayPool(address=address, n_workers=workers, device=device)
+    if address is not None or workers is not None or device != "auto":
+        raise InvalidArgumentError(
+            "`--address`, `--workers` and `--device` are of Ray: add `--engine ray`."
+        )
+    return None
 
 
 @app.command()

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from sigmax.checks import check_count, check_number
-from sigmax.compilation import compiled, padded_blocks
+from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
@@ -18,6 +18,9 @@ from sigmax.random import draw_seed
 __all__ = ["Predictive"]
 
 Ends = Callable[[np.ndarray], np.ndarray]
+
+ROWS_SOLVED = 1024
+"""Rows whose quantiles a CPU solves for together: all wait for the last, and fit into a cache."""
 
 
 @final
@@ -150,13 +153,17 @@ class Predictive:
     def _compute(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         """A property or a method of the density, for arguments of its shape."""
         with jax.enable_x64(True):
-            blocks = self._blocks(*arguments)
+            is_solved = name == "quantile" and jax.default_backend() == "cpu"
+            largest = ROWS_SOLVED if is_solved else LARGEST_BLOCK
+            blocks = self._blocks(*arguments, largest=largest)
             parts = [np.asarray(_evaluate(name, *block))[:n_rows] for n_rows, block in blocks]
         return np.concatenate(parts)
 
-    def _blocks(self, *arguments: np.ndarray) -> Iterator[tuple[int, tuple]]:
+    def _blocks(
+        self, *arguments: np.ndarray, largest: int = LARGEST_BLOCK
+    ) -> Iterator[tuple[int, tuple]]:
         """Blocks of rows, padded by repeating the last one, and how many of them are true."""
-        for n_true, rows in padded_blocks(len(self)):
+        for n_true, rows in padded_blocks(len(self), largest):
             yield n_true, self._take(rows, (self.dist, *arguments))
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -25,8 +25,10 @@ from sigmax.tables.partial import check_new_folder, new_file, new_folder
 from sigmax.tables.sources import STANDARD_STREAM
 
 __all__ = [
+    "ParquetRows",
     "check_new_folder",
     "check_writable_name",
+    "common_schema",
     "new_file",
     "new_folder",
     "write_rows",
@@ -168,8 +170,10 @@ class ParquetRows:
                 for batch in before.iter_batches():
                     self.writer.write_table(pa.Table.from_batches([batch]).cast(schema))
 
-    def close(self) -> None:
+    def close(self, facts: Mapping[str, str] | None = None) -> None:
+        """End the file, with ``facts`` about it for those who ask."""
         if self.writer is not None:
+            self.writer.add_key_value_metadata(dict(facts or {}))
             self.writer.close()
             self.writer = None
 

@@ -63,7 +63,7 @@ def test_a_saved_model_is_the_same(model, tmp_path):
 
 def test_many_rows_come_in_shards_by_themselves(monkeypatch, tmp_path):
     """From a memory-mapped array, of which no copy is made, and always the same."""
-    monkeypatch.setattr("sigmax.estimators.local.LARGEST_AT_ONCE", 1000)
+    monkeypatch.setattr(LocalRegressor, "largest_at_once", 1000)
     monkeypatch.setattr("sigmax.estimators.stream_fit.ROWS_PER_SHARD", SIZE)
     monkeypatch.setattr("sigmax.estimators.stream_fit.ROWS_PER_BLOCK", 700)
     np.save(tmp_path / "X.npy", X)

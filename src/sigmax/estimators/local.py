@@ -30,7 +30,6 @@ from sigmax.estimators.recalibration import (
     spread_over_steps,
 )
 from sigmax.estimators.saving import named_leaves, restore
-from sigmax.estimators.stream_fit import ArrayStream, fit_stream
 from sigmax.estimators.variance_base import mean_gates
 from sigmax.inputs import Inputs
 from sigmax.networks import (
@@ -44,9 +43,6 @@ from sigmax.targets import repeat_probability
 from sigmax.training import Fold, Stage, TrainingData, held_out_density
 
 __all__ = ["LocalRegressor"]
-
-LARGEST_AT_ONCE = 2**20
-"""More rows than this are learned from in shards."""
 
 OFTEN = 0.03
 """The probability that two rows have the same target, above which peaks would be rewarded."""
@@ -74,7 +70,9 @@ class LocalRegressor(AbstractNetworkRegressor):
     to the mean and the variance of y. Several members are trained at once; the prediction is their
     mixture, with a forest beside every network where held-out rows are likelier by it.
 
-    `recipe` shows the settings in force. The fitted model keeps the training rows.
+    `recipe` shows the settings in force. The fitted model keeps the training rows; of more than a
+    million, the networks learn from all, in random shards, and one shard of at most 65,536 is kept.
+    A memory-mapped array is then never read as a whole.
 
     Parameters
     ----------
@@ -171,6 +169,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     default_recipe = LOCAL_DEFAULT
     presets = LOCAL_PRESETS
     largest_hold_out = 1024
+    largest_at_once = 2**20
 
     networks_: LocalNetwork
     rows_: KeptRows
@@ -215,28 +214,6 @@ class LocalRegressor(AbstractNetworkRegressor):
         verbose=0,
     ):
         store(self, locals())
-
-    def fit(self, X, y, sample_weight=None) -> "LocalRegressor":
-        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
-
-        Of more than a million rows, the networks learn from all, in random parts, and the model
-        keeps one part of 65,536 at most. A memory-mapped array is then never read as a whole.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n, d)
-            Numbers, categories, truth values, times and dates, with gaps: an array, or a frame of
-            pandas, polars or another library that narwhals reads.
-        y : array-like of shape (n,) or (n, p)
-            One target, or p targets with their own variances.
-        sample_weight : array-like of shape (n,), optional
-            How much each row counts; a row of weight 0 is as good as absent.
-        """
-        if hasattr(X, "shape") and X.shape[0] > LARGEST_AT_ONCE:
-            fit_stream(self, ArrayStream(X, y, sample_weight))
-        else:
-            super().fit(X, y, sample_weight)
-        return self
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         """Where the uncertainty comes from, as standard deviations: total² = a² + e².

@@ -19,6 +19,7 @@ from sigmax.estimators.held_out_scores import HeldOutScores
 from sigmax.estimators.joint_fit import FitInputs, fit_together
 from sigmax.estimators.recipe import DEFAULT, PRESETS
 from sigmax.estimators.saving import named_leaves, restore
+from sigmax.estimators.stream_fit import ArrayStream, fit_stream
 from sigmax.features import Features
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
@@ -42,6 +43,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
     presets = PRESETS
     largest_hold_out: ClassVar[int] = 4096
     """More held-out rows than this say nothing new about which snapshot is best."""
+    largest_at_once: ClassVar[int | None] = None
+    """More rows than this are learned from in shards; None if that is not possible."""
 
     preset: str | None
     categorical_features: Any
@@ -155,7 +158,11 @@ class AbstractNetworkRegressor(AbstractRegressor):
         sample_weight : array-like of shape (n,), optional
             How much each row counts; a row of weight 0 is as good as absent.
         """
-        fit_together([self], [(X, y, sample_weight)])
+        n_rows = X.shape[0] if hasattr(X, "shape") and len(X.shape) else 0
+        if self.largest_at_once is not None and n_rows > self.largest_at_once:
+            fit_stream(self, ArrayStream(X, y, sample_weight))
+        else:
+            fit_together([self], [(X, y, sample_weight)])
         return self
 
     def predict_dist(self, X) -> Predictive:

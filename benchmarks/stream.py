@@ -1,9 +1,11 @@
 """A fit to more rows than are kept, in bounded memory: seconds, memory and what more rows buy.
 
-    python benchmarks/stream.py [--rows 10000000] [--features 20] [--preset fast] [--out FILE]
+    python benchmarks/stream.py [--rows 100000 10000000] [--features 20] [--preset fast]
+    python benchmarks/stream.py --rows 1000 10000 100000 1000000 10000000 --out docs/scale
+    python benchmarks/stream.py --picture docs/scale               # stream.png from what was kept
 
 Made-up rows, those of `scale.py`, are written to a memory-mapped file a block at a time. A model is
-fitted to all of them, and another to the first hundredth; both are scored on rows of their own.
+fitted to the first so many of them, and scored on other rows.
 Memory is the largest that the process had, before and after the fit, pages of the mapped file that
 happen to be in memory included.
 """
@@ -24,6 +26,11 @@ from sigmax import LocalRegressor
 from sigmax.runs.fitting import stopwatch
 
 ROWS_PER_BLOCK = 2**18
+
+FILE_NAME = "stream.jsonl"
+
+FITTED_FROM = 10_000
+"""Rows from which the exponent is fitted: fewer are trained for as many steps as 2,304."""
 
 
 def write_rows(folder: Path, n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,26 +83,54 @@ def measure(X: np.ndarray, y: np.ndarray, preset: str | None, n_new: int, verbos
     }
 
 
+def draw(folder: Path) -> None:
+    """Seconds and scores against the number of rows, with the exponent of the larger ones."""
+    from matplotlib.figure import Figure
+
+    lines = (folder / FILE_NAME).read_text(encoding="utf-8").splitlines()
+    records = sorted(map(json.loads, lines), key=lambda record: record["rows"])
+    figure = Figure(figsize=(10.4, 4.4), layout="constrained")
+    seconds, scores = figure.subplots(1, 2)
+    for device in sorted({record["device"] for record in records}):
+        found = [record for record in records if record["device"] == device]
+        rows, fit = (np.array([record[name] for record in found]) for name in ("rows", "fit"))
+        many = rows >= FITTED_FROM
+        slope = np.polyfit(np.log(rows[many]), np.log(fit[many]), 1)[0] if many.sum() > 1 else None
+        exponent = "" if slope is None else f": exponent {slope:.2f} from {FITTED_FROM:,} rows"
+        seconds.loglog(rows, fit, marker="o", label=f"{device}{exponent}")
+        scores.semilogx(rows, [record["crps"] for record in found], marker="o", label=device)
+    seconds.set(xlabel="training rows", ylabel="seconds to fit, without compilation")
+    scores.set(xlabel="training rows", ylabel="CRPS of 20,000 new rows")
+    for panel in (seconds, scores):
+        panel.grid(alpha=0.3)
+        panel.legend(frameon=False)
+    figure.savefig(folder / "stream.png", dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="See the head of this file.")
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 10_000_000])
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--preset", default="fast")
     parser.add_argument("--predict", type=int, default=20_000)
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--picture", type=Path)
     given = parser.parse_args()
+    if given.picture:
+        draw(given.picture)
+        return
     console = Console(width=160)
     with tempfile.TemporaryDirectory() as name:
         begin = time.perf_counter()
         X, y = write_rows(Path(name), max(given.rows), given.features)
         console.print(f"made {len(X):,} rows in {time.perf_counter() - begin:.0f} s")
-        for n_rows in sorted({size for n in given.rows for size in (n // 100, n)}):
+        for n_rows in given.rows:
             found = measure(X[:n_rows], y[:n_rows], given.preset, given.predict, given.verbose)
             console.print_json(json.dumps(found))
             if given.out:
-                given.out.parent.mkdir(parents=True, exist_ok=True)
-                with given.out.open("a", encoding="utf-8") as file:
+                given.out.mkdir(parents=True, exist_ok=True)
+                with (given.out / FILE_NAME).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(found) + "\n")
 
 

@@ -20,7 +20,17 @@ PRIVATE = {
     "inputs",
     "paper",
 }
-PRIVATE |= {"random", "report", "runs", "scaling", "serve", "settings", "targets", "version"}
+PRIVATE |= {
+    "random",
+    "ray_session",
+    "report",
+    "runs",
+    "scaling",
+    "serve",
+    "settings",
+    "targets",
+    "version",
+}
 """Not for users of the library: the floor under it, and what the command line runs."""
 
 FOUND = {path.stem for path in SOURCE.parent.iterdir() if path.is_dir() or path.suffix == ".py"}
@@ -49,10 +59,11 @@ for name in {MODULES!r}:
     assert run(code).split() == MODULES
 
 
-def test_public_names_are_the_modules_and_the_classes():
-    classes = set(sigmax.__all__) - {*MODULES, "__version__"}
+def test_public_names_are_the_modules_the_classes_and_a_block():
+    classes = set(sigmax.__all__) - {*MODULES, "__version__", "on_ray"}
     assert classes >= {"CombinedRegressor", "LocalRegressor", "LocalitySampler", "VAE"}
     assert all(isinstance(getattr(sigmax, name), type) for name in classes)
+    assert callable(sigmax.on_ray)
 
 
 def test_type_checkers_see_every_public_name_as_exported():

@@ -58,8 +58,8 @@ def test_a_refused_fit_does_not_count_as_one(estimator):
 def broken(members, is_scored=True):
     """A training in which some members break down."""
 
-    def train(networks, keys, folds, data, stage, report=None):
-        trained, histories = train_stage(networks, keys, folds, data, stage, report)
+    def train(*inputs, **settings):
+        trained, histories = train_stage(*inputs, **settings)
         for history in histories:
             history["score"][:, members] = np.nan
         return trained, histories

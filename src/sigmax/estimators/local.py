@@ -70,8 +70,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     to the mean and the variance of y. Several members are trained at once; the prediction is their
     mixture, with a forest beside every network where held-out rows are likelier by it.
 
-    `recipe` shows the settings in force. The fitted model keeps the training rows; of more than a
-    million, the networks learn from all, in random shards, and one shard of at most 65,536 is kept.
+    `recipe` shows the settings in force. The fitted model keeps the training rows; of more than
+    524,288, the networks learn from all, in random shards, and one of at most 65,536 is kept.
     A memory-mapped array is then never read as a whole.
 
     Parameters
@@ -169,7 +169,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     default_recipe = LOCAL_DEFAULT
     presets = LOCAL_PRESETS
     largest_hold_out = 1024
-    largest_at_once = 2**20
+    largest_at_once = 2**19
 
     networks_: LocalNetwork
     rows_: KeptRows

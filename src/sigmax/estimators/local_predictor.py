@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import compiled
 from sigmax.distributions import Mixture
-from sigmax.estimators.blocks import by_blocks, padded
+from sigmax.estimators.blocks import by_blocks, on_all_devices, padded
 from sigmax.estimators.nearest_rows import NearestRows
 from sigmax.inputs import Inputs
 from sigmax.networks import (
@@ -68,11 +68,12 @@ class LocalPredictor:
     def __init__(
         self, networks: LocalNetwork, X: Inputs, y: np.ndarray, weight: np.ndarray
     ) -> None:
-        self.networks, self.n_rows = networks, len(X)
+        self.n_rows = len(X)
         n_slots = bucket_size(len(X))
         if n_slots > ROWS_PER_BLOCK:
             n_slots = math.ceil(len(X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
-        self.training_sets = embed_training_sets(networks, *padded((X, y, weight), n_slots))
+        embedded = embed_training_sets(networks, *padded((X, y, weight), n_slots))
+        self.networks, self.training_sets = on_all_devices((networks, embedded))
         self.nearest = None
         is_large = self.n_rows > LARGEST_EXHAUSTIVE and jax.default_backend() == "cpu"
         if is_large and find_spec("faiss") is not None:

@@ -17,7 +17,7 @@ from sigmax.report import HeldOutRows
 
 @pytest.fixture(scope="module")
 def scores(model, table, tmp_path_factory):
-    out = tmp_path_factory.mktemp("scores") / "scores.json"
+    out = tmp_path_factory.mktemp("scores") / "new" / "scores.json"  # no such folder yet
     result = run("evaluate", model, table, "--by", "vehicle", "--out", out)
     assert result.exit_code == 0, result.output
     assert "left out: 5 rows" in result.output and "scores of parts" in result.output
@@ -76,7 +76,7 @@ def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
 
 
 def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table, tmp_path):
-    report = tmp_path / "report.html"
+    report = tmp_path / "new" / "report.html"  # a folder that is not there yet
     result = run("evaluate", model, table, "--by", "vehicle", "--report", report)
     assert result.exit_code == 0, result.output
     page = report.read_text()

@@ -270,7 +270,8 @@ def evaluate(
         for table in found.tables():
             show_item(table)
         if out is not None:
-            out.write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+            with new_file(out) as stream:
+                stream.write((json.dumps(found.to_json(), indent=2) + "\n").encode())
             show_item(f"scores: {out}")
         if report is not None:
             with new_file(report) as stream, show_share("report") as progress:

@@ -126,10 +126,11 @@ def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     class Broken(AbstractRowStream):
-        n_rows = N
+        passes = 0
 
-        def __init__(self):
-            self.passes = 0
+        @property
+        def n_rows(self):
+            return N
 
         def blocks(self):
             self.passes += 1

@@ -122,6 +122,16 @@ def test_weights_of_zero_leave_rows_out():
     assert model.n_learned_ <= N // 2 and np.all(model.rows_.indices % 2 == 1)
 
 
+@pytest.mark.parametrize("n_weighty", [400, N])
+def test_shards_without_rows_do_no_harm(n_weighty):
+    """All rows of weight are in one shard or nearly so, or there is but one shard."""
+    weight = np.zeros(N)
+    weight[:n_weighty] = 1
+    model = small()
+    fit_stream(model, ArrayStream(X, Y, weight), rows_per_shard=512 if n_weighty < N else 4096)
+    assert model.n_learned_ == n_weighty and np.isfinite(model.predict(X[:5])).all()
+
+
 def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
@@ -146,14 +156,15 @@ def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_shards_hold_every_row_once():
+def test_shards_hold_every_row_once(tmp_path):
     n, n_shards, room = 5000, 6, 1000
     rows = ShardRows(
         Inputs(np.arange(2 * n, dtype=np.float32).reshape(n, 2)),
         np.arange(n, dtype=np.float32)[:, None],
         np.ones(n, dtype=np.float32),
     )
-    with Shards.create(rows, n_shards, room) as shards:
+    with Shards.create(rows, n_shards, room, tmp_path) as shards:
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]  # nor if it is killed
         for block, start in enumerate(range(0, n, 700)):
             here = np.arange(start, min(start + 700, n))
             shard = draw_shards(0, block, len(here), n_shards)

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,7 +73,7 @@ class Shards:
     def create(
         cls, like: ShardRows, n_shards: int, rows_per_shard: int, folder: Path | None = None
     ) -> Iterator["Shards"]:
-        """Room for rows ``like`` these, in a temporary folder that goes when the block ends."""
+        """Room for rows ``like`` these, in files that go when the block or the process ends."""
         leaves, shape = jax.tree.leaves(like), (n_shards, rows_per_shard)
         n_bytes = sum(leaf[:1].nbytes for leaf in leaves) * n_shards * rows_per_shard
         with TemporaryDirectory(prefix="sigmax-", dir=folder) as name:
@@ -87,6 +87,9 @@ class Shards:
                 np.memmap(Path(name) / f"{i}.bin", leaf.dtype, "w+", shape=shape + leaf.shape[1:])
                 for i, leaf in enumerate(leaves)
             ]
+            for path in Path(name).iterdir():  # mapped files without a name go with the process
+                with suppress(OSError):  # where the system keeps the names of open files
+                    path.unlink()
             rows = jax.tree.unflatten(jax.tree.structure(like), mapped)
             yield cls(rows, np.zeros(n_shards, dtype=int))
 
@@ -126,7 +129,8 @@ def split_by(
 class ShardSupply:
     """What members learn from in each chunk: one shard after the other, the model's own first.
 
-    The next one is made ready, its neighbourhoods above all, while members train on the last.
+    A shard with fewer rows than a neighbourhood has is left out. The next one is made ready, its
+    neighbourhoods above all, while members train on the last.
     """
 
     def __init__(self, shards: Shards, own: tuple[Fold, TrainingData], graphs: Any):
@@ -149,7 +153,8 @@ class ShardSupply:
     def create(self, chunk: int) -> tuple[Fold, TrainingData]:
         """The shard of a chunk, as the members take it."""
         number = chunk % (len(self.shards) + 1)
-        if number == 0:
+        fewest = max(graph.n_neighbors for graph in self.own[1].graphs.values())
+        if number == 0 or self.shards.counts[number - 1] < fewest:
             return self.own
         folds, rows = self.own[0], self.shards[number - 1]
         graphs = self.graphs(np.asarray(rows.X.coordinates))
@@ -157,10 +162,8 @@ class ShardSupply:
         lists = {name: [graph] for name, graph in graphs.items()}
         data = TrainingData.create(*of_shard, lists, [rows.weight], n_slots=self.own[1].n_slots)
         nothing = [np.empty(0, dtype=int)] * len(folds.group)
-        room = folds.validation.shape[1]
-        weight = [rows.weight]
-        groups = [0] * len(folds.group)
-        return Fold.create(weight, nothing, groups, data.n_slots, n_held_out=room), data
+        groups, room = [0] * len(folds.group), folds.validation.shape[1]
+        return Fold.create([rows.weight], nothing, groups, data.n_slots, n_held_out=room), data
 
     def close(self) -> None:
         """End the thread."""

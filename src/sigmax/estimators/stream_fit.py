@@ -68,7 +68,7 @@ class AbstractRowStream(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """How many rows there are, at most: blocks may leave some out."""
+        """How many rows of some weight there are, at most: blocks may leave some out."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -86,11 +86,13 @@ class ArrayStream(AbstractRowStream):
 
     @property
     def n_rows(self) -> int:
-        return len(self.X)
+        if self.sample_weight is None:
+            return len(self.X)
+        return int(np.count_nonzero(self.sample_weight))
 
     def blocks(self) -> Iterator[Block]:
         check_consistent_length(self.X, self.y, self.sample_weight)
-        for start in range(0, self.n_rows, ROWS_PER_BLOCK):
+        for start in range(0, len(self.X), ROWS_PER_BLOCK):
             here = slice(start, start + ROWS_PER_BLOCK)
             y = _check_y(_safe_indexing(self.y, here), multi_output=True, y_numeric=True)
             weight = self.sample_weight

@@ -15,10 +15,18 @@ def make_rows(n: int = N_ROWS):
     return X, (X[:, :1] ** 2 + 0.1 * rng.normal(size=(n, 1))), rng.uniform(0.5, 2.0, n)
 
 
+def grow(X, *others):
+    """Forests that say of the rows asked while they grow what they say afterwards."""
+    asked = X[: len(X) // 2 + 1]
+    forests, named = Forests.grow(X, *others, asked)
+    np.testing.assert_array_equal(named, forests.rows_at(asked))
+    return forests
+
+
 @pytest.fixture(scope="module")
 def forests():
     learned = [np.arange(0, N_ROWS, 2), np.arange(1, N_ROWS, 2)]
-    return Forests.grow(*make_rows(), learned, N_TREES, np.random.default_rng(1))
+    return grow(*make_rows(), learned, N_TREES, np.random.default_rng(1))
 
 
 def test_every_learned_row_is_sent_to_itself_and_the_others_to_learned_ones(forests):
@@ -36,7 +44,7 @@ def test_paths_are_those_of_scikit_learn():
     tree = ExtraTreeRegressor(
         max_features=3, random_state=int(np.random.default_rng(5).integers(2**31))
     ).fit(X, y, sample_weight=weight)
-    parts = grow_tree(X, y, weight, rows, seed)
+    parts, _ = grow_tree(X, y, weight, rows, seed, X)
     forest = Forests(*parts, np.zeros((1, 1), np.int32))
     new = np.random.default_rng(2).normal(size=(500, 3)).astype(np.float32)
     np.testing.assert_allclose(y[forest.rows_at(new)[0, 0], 0], tree.predict(new), rtol=1e-6)
@@ -45,14 +53,14 @@ def test_paths_are_those_of_scikit_learn():
 def test_of_rows_that_no_split_parts_one_is_drawn_by_weight():
     X, y = np.zeros((2, 1), np.float32), np.array([[0.0], [1.0]])
     rng = np.random.default_rng(0)
-    forests = Forests.grow(X, y, np.array([1.0, 3.0]), [np.arange(2)], 2000, rng)
+    forests = grow(X, y, np.array([1.0, 3.0]), [np.arange(2)], 2000, rng)
     # A share of 3/4 has a standard deviation of 0.0097 here: five of them, under 1 seed in 10^6.
     assert forests.rows_at(X[:1]).mean() == pytest.approx(0.75, abs=0.05)
 
 
 def test_of_very_many_rows_a_tree_learns_some():
     X, y, weight = make_rows(MOST_ROWS + 500)
-    feature, *_ = grow_tree(X, y, weight, np.arange(len(X)), np.random.default_rng(0))
+    (feature, *_), _ = grow_tree(X, y, weight, np.arange(len(X)), np.random.default_rng(0), X[:1])
     assert np.sum(feature == LEAF) == MOST_ROWS
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from types import ModuleType
@@ -19,7 +20,7 @@ from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
 from sigmax.checks import check_choice, check_count
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, on_device
 from sigmax.errors import InvalidDataError, MissingExtraError
 from sigmax.random import draw_seed
 
@@ -43,6 +44,9 @@ DEVICE_MULTIPLE = 4096
 HNSW = {"M": 32, "efConstruction": 40, "efSearch": 80}
 """Recall at k = 50, 90 features: 0.98 (100,000 rows) and 0.92 (500,000) in Gaussian clusters, 0.65
 (100,000) if all features are independent, where faiss's IVF did no better."""
+
+Smallest = Callable[[Any, int], Any]
+"""Columns of the smallest values of every row, and how many are wanted."""
 
 BUFFER_FLOATS = 2**26  # 256 MiB of float32 for squared distances, over all threads
 SPARE = 16  # candidates beyond k, against rounding in the norm trick
@@ -112,8 +116,9 @@ def exact_neighbors(
         shape = (len(Q), k)  # also for k = 1, which the tree returns as a vector
         return np.asarray(indices, np.int32).reshape(shape), scale * np.reshape(distances, shape)
     Q, rows = Q.astype(np.float32), rows.astype(np.float32)
-    on_device = jax.default_backend() != "cpu" and len(Q) * len(rows) >= DEVICE_MIN_PAIRS
-    indices, distances = (_brute_force_on_device if on_device else _brute_force)(Q, rows, k)
+    is_large = len(Q) * len(rows) >= DEVICE_MIN_PAIRS
+    on_host = jax.default_backend() == "cpu" or not is_large
+    indices, distances = (_brute_force if on_host else _brute_force_on_device)(Q, rows, k)
     return indices, distances * scale
 
 
@@ -139,8 +144,8 @@ def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 def _exact_is_affordable(n: int, d: int) -> bool:
-    on_device = jax.default_backend() != "cpu"
-    limit = EXACT_MAX_ROWS_ON_DEVICE if on_device else EXACT_MAX_ROWS
+    on_host = jax.default_backend() == "cpu"
+    limit = EXACT_MAX_ROWS if on_host else EXACT_MAX_ROWS_ON_DEVICE
     return n <= limit or d <= TREE_MAX_FEATURES or find_spec("faiss") is None
 
 
@@ -158,33 +163,42 @@ def _self_first(indices: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
     return np.hstack([own, shifted])
 
 
-def _padded(rows: np.ndarray, k: int, multiple: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows padded to whole groups, their squared norms (infinite for padding), the group count."""
+def _padded(rows: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows padded to a multiple, and their squared norms, infinite for padding."""
     n = len(rows)
-    group = GROUP if n >= 2 * GROUP * (k + SPARE) else 1
-    n_groups = -(-(-(-n // multiple) * multiple) // group)
-    padded = np.pad(rows, ((0, n_groups * group - n), (0, 0)))
+    padded = np.pad(rows, ((0, -n % multiple), (0, 0)))
     squared_norms = np.full(len(padded), np.inf, np.float32)
     squared_norms[:n] = np.einsum("ij,ij->i", rows, rows)
-    return padded, squared_norms, n_groups
+    return padded, squared_norms
+
+
+def _smallest(values: Any, count: int, xp: ModuleType, smallest: Smallest) -> Any:
+    """Columns of the ``count`` smallest values of every row, in any order; NumPy or JAX.
+
+    Of the groups of columns, the ``count`` with the smallest minima hold these values, so only
+    those are looked at again; the groups are found in the same way. ``smallest`` looks at all.
+    """
+    n_groups = values.shape[1] // GROUP
+    if n_groups < 2 * count or values.shape[1] % GROUP:
+        return smallest(values, count)
+    minima = values.reshape(len(values), GROUP, n_groups).min(axis=1)
+    first_columns = _smallest(minima, count, xp, smallest)[:, None, :]
+    columns = first_columns + n_groups * xp.arange(GROUP)[None, :, None]
+    columns = columns.reshape(len(values), -1)
+    best = smallest(xp.take_along_axis(values, columns, axis=1), count)
+    return xp.take_along_axis(columns, best, axis=1)
 
 
 def _select(
-    squared: Any, queries: Any, rows: Any, sizes: tuple[int, int, int], xp: ModuleType, smallest
+    squared: Any, queries: Any, rows: Any, sizes: tuple[int, int], xp: ModuleType, smallest
 ) -> tuple[Any, Any]:
     """The k nearest from one block of squared distances less the queries' norms; NumPy or JAX.
 
-    Of the groups of columns, the ``c`` with the smallest minima hold the ``c`` smallest values,
-    so only those are looked at again. The last ranking is by differences: the norm trick that
-    filled ``squared`` rounds distances much smaller than the norms.
+    The last ranking is by differences: the norm trick that filled ``squared`` rounds distances much
+    smaller than the norms.
     """
-    k, n_candidates, n_groups = sizes
-    minima = squared.reshape(len(squared), -1, n_groups).min(axis=1)
-    first_columns = smallest(minima, n_candidates)[:, None, :]
-    offsets = n_groups * xp.arange(squared.shape[1] // n_groups)[None, :, None]
-    columns = (first_columns + offsets).reshape(len(squared), -1)
-    best = smallest(xp.take_along_axis(squared, columns, axis=1), n_candidates)
-    columns = xp.take_along_axis(columns, best, axis=1)
+    k, n_candidates = sizes
+    columns = _smallest(squared, n_candidates, xp, smallest)
     squared_distances = ((rows[columns] - queries[:, None, :]) ** 2).sum(axis=2)
     order = xp.argsort(squared_distances, axis=1)[:, :k]
     nearest = xp.take_along_axis(squared_distances, order, axis=1)
@@ -194,7 +208,7 @@ def _select(
 def _brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """One block of queries per thread, each with one core and a buffer that it keeps."""
     n_candidates = min(k + SPARE, len(rows))
-    padded, squared_norms, n_groups = _padded(rows, k)
+    padded, squared_norms = _padded(rows, GROUP if len(rows) >= 2 * GROUP * (k + SPARE) else 1)
     widest = max(len(padded), n_candidates * max(rows.shape[1], GROUP))
     n_threads = cpu_count()
     block = max(1, min(BUFFER_FLOATS // (n_threads * widest), -(-len(queries) // n_threads)))
@@ -211,7 +225,7 @@ def _brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndar
         part = queries[start : start + block]
         squared = np.matmul(-2 * part, padded.T, out=kept.buffer[: len(part)])
         squared += squared_norms
-        sizes = (k, n_candidates, n_groups)
+        sizes = (k, n_candidates)
         here = slice(start, start + block)
         indices[here], distances[here] = _select(squared, part, rows, sizes, np, smallest)
 
@@ -224,17 +238,19 @@ def _brute_force_on_device(
     queries: np.ndarray, rows: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     n_candidates = min(k + SPARE, len(rows))
-    padded, squared_norms, n_groups = _padded(rows, k, DEVICE_MULTIPLE)
+    padded, squared_norms = _padded(rows, DEVICE_MULTIPLE)
     block = min(len(queries), max(1, 4 * BUFFER_FLOATS // len(padded)))
     n_blocks = -(-len(queries) // block)
     parts = np.pad(queries, ((0, n_blocks * block - len(queries)), (0, 0)))
-    device_rows, device_norms = jnp.asarray(padded), jnp.asarray(squared_norms)
-    sizes = (k, n_candidates, n_groups)
+    device_rows, device_norms = on_device(padded), on_device(squared_norms)
     found = [
-        jax.device_get(_search_on_device(jnp.asarray(part), device_rows, device_norms, sizes))
+        _search_on_device(on_device(part), device_rows, device_norms, (k, n_candidates))
         for part in np.split(parts, n_blocks)
     ]
-    indices, distances = (np.concatenate(part)[: len(queries)] for part in zip(*found, strict=True))
+    indices, distances = (
+        np.concatenate([np.asarray(part) for part in parts])[: len(queries)]
+        for parts in zip(*found, strict=True)
+    )
     return indices.astype(np.int32), distances.astype(np.float64)
 
 
@@ -243,7 +259,7 @@ def _search_on_device(
     queries: Float[Array, "b d"],
     rows: Float[Array, "n d"],
     squared_norms: Float[Array, " n"],
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int],
 ) -> tuple[Int[Array, "b k"], Float[Array, "b k"]]:
     def smallest(values: Array, count: int) -> Array:
         return lax.top_k(-values, count)[1]

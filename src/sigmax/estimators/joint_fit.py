@@ -1,7 +1,9 @@
 """Several models of one kind trained at once; a single fit is the case of one."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -126,22 +128,42 @@ def train_prepared(
 
     stages, histories = models[0]._stages(recipe), {}
     supply = create_supply(folds, rows) if create_supply else None
-    with progress_bar(stages, visible=models[0].verbose > 0) as report:
-        for stage in stages:
-            members, found = train_stage(networks, keys, folds, rows, stage, report, supply=supply)
-            networks = members.best
-            histories[stage.name] = [history["score"] for history in found]
-    # As NumPy, where a slice compiles nothing.
-    networks, folds = jax.tree.map(np.asarray, (networks, folds))
+    all_folds = jax.tree.map(np.asarray, folds)  # as NumPy, where a slice compiles nothing
+    of_model = np.arange(len(keys)).reshape(-1, n_members)
+    with beside(
+        model._beside_training(jax.tree.map(lambda leaf, own=own: leaf[own], all_folds), given)
+        for model, given, own in zip(models, inputs, of_model, strict=True)
+    ) as done_beside:
+        with progress_bar(stages, visible=models[0].verbose > 0) as report:
+            for stage in stages:
+                members, found = train_stage(
+                    networks, keys, folds, rows, stage, report, supply=supply
+                )
+                networks = members.best
+                histories[stage.name] = [history["score"] for history in found]
+        done = [work and work.result() for work in done_beside]
+    networks = jax.tree.map(np.asarray, networks)
     for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
-        own = np.arange(group * n_members, (group + 1) * n_members)
-        scores = histories[stages[-1].name][group]
-        own = own[sound_members(networks, own, scores, is_scored=stages[-1].keep_best)]
-        mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, folds))
-        moments = model._finish(mine, fold, rows, given)
+        own, scores = of_model[group], histories[stages[-1].name][group]
+        is_sound = sound_members(networks, own, scores, is_scored=stages[-1].keep_best)
+        own, of_host = own[is_sound], done[group]
+        if of_host is not None and not is_sound.all():
+            of_host = of_host[np.flatnonzero(is_sound)]
+        mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, all_folds))
+        moments = model._finish(mine, fold, rows, given, of_host)
         model.held_out_ = model._score_held_out(moments, fold, given)
         model.history_ = {name: history[group] for name, history in histories.items()}
         model._keep_rows(given)
+
+
+@contextmanager
+def beside(work: Iterable[Callable[[], Any] | None]) -> Iterator[list[Future | None]]:
+    """Work that a thread does for the time of a block; what has not begun at its end is dropped."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield [None if task is None else pool.submit(task) for task in work]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def prepare(model: Model, X: Any, y: Any, sample_weight: Any = None) -> FitInputs:

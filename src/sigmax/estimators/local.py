@@ -1,5 +1,7 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import jax
@@ -17,7 +19,7 @@ from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.local_networks import create_network
 from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
-from sigmax.estimators.member_forests import MemberForests
+from sigmax.estimators.member_forests import GrownForests, MemberForests
 from sigmax.estimators.members import AbstractNetworkRegressor, Moments
 from sigmax.estimators.recalibration import (
     Recalibration,
@@ -32,11 +34,7 @@ from sigmax.estimators.recalibration import (
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    LocalNetwork,
-    LocalPosterior,
-    TargetSteps,
-)
+from sigmax.networks import LocalNetwork, LocalPosterior, TargetSteps
 from sigmax.random import named_generator
 from sigmax.settings import store
 from sigmax.targets import repeat_probability
@@ -284,23 +282,38 @@ class LocalRegressor(AbstractNetworkRegressor):
     def _stages(self, recipe: LocalRecipe) -> tuple[Stage, ...]:
         return recipe.stages()
 
+    def _beside_training(self, folds: Fold, inputs: FitInputs) -> Callable[[], GrownForests] | None:
+        recipe = inputs.recipe
+        if inputs.has_few_rows or not recipe.validation_fraction or not recipe.n_trees:
+            return None
+        rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
+        rng = named_generator(inputs.keys[0], "forests")
+        return partial(GrownForests.grow, recipe.n_trees, recipe.n_components, *rows, rng)
+
     def _finish(
-        self, networks: LocalNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
+        self,
+        networks: LocalNetwork,
+        folds: Fold,
+        data: TrainingData,
+        inputs: FitInputs,
+        beside: GrownForests | None,
     ) -> Moments | None:
         self.forests_, recipe = None, inputs.recipe
         if inputs.has_few_rows or not recipe.validation_fraction:
-            return super()._finish(networks, folds, data, inputs)
+            return super()._finish(networks, folds, data, inputs, beside)
         judged = held_out_predictions(networks, folds, data, self._stages(recipe)[-1])
         steps = first_steps(networks)
         if steps.lengths.any():
             judged = spread_over_steps(judged, steps)
         may_narrow = not inputs.has_replicates
-        if recipe.n_trees:
-            rng = named_generator(inputs.keys[0], "forests")
-            rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
-            repeats = max(repeat_probability(column) for column in inputs.y.T) > OFTEN
+        if beside is not None:
             self.forests_, mixed = MemberForests.fit(
-                recipe.n_trees, *rows, judged, steps, rng, repeats, recipe.recalibrate, may_narrow
+                beside,
+                judged,
+                steps,
+                repeats=max(repeat_probability(column) for column in inputs.y.T) > OFTEN,
+                recalibrates=recipe.recalibrate,
+                may_narrow=may_narrow,
             )
             found, moments = mixed.recalibration, (mixed.mean, mixed.variance)
         else:

@@ -22,6 +22,7 @@ from sigmax.compilation import compiled
 from sigmax.distributions import StudentT
 from sigmax.estimators.blocks import ROWS_PER_CALL, by_blocks
 from sigmax.estimators.recalibration import (
+    ROWS_TO_DISAGREE_ON,
     HeldOutPredictions,
     Recalibration,
     best_factor_and_tails,
@@ -34,7 +35,7 @@ from sigmax.forests import Forests
 from sigmax.networks import LocalPosterior, TargetSteps, WeightedStudentT
 from sigmax.training import Fold
 
-__all__ = ["MemberForests"]
+__all__ = ["GrownForests", "MemberForests"]
 
 ROWS_IN_TREES = 2**20
 """Rows that all trees together are grown on, at most, unless that leaves few trees."""
@@ -82,6 +83,58 @@ def stack(draws: Sequence[Draws], axis: int = 0) -> Draws:
 
 @final
 @dataclass(frozen=True, eq=False)
+class GrownForests:
+    """Forests of all members, before anybody has judged them: nothing of it waits for networks."""
+
+    forests: Forests
+    draws: Draws
+    """Of every member at the rows that it holds out: leaves (members, held out, outputs, parts)."""
+    of_all: Draws
+    """Of all members at some rows of every fold: leaves (folds, members, some, outputs, parts)."""
+
+    @classmethod
+    def grow(
+        cls,
+        n_trees: int,
+        n_parts: int,
+        X: Float[np.ndarray, "rows features"],
+        y: Float[np.ndarray, "rows outputs"],
+        weight: Float[np.ndarray, " rows"],
+        folds: Fold,
+        rng: np.random.Generator,
+    ) -> "GrownForests":
+        """Forests of ``n_trees``, or a few less, so that every part of what they name has as many.
+
+        ``folds`` are arrays of NumPy: it can be done beside a training.
+        """
+        learned = [np.flatnonzero(row[: len(X)]) for row in folds.weight]
+        n_rows = sum(len(rows) for rows in learned)
+        n_trees = min(n_trees, max(FEWEST_TREES, ROWS_IN_TREES // n_rows))
+        n_trees = n_parts * max(1, n_trees // n_parts)
+        rows = np.asarray(folds.validation)
+        asked = X[rows.reshape(-1)]
+        forests, named = Forests.grow(X, y, weight, learned, n_trees, rng, asked)
+        named = named.reshape(*named.shape[:2], *rows.shape)  # members, trees, folds, held out
+        n_some, members = min(ROWS_TO_DISAGREE_ON, rows.shape[1]), range(len(rows))
+
+        def draws(member: int, fold: int, n: int) -> Draws:
+            return Draws.create(y[named[member, :, fold, :n]], n_parts)
+
+        return cls(
+            forests,
+            stack([draws(own, own, rows.shape[1]) for own in members]),
+            stack([stack([draws(own, fold, n_some) for own in members]) for fold in members]),
+        )
+
+    def __getitem__(self, members: Int[np.ndarray, " _"]) -> "GrownForests":
+        """Those of some members, and of what these hold out."""
+        draws, of_all = jax.tree.map(lambda leaf: leaf[members], (self.draws, self.of_all))
+        of_all = jax.tree.map(lambda leaf: leaf[:, members], of_all)
+        return GrownForests(self.forests[members], draws, of_all)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class MemberForests:
     """Forests of all members, and how much they count in the mixture."""
 
@@ -93,46 +146,22 @@ class MemberForests:
     @classmethod
     def fit(
         cls,
-        n_trees: int,
-        X: Float[np.ndarray, "rows features"],
-        y: Float[np.ndarray, "rows outputs"],
-        weight: Float[np.ndarray, " rows"],
-        folds: Fold,
+        grown: GrownForests,
         judged: HeldOutPredictions,
         steps: TargetSteps,
-        rng: np.random.Generator,
+        *,
         repeats: bool,
         recalibrates: bool,
         may_narrow: bool,
     ) -> "tuple[MemberForests | None, Mixed]":
         """The forests if they make held-out rows likelier, and what these rows decided.
 
-        A tie is no forest: the gain has to exceed its standard error. Each forest has ``n_trees``,
-        or a few less, so that every group of what they name has as many.
+        A tie is no forest: the gain has to exceed its standard error.
         """
-        learned = [np.flatnonzero(row[: len(X)]) for row in np.asarray(folds.weight)]
-        n_rows = sum(len(rows) for rows in learned)
-        n_trees = min(n_trees, max(FEWEST_TREES, ROWS_IN_TREES // n_rows))
-        n_parts = judged.dist.log_weight.shape[-1]
-        n_trees = n_parts * max(1, n_trees // n_parts)
-        forests = Forests.grow(X, y, weight, learned, n_trees, rng)
-        held_out = np.asarray(folds.validation)
-        some = held_out[:, : judged.is_row.shape[1]]
-        draws = stack(
-            [
-                Draws.create(y[forests.of_member(member).rows_at(X[rows])[0]], n_parts)
-                for member, rows in enumerate(held_out)
-            ]
-        )
-        of_all = stack(
-            [
-                stack([Draws.create(y[own], n_parts) for own in forests.rows_at(X[rows])])
-                for rows in some
-            ]
-        )
-        found = mix(judged, draws, of_all, steps, repeats, recalibrates, may_narrow)
+        draws = grown.draws, grown.of_all
+        found = mix(judged, *draws, steps, repeats, recalibrates, may_narrow)
         share, factor = float(found.share), float(found.factor)
-        return (cls(forests, share, factor) if share else None), found
+        return (cls(grown.forests, share, factor) if share else None), found
 
     def beside(
         self,

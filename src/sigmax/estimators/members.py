@@ -1,6 +1,7 @@
 """What all networks share as estimators: settings, fit, prediction, saving."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -96,12 +97,20 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _stages(self, recipe: Any) -> tuple[Stage, ...]:
         """How the members are trained."""
 
+    def _beside_training(self, folds: Fold, inputs: FitInputs) -> Callable[[], Any] | None:
+        """Work for the host that waits for nothing, and touches no device, while members train.
+
+        ``folds`` are arrays of NumPy. What it returns has a member axis, and goes to `_finish`.
+        """
+        return None
+
     def _finish(
-        self, networks: Any, folds: Fold, data: TrainingData, inputs: FitInputs
+        self, networks: Any, folds: Fold, data: TrainingData, inputs: FitInputs, beside: Any
     ) -> Moments | None:
         """Keep the trained members, with whatever their held-out rows still decide.
 
-        Returns mean and variance of the rows that each member holds out, None if there are none.
+        ``beside`` is what was done beside the training. Returns mean and variance of the rows that
+        each member holds out, None if there are none.
         """
         networks = self._recalibrated(networks, folds, data, inputs)
         self.networks_ = jax.tree.map(np.asarray, networks)

@@ -17,6 +17,7 @@ from sigmax.training import Fold, Stage, TrainingData, judge_members
 
 __all__ = [
     "DF_BOUNDS",
+    "ROWS_TO_DISAGREE_ON",
     "HeldOutPredictions",
     "Recalibration",
     "best_factor_and_tails",

@@ -47,12 +47,13 @@ class Static(eqx.Module):
     value: Any = eqx.field(static=True)
 
 
-def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Callable[..., Result]:
     """``function`` compiled by JAX: arrays are traced, all else is static and must be hashable.
 
     It is for functions at the level of a module, which live as long as the process does. It does
     what `equinox.filter_jit` does, and knows its own programs, so that these can be dropped;
-    ``n_programs()`` of the function counts them.
+    ``n_programs()`` of the function counts them. One that ``is_tuned`` has `AUTOTUNING` on a GPU:
+    a large product that is made hundreds of times.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
         is_array = [eqx.is_array(leaf) for leaf in leaves]
         arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
         others = [None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True)]
-        call = on_gpu if is_untuned(arrays) else in_general
+        call = on_gpu if not is_tuned and is_untuned(arrays) else in_general
         traced, fixed = call(arrays, (structure, tuple(others)))
         structure, leaves = fixed.value
         return eqx.combine(traced, jax.tree.unflatten(structure, leaves))

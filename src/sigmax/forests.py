@@ -155,6 +155,7 @@ def grow_tree(
     asked: np.ndarray,
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """One tree, feature, threshold, left and right of its nodes, and what it says when asked."""
+    from sklearn import config_context
     from sklearn.tree import ExtraTreeRegressor  # here, for it takes long to import
 
     if len(rows) > MOST_ROWS:
@@ -162,7 +163,9 @@ def grow_tree(
     tree = ExtraTreeRegressor(
         max_features=min(X.shape[1], MOST_FEATURES), random_state=int(rng.integers(2**31))
     )
-    nodes = tree.fit(X[rows], y[rows], sample_weight=weight[rows], check_input=True).tree_
+    # What was checked long ago would hold up other threads, if Python looked at it again.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        nodes = tree.fit(X[rows], y[rows], sample_weight=weight[rows], check_input=False).tree_
     is_leaf = nodes.children_left == LEAF
     # X has single precision: x is above a threshold if it is above the next such number below.
     threshold = nodes.threshold.astype(np.float32)

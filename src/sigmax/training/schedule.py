@@ -13,7 +13,6 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sigmax.compilation import on_device
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
 from sigmax.training.chunk import AbstractStage
@@ -48,10 +47,10 @@ class Part:
     final_rate: float = 1.0
     """The last step size as a share of the first, reached along half a cosine."""
 
-    def numbers(self) -> Float[Array, "3"]:
+    def numbers(self) -> Float[np.ndarray, "3"]:
         """Step size at the start and at the end, and weight decay."""
         first = self.learning_rate
-        return on_device([first, first * self.final_rate, self.weight_decay], np.float32)
+        return np.array([first, first * self.final_rate, self.weight_decay], np.float32)
 
     def without_numbers(self) -> "Part":
         """What a program is made for."""
@@ -85,13 +84,13 @@ class Phase:
 class Clock(eqx.Module):
     """The numbers of one chunk, which are no part of its program: how far, how long, how fast."""
 
-    n_before: Int[Array, ""]
+    n_before: Int[Array | np.ndarray, ""]
     """Cycles of the stage before this chunk."""
-    n_cycles: Int[Array, ""]
+    n_cycles: Int[Array | np.ndarray, ""]
     """Cycles of the stage."""
-    n_here: Int[Array, ""]
+    n_here: Int[Array | np.ndarray, ""]
     """Cycles of this chunk."""
-    numbers: tuple[dict[str, Float[Array, "3"]], ...]
+    numbers: tuple[dict[str, Float[Array | np.ndarray, "3"]], ...]
     """`Part.numbers` of the parts of every phase, by name."""
 
 
@@ -139,7 +138,7 @@ class Stage(AbstractStage):
         n_here = min(self.cycles_per_chunk, self.n_cycles - n_before)
         numbers = tuple({part.name: part.numbers() for part in p.parts} for p in self.phases)
         counts = n_before, self.n_cycles, n_here
-        before, whole, here = (on_device(count, np.int32) for count in counts)
+        before, whole, here = (np.array(count, np.int32) for count in counts)
         return Clock(before, whole, here, numbers)
 
     def start(self, network: Network) -> States:

@@ -50,6 +50,7 @@ Smallest = Callable[[Any, int], Any]
 """Columns of the smallest values of every row, and how many are wanted."""
 
 BUFFER_FLOATS = 2**26  # 256 MiB of float32 for squared distances, over all threads
+ROWS_TO_CENTER = 2**14  # whose median stands for the bulk of all
 SPARE = 16  # candidates beyond k, against rounding in the norm trick
 GROUP = 32  # columns per group in the two-stage selection
 
@@ -136,7 +137,8 @@ def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
 
     No square can then overflow, and float32 has enough digits.
     """
-    center = np.median(parts[-1], axis=0)
+    rows = parts[-1]
+    center = np.median(rows[:: -(-len(rows) // ROWS_TO_CENTER)], axis=0)
     moved = [part - center for part in parts]
     scale = max(max(part.max(), -part.min()) for part in moved) or 1.0
     for part in moved:

@@ -46,6 +46,8 @@ def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "
     labels = np.arange(len(X))
     open_rows, open_labels = np.arange(len(X)), np.zeros(len(X), dtype=np.int64)
     for column in X.T:
+        if not len(open_rows):
+            break
         largest = float(np.max(np.abs(column))) or 1.0  # squares of 1e200 overflow
         numbers = near_values(column[open_rows] / largest, float(np.std(column / largest)))
         pairs = open_labels * (len(X) + 1) + numbers

@@ -54,10 +54,12 @@ def nearest_centers(
     rows: Rows, centers: Centers
 ) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """The nearest centre of every row, and its squared distance."""
-    lengths = np.einsum("ij,ij->i", centers, centers)
+    lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T
     nearest, squared = np.empty(len(rows), int), np.empty(len(rows))
+    buffer = np.empty((min(len(rows), ROWS_AT_ONCE), len(centers)), np.float32)
     for block in blocks(len(rows)):
-        products = lengths - 2 * rows[block] @ centers.T
+        products = np.matmul(rows[block], factors, out=buffer[: len(rows[block])])
+        products += lengths
         found = nearest[block] = np.argmin(products, axis=1)
         own = np.einsum("ij,ij->i", rows[block], rows[block])
         squared[block] = own + np.take_along_axis(products, found[:, None], axis=1)[:, 0]

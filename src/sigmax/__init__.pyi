@@ -21,6 +21,7 @@ from .estimators import LocalRegressor as LocalRegressor
 from .estimators import MCDropoutRegressor as MCDropoutRegressor
 from .estimators import MeanVarianceRegressor as MeanVarianceRegressor
 from .estimators import SparseGPRegressor as SparseGPRegressor
+from .estimators import fit_parquet as fit_parquet
 from .generative import VAE as VAE
 from .generative import CombVAE as CombVAE
 from .sampling import LocalitySampler as LocalitySampler

@@ -8,7 +8,7 @@ import pandas as pd
 from command_cases import run
 
 from sigmax.commands import demo
-from sigmax.commands.fit import FitOptions
+from sigmax.commands.fit_options import FitOptions
 from sigmax.data.deliveries import make_deliveries
 
 

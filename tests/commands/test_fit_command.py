@@ -13,7 +13,8 @@ import pytest
 from command_cases import SMALL, refused, run
 
 from sigmax import LocalRegressor
-from sigmax.commands.fit import FitOptions, UsableRows
+from sigmax.commands.fit_options import FitOptions
+from sigmax.commands.usable_rows import UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 

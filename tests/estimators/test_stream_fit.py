@@ -8,6 +8,7 @@ import pytest
 
 from sigmax import LocalRegressor
 from sigmax.errors import InvalidDataError
+from sigmax.estimators.joint_fit import neighborhoods
 from sigmax.estimators.shards import ShardRows, Shards, count_shards, draw_shards, row_numbers
 from sigmax.estimators.stream_fit import AbstractRowStream, ArrayStream, Block, fit_stream
 from sigmax.inputs import Inputs
@@ -201,3 +202,17 @@ def test_equal_rows_have_equal_numbers():
 @pytest.mark.parametrize(("n_rows", "expected"), [(1, 1), (64_000, 1), (65_537, 2), (10**8, 1557)])
 def test_shards_have_room_to_spare(n_rows, expected):
     assert count_shards(n_rows) == expected
+
+
+def test_a_shard_that_comes_again_has_its_neighborhoods_still(monkeypatch):
+    made = []
+
+    def count(X, recipe, make=neighborhoods):
+        made.append(len(X))
+        return make(X, recipe)
+
+    monkeypatch.setattr("sigmax.estimators.stream_fit.neighborhoods", count)
+    again = small(n_members=1, hidden_sizes=(8,))
+    fit_stream(again, ArrayStream(X[:1200], Y[:1200]), rows_per_shard=SIZE)
+    n_chunks = len(again.history_["distribution"])
+    assert n_chunks > 4 and len(made) <= 3 and sum(made) + again.n_rows_ == 1200

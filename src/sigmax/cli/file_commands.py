@@ -105,10 +105,11 @@ def fit(
 ) -> None:
     """Fit a model to a table, with honest scores of rows that it has not seen."""
     with table_errors():
-        from sigmax.commands.fit import FitOptions, fit_table, write_result
+        from sigmax.commands.fit import fit_table, write_result
+        from sigmax.commands.fit_options import FitOptions
         from sigmax.commands.folder import NAMES
         from sigmax.commands.place import training_place
-        from sigmax.tables.reading import read_table
+        from sigmax.commands.usable_rows import read_rows
         from sigmax.tables.writing import check_new_folder
 
         options = FitOptions(
@@ -129,11 +130,12 @@ def fit(
         check_new_folder(out, force=force, names=NAMES)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         place = training_place(engine, method, address=address, n_workers=workers, device=device)
-        frame = read_table(data, delimiter=delimiter, encoding=encoding, sheet=sheet)
+        frame, many = read_rows(data, options, reading, show_share)
         with place:
             result = fit_table(
                 frame,
                 options,
+                many=many,
                 name=short_name(data),
                 show=show_item,
                 verbose=True,

@@ -19,7 +19,7 @@ from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.compare_report import COVERED, compare_page
 from sigmax.commands.compare_tables import compare_tables
 from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
-from sigmax.commands.fit import FitOptions, UsableRows
+from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.peers import (
     CatBoost,
     NGBoost,
@@ -29,6 +29,7 @@ from sigmax.commands.peers import (
 )
 from sigmax.commands.scores import RowScores, score_rows
 from sigmax.commands.splits import cross_validation, group_labels
+from sigmax.commands.usable_rows import UsableRows
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TableFileError
 from sigmax.estimators.folds import duplicate_groups
 from sigmax.report.calibration_curves import coverage_curve

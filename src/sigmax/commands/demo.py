@@ -6,7 +6,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from sigmax.commands.fit import FitOptions, fit_table, write_result
+from sigmax.commands.fit import fit_table, write_result
+from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.folder import load_folder
 from sigmax.commands.predict import PredictOptions, predict_file
 from sigmax.data.deliveries import make_deliveries

@@ -3,8 +3,8 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
@@ -13,120 +13,30 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.checks import check_choice, check_count, check_number
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.describe import screen
 from sigmax.commands.encoding import SimpleEncoding, read_features
+from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
-from sigmax.commands.model_report import Bar, fit_report, no_bar, times_of
+from sigmax.commands.model_report import Bar, fit_report, no_bar, saved_training, times_of
 from sigmax.commands.score_tables import score_table
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
+from sigmax.commands.usable_rows import ManyRows, UsableRows
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import AbstractRegressor
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.report import HeldOutRows, LearnedRows
-from sigmax.runs.fitting import with_settings
-from sigmax.runs.methods import METHODS
+from sigmax.estimators.stream_fit import fit_stream
+from sigmax.report import HeldOutRows
 from sigmax.tables import Schema, Table
-from sigmax.tables.names import split_columns
 from sigmax.tables.profile import profile_table
-from sigmax.tables.targets import check_names, read_target
 from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
 
-__all__ = ["FitOptions", "FitResult", "fit_table", "write_result"]
-
-FEWEST_ROWS = 10
-"""Rows with a target that a fit needs."""
+__all__ = ["FitResult", "fit_table", "write_result"]
 
 Show = Callable[[Any], None]
 """Takes a line of plain text, a `ReportTable`, or a part of rich."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class FitOptions:
-    """What to fit, to what, and how to judge it."""
-
-    target: str
-    method: str = "local"
-    preset: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the estimator that differ from the preset's."""
-    categories: tuple[str, ...] = ()
-    """Columns to take as categories, whatever they look like."""
-    numbers: tuple[str, ...] = ()
-    """Columns to take as numbers."""
-    drop: tuple[str, ...] = ()
-    """Columns to leave out."""
-    time_column: str | None = None
-    """Its last rows are held out; it is learned from unless dropped."""
-    group_column: str | None = None
-    """Whole groups are held out; it is learned from only if named as category or number."""
-    holdout: float = 0.2
-    refit: bool = True
-    """Whether the model that is kept learns from all rows."""
-    conformal: bool = False
-    """Whether intervals are conformal, from held-out rows, rather than quantiles."""
-    seed: int = 0
-
-    @property
-    def intervals(self) -> str:
-        """The kind of intervals."""
-        return "conformal" if self.conformal else "distribution"
-
-    def check(self) -> None:
-        """Refuse what no table could be fitted with."""
-        check_choice("--method", self.method, METHODS)
-        check_number("--holdout", self.holdout, above=0.0, below=1.0)
-        check_count("--seed", self.seed, minimum=0)
-        if self.time_column is not None and self.group_column is not None:
-            raise InvalidArgumentError(
-                "`--time-column` and `--group-column` are two ways to hold out rows: choose one."
-            )
-        if self.conformal and not METHODS[self.method].is_network:
-            raise InvalidArgumentError(
-                f"`--conformal` needs members that hold rows out, which {self.method!r} has not."
-            )
-        if self.target in self.drop:
-            raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
-        for name in sorted(set(self.categories) & set(self.numbers)):
-            raise InvalidArgumentError(f"{name!r} cannot be both `--category` and `--number`.")
-        for name in sorted({*self.categories, *self.numbers} & {self.target, *self.drop}):
-            raise InvalidArgumentError(f"{name!r} is no feature, so it has no kind to choose.")
-
-    def for_columns(self, columns: Sequence[str]) -> "FitOptions":
-        """The same options, with names that were joined by commas apart."""
-        names = {
-            name: split_columns(getattr(self, name), columns)
-            for name in ("categories", "numbers", "drop")
-        }
-        return replace(self, **names)
-
-    def notes(self) -> list[str]:
-        """What becomes of the column by which rows are held out."""
-        named = {*self.categories, *self.numbers, *self.drop}
-        if self.time_column is not None and self.time_column not in named:
-            name = self.time_column
-            return [f"{name!r} is also learned from; --drop {name!r} holds out by it alone"]
-        if self.group_column is not None and self.group_column not in named:
-            name = self.group_column
-            return [f"{name!r} is not learned from; --category {name!r} would have it learned"]
-        return []
-
-    def create_model(self) -> AbstractRegressor:
-        """The estimator, unfitted."""
-        settings = dict(self.settings)
-        if self.preset is not None:
-            settings["preset"] = self.preset
-        if self.categories:
-            settings["categorical_features"] = list(self.categories)
-        if self.numbers:
-            settings["numeric_features"] = list(self.numbers)
-        model = METHODS[self.method].create(self.seed)
-        return with_settings(model, f"The method {self.method!r}", settings)
 
 
 @final
@@ -150,11 +60,14 @@ def fit_table(
     verbose: bool = False,
     reading: Mapping[str, Any] | None = None,
     bar: Bar = no_bar,
+    many: ManyRows | None = None,
 ) -> FitResult:
     """Describe a table, fit a model to a part of it, score the rest, and fit it to all rows.
 
     Parameters
     ----------
+    many
+        All rows, where ``frame`` is a sample of them.
     reading
         How the table was read from its file, for the report.
     bar
@@ -190,13 +103,22 @@ def fit_table(
         group_column=options.group_column,
         seed=options.seed,
     )
+    if many is not None:
+        how = f"{split.how}, of a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
+        split = replace(split, how=how)
     show(f"held out: {len(split.test):,} of {len(data.y):,} rows, {split.how}")
-    show(f"fitting {type(model).__name__} to {len(split.train):,} rows")
-    seconds = fit_model(model, data.X.iloc[split.train], data.y[split.train], verbose=verbose)
+    n_learned = f"{len(split.train):,} rows" if many is None else "all others, in shards"
+    show(f"fitting {type(model).__name__} to {n_learned}")
+    seconds = fit_model(model, data, options, split, many, verbose=verbose)
     held_out = score_held_out(model, data, split, table, method=options.intervals)
     scores_table = score_table(held_out.summaries, options.target)
     show(scores_table)
     facts = describe_fit(options, data, table.schema, split, name)
+    if many is not None:
+        fitted: Any = model
+        counts = {"with_target": many.n_with_target, "train": fitted.n_learned_}
+        facts["rows"] |= counts | {"in_files": many.files.n_rows}
+        facts["fitted_to"] += ", in shards"
     facts["findings"] = [asdict(finding) for finding in profile.findings]
     with bar("report") as progress:
         page = fit_report(
@@ -206,18 +128,15 @@ def fit_table(
             scores=scores_table,
             summaries=held_out.summaries,
             profile=profile,
-            training=LearnedRows(
-                data.y[split.train],
-                data.X.iloc[split.train],
-                data.numbers[split.train],
-            ),
+            training=saved_training(model) if many is not None else data.learned(split.train),
             seconds=seconds,
             settings=model.recipe(),
             reading=reading or {},
         ).page(progress)
     if options.refit:
-        show(f"fitting again, to all {len(data.y):,} rows, for the model that is kept")
-        fit_model(model, data.X, data.y, verbose=verbose)
+        n_rows = facts["rows"]["with_target"]
+        show(f"fitting again, to all {n_rows:,} rows, for the model that is kept")
+        fit_model(model, data, options, None, many, verbose=verbose)
     scores = {
         "target": options.target,
         "rows": facts["rows"],
@@ -238,54 +157,6 @@ def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
     texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
     with new_folder(out, force=force, names=NAMES) as folder:
         write_folder(folder, result.model, result.facts, texts)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class UsableRows:
-    """The rows that have a target."""
-
-    frame: pd.DataFrame
-    features: list[str]
-    y: NDArray[np.float64]
-    numbers: NDArray[np.int64]
-    """Which rows of the table these are, counted from 1."""
-
-    @classmethod
-    def read(cls, frame: pd.DataFrame, options: FitOptions) -> "UsableRows":
-        """Check the columns and the target."""
-        columns = [str(column) for column in frame.columns]
-        for option, names in {
-            "--target": [options.target],
-            "--drop": options.drop,
-            "--category": options.categories,
-            "--number": options.numbers,
-            "--time-column": [options.time_column] if options.time_column is not None else [],
-            "--group-column": [options.group_column] if options.group_column is not None else [],
-        }.items():
-            check_names(names, columns, option=option)
-        y = read_target(frame, options.target)
-        has_target = ~np.isnan(y)
-        if not has_target.any():
-            raise InvalidDataError(
-                f"The target {options.target!r} is missing in all {len(frame):,} rows."
-            )
-        if has_target.sum() < FEWEST_ROWS:
-            raise InvalidDataError(
-                f"At least {FEWEST_ROWS} rows with a target are needed, got {has_target.sum():,}."
-            )
-        left_out = {options.target, *options.drop}
-        if options.group_column not in {*options.categories, *options.numbers}:
-            left_out.add(options.group_column or options.target)
-        features = [column for column in columns if column not in left_out]
-        if not features:
-            raise InvalidDataError("There is no column left to learn from.")
-        kept = frame if has_target.all() else frame.loc[has_target].reset_index(drop=True)
-        return cls(kept, features, y[has_target], np.flatnonzero(has_target) + 1)
-
-    @property
-    def X(self) -> pd.DataFrame:
-        return self.frame.filter(items=self.features)
 
 
 @final
@@ -344,11 +215,27 @@ def report_rows(
     )
 
 
-def fit_model(model: Any, X: pd.DataFrame, y: NDArray, *, verbose: bool) -> float:
-    """Fit, with a progress bar if it is wanted; the seconds that it took."""
+def fit_model(
+    model: Any,
+    data: UsableRows,
+    options: FitOptions,
+    split: Split | None,
+    many: ManyRows | None,
+    *,
+    verbose: bool,
+) -> float:
+    """Fit to all rows, or to those that are not held out; the seconds that it took.
+
+    With a progress bar, if it is wanted.
+    """
     begin = time.perf_counter()
     model.set_params(verbose=int(verbose))
-    model.fit(X, y)
+    if many is not None:
+        fit_stream(model, many.stream(data, options, split))
+    elif split is not None:
+        model.fit(data.X.iloc[split.train], data.y[split.train])
+    else:
+        model.fit(data.X, data.y)
     model.set_params(verbose=0)
     return time.perf_counter() - begin
 

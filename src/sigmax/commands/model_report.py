@@ -17,7 +17,7 @@ from sigmax.runs.tables import ReportTable
 from sigmax.tables.profile import Finding, Profile
 from sigmax.tables.schema import Kind, Schema
 
-__all__ = ["Bar", "evaluation_report", "fit_report", "no_bar", "times_of"]
+__all__ = ["Bar", "evaluation_report", "fit_report", "no_bar", "saved_training", "times_of"]
 
 Progress = Callable[[str, float], None]
 Bar = Callable[[str], AbstractContextManager[Progress]]
@@ -47,7 +47,7 @@ def fit_report(
     scores: ReportTable,
     summaries: Mapping[str, Summary],
     profile: Profile,
-    training: LearnedRows,
+    training: LearnedRows | None,
     seconds: float,
     settings: Mapping[str, Any],
     reading: Mapping[str, Any],
@@ -56,11 +56,11 @@ def fit_report(
     options, target = facts["options"], facts["target"]
     time_column = options["time_column"] or next(iter(times_of(profile.schema)), None)
     counts = facts["rows"]
-    left_out = f", {profile.target.n_gaps:,} without a target left out" * bool(
-        profile.target.n_gaps
-    )
+    n_rows = counts.get("in_files", profile.n_rows)  # of many rows, the profile has a sample
+    n_without = n_rows - counts["with_target"]
+    left_out = f", {n_without:,} without a target left out" * bool(n_without)
     made = [
-        ("table", f"{facts['source']}, {profile.n_rows:,} rows{left_out}"),
+        ("table", f"{facts['source']}, {n_rows:,} rows{left_out}"),
         ("held out", f"{counts['test']:,} of {counts['with_target']:,} rows: {facts['split']}"),
         ("model", f"{type(model).__name__}, fitted to {counts['train']:,} rows for this page"),
         ("kept in the folder", f"the model of {facts['fitted_to']}"),

@@ -21,9 +21,9 @@ from sigmax.commands.predict import (
 )
 from sigmax.commands.predict_ray import RayPool
 from sigmax.commands.predict_run import Run, checksum, model_files
-from sigmax.commands.predict_units import Unit, common_columns, cut_units, read_inputs
 from sigmax.commands.predict_writing import predict_unit
 from sigmax.errors import InvalidArgumentError
+from sigmax.tables.file_units import Unit, common_columns, cut_units, read_inputs
 from sigmax.tables.places import is_address, is_many
 
 __all__ = ["ROWS_PER_PART", "PartsResult", "is_parts", "plan_parts", "predict_parts"]

@@ -15,10 +15,10 @@ import numpy as np
 
 from sigmax.commands.folder import load_folder
 from sigmax.commands.predict_run import Run
-from sigmax.commands.predict_units import Unit
 from sigmax.commands.predict_writing import predict_unit
 from sigmax.errors import InvalidDataError, SigmaxError
 from sigmax.ray_session import DEVICES, import_ray, ray_session
+from sigmax.tables.file_units import Unit
 
 __all__ = ["RayPool"]
 

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from sigmax.commands.predict import PredictOptions
-from sigmax.commands.predict_units import N_AT_ONCE, InputFile, Unit
 from sigmax.errors import InvalidArgumentError, TableFileError
+from sigmax.tables.file_units import N_AT_ONCE, InputFile, Unit
 from sigmax.tables.places import is_address, joined, names_in, open_place, system_of, whole_file
 
 __all__ = ["MANIFEST", "PartFacts", "Run", "checksum", "model_files"]

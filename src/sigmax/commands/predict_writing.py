@@ -8,7 +8,7 @@ import pyarrow as pa
 from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.predict import ROWS_PER_CHUNK, new_names, predict_chunks, predict_rows
 from sigmax.commands.predict_run import Run
-from sigmax.commands.predict_units import Unit, as_features, read_unit
+from sigmax.tables.file_units import Unit, as_features, read_unit
 from sigmax.tables.places import whole_file
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.writing import ParquetRows, plain_frame

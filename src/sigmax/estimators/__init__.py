@@ -9,6 +9,7 @@ from sigmax.estimators.joint_fit import fit_together
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.members import AbstractNetworkRegressor
+from sigmax.estimators.parquet_stream import fit_parquet
 from sigmax.estimators.recipe import Recipe
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "MeanVarianceRegressor",
     "Recipe",
     "SparseGPRegressor",
+    "fit_parquet",
     "fit_together",
 ]

@@ -130,11 +130,13 @@ class ShardSupply:
     """What members learn from in each chunk: one shard after the other, the model's own first.
 
     A shard with fewer rows than a neighbourhood has is left out. The next one is made ready, its
-    neighbourhoods above all, while members train on the last.
+    neighbourhoods above all, while members train on the last. Where there are more chunks than
+    shards, and so few rows, neighbourhoods are kept until their shard comes again.
     """
 
-    def __init__(self, shards: Shards, own: tuple[Fold, TrainingData], graphs: Any):
-        self.shards, self.own, self.graphs = shards, own, graphs
+    def __init__(self, shards: Shards, own: tuple[Fold, TrainingData], graphs: Any, n_chunks: int):
+        self.shards, self.own, self.make_graphs = shards, own, graphs
+        self.comes_again, self.kept = n_chunks > len(shards) + 1, {}
         self.pool = ThreadPoolExecutor(1)
         self.next: tuple[int, Future] | None = None
 
@@ -157,7 +159,9 @@ class ShardSupply:
         if number == 0 or self.shards.counts[number - 1] < fewest:
             return self.own
         folds, rows = self.own[0], self.shards[number - 1]
-        graphs = self.graphs(np.asarray(rows.X.coordinates))
+        graphs = self.kept.get(number) or self.make_graphs(np.asarray(rows.X.coordinates))
+        if self.comes_again:
+            self.kept[number] = graphs
         of_shard = [rows.X], [rows.y], [np.full(len(rows.y), NO_CENTER)]
         lists = {name: [graph] for name, graph in graphs.items()}
         data = TrainingData.create(*of_shard, lists, [rows.weight], n_slots=self.own[1].n_slots)

@@ -139,7 +139,7 @@ def train_stream(
         supplies: list[ShardSupply] = []
 
         def create_supply(folds: Fold, data: TrainingData) -> ShardSupply:
-            supplies.append(ShardSupply(shards, (folds, data), graphs))
+            supplies.append(ShardSupply(shards, (folds, data), graphs, recipe.n_scorings))
             return supplies[-1]
 
         try:

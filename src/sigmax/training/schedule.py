@@ -1,6 +1,6 @@
 """What the training of a regressor consists of: stages of cycles of phases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -90,7 +90,7 @@ class Clock(eqx.Module):
     """Cycles of the stage."""
     n_here: Int[Array | np.ndarray, ""]
     """Cycles of this chunk."""
-    numbers: tuple[dict[str, Float[Array | np.ndarray, "3"]], ...]
+    numbers: tuple[Mapping[str, Float[Array | np.ndarray, "3"]], ...]
     """`Part.numbers` of the parts of every phase, by name."""
 
 

@@ -1,6 +1,6 @@
-"""What is predicted in one go: some rows of one file, the same every time.
+"""Units of many files: some rows of one file, the same every time.
 
-Files are cut before anything is predicted: Parquet files between their row groups, and within one
+Files are cut before anything is read: Parquet files between their row groups, and within one
 only if it is far larger than a part; any other file is one unit.
 """
 
@@ -41,7 +41,7 @@ N_AT_ONCE = 8
 @final
 @dataclass(frozen=True)
 class InputFile:
-    """A file to predict, as it was when the run began."""
+    """A file, as it was when the run began."""
 
     found: FoundFile
     schema: pa.Schema
@@ -70,7 +70,7 @@ class Unit(NamedTuple):
 
 
 def read_inputs(
-    sources: Sequence[str], out: str, reading: Mapping[str, Any]
+    sources: Sequence[str], out: str | None, reading: Mapping[str, Any]
 ) -> tuple[InputFile, ...]:
     """All files of the sources but those in ``out``, with their columns and numbers of rows.
 
@@ -81,15 +81,16 @@ def read_inputs(
     InvalidDataError
         If a file comes twice.
     """
-    outside = joined(out, "").partition("?")[0]
     found = [file for source in sources for file in find_files(source)]
-    found = [file for file in found if not file.address.startswith(outside)]
-    if not found:
-        raise TableFileError(f"There are no tables to predict outside of {out}.")
+    if out is not None:
+        outside = joined(out, "").partition("?")[0]
+        found = [file for file in found if not file.address.startswith(outside)]
+        if not found:
+            raise TableFileError(f"There are no tables to predict outside of {out}.")
     seen: set[str] = set()
     for file in found:
         if file.address in seen:
-            raise InvalidDataError(f"{file.address} is named twice, and would be predicted twice.")
+            raise InvalidDataError(f"{file.address} is named twice, and would be read twice.")
         seen.add(file.address)
     with ThreadPoolExecutor(N_AT_ONCE) as threads:
         return tuple(threads.map(lambda file: read_input(file, reading), found))

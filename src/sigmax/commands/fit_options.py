@@ -1,0 +1,98 @@
+"""What to fit, to what, and how to judge it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+from sigmax.checks import check_choice, check_count, check_number
+from sigmax.errors import InvalidArgumentError
+from sigmax.estimators import AbstractRegressor
+from sigmax.runs.fitting import with_settings
+from sigmax.runs.methods import METHODS
+from sigmax.tables.names import split_columns
+
+__all__ = ["FitOptions"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What to fit, to what, and how to judge it."""
+
+    target: str
+    method: str = "local"
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the estimator that differ from the preset's."""
+    categories: tuple[str, ...] = ()
+    """Columns to take as categories, whatever they look like."""
+    numbers: tuple[str, ...] = ()
+    """Columns to take as numbers."""
+    drop: tuple[str, ...] = ()
+    """Columns to leave out."""
+    time_column: str | None = None
+    """Its last rows are held out; it is learned from unless dropped."""
+    group_column: str | None = None
+    """Whole groups are held out; it is learned from only if named as category or number."""
+    holdout: float = 0.2
+    refit: bool = True
+    """Whether the model that is kept learns from all rows."""
+    conformal: bool = False
+    """Whether intervals are conformal, from held-out rows, rather than quantiles."""
+    seed: int = 0
+
+    @property
+    def intervals(self) -> str:
+        """The kind of intervals."""
+        return "conformal" if self.conformal else "distribution"
+
+    def check(self) -> None:
+        """Refuse what no table could be fitted with."""
+        check_choice("--method", self.method, METHODS)
+        check_number("--holdout", self.holdout, above=0.0, below=1.0)
+        check_count("--seed", self.seed, minimum=0)
+        if self.time_column is not None and self.group_column is not None:
+            raise InvalidArgumentError(
+                "`--time-column` and `--group-column` are two ways to hold out rows: choose one."
+            )
+        if self.conformal and not METHODS[self.method].is_network:
+            raise InvalidArgumentError(
+                f"`--conformal` needs members that hold rows out, which {self.method!r} has not."
+            )
+        if self.target in self.drop:
+            raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
+        for name in sorted(set(self.categories) & set(self.numbers)):
+            raise InvalidArgumentError(f"{name!r} cannot be both `--category` and `--number`.")
+        for name in sorted({*self.categories, *self.numbers} & {self.target, *self.drop}):
+            raise InvalidArgumentError(f"{name!r} is no feature, so it has no kind to choose.")
+
+    def for_columns(self, columns: Sequence[str]) -> "FitOptions":
+        """The same options, with names that were joined by commas apart."""
+        names = {
+            name: split_columns(getattr(self, name), columns)
+            for name in ("categories", "numbers", "drop")
+        }
+        return replace(self, **names)
+
+    def notes(self) -> list[str]:
+        """What becomes of the column by which rows are held out."""
+        named = {*self.categories, *self.numbers, *self.drop}
+        if self.time_column is not None and self.time_column not in named:
+            name = self.time_column
+            return [f"{name!r} is also learned from; --drop {name!r} holds out by it alone"]
+        if self.group_column is not None and self.group_column not in named:
+            name = self.group_column
+            return [f"{name!r} is not learned from; --category {name!r} would have it learned"]
+        return []
+
+    def create_model(self) -> AbstractRegressor:
+        """The estimator, unfitted."""
+        settings = dict(self.settings)
+        if self.preset is not None:
+            settings["preset"] = self.preset
+        if self.categories:
+            settings["categorical_features"] = list(self.categories)
+        if self.numbers:
+            settings["numeric_features"] = list(self.numbers)
+        model = METHODS[self.method].create(self.seed)
+        return with_settings(model, f"The method {self.method!r}", settings)

@@ -2,10 +2,11 @@
 
     python benchmarks/stream.py [--rows 100000 10000000] [--features 20] [--preset fast]
     python benchmarks/stream.py --rows 1000 10000 100000 1000000 10000000 --out docs/scale
+    python benchmarks/stream.py --rows 10000000 --parquet          # from Parquet files
     python benchmarks/stream.py --picture docs/scale               # stream.png from what was kept
 
-Made-up rows, those of `scale.py`, are written to a memory-mapped file a block at a time. A model is
-fitted to the first so many of them, and scored on other rows.
+Made-up rows, those of `scale.py`, are written to a memory-mapped file a block at a time, or to
+Parquet files. A model is fitted to the first so many of them, and scored on other rows.
 Memory is the largest that the process had, before and after the fit, pages of the mapped file that
 happen to be in memory included.
 """
@@ -19,10 +20,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from scale import make_rows
 
-from sigmax import LocalRegressor
+from sigmax import LocalRegressor, fit_parquet
 from sigmax.runs.fitting import stopwatch
 
 ROWS_PER_BLOCK = 2**18
@@ -48,17 +50,35 @@ def write_rows(folder: Path, n_rows: int, n_features: int) -> tuple[np.ndarray, 
     return X, y
 
 
+def write_parquet(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """The rows in files of one row group each."""
+    for start in range(0, len(X), ROWS_PER_BLOCK):
+        here = slice(start, start + ROWS_PER_BLOCK)
+        frame = as_frame(X[here]).assign(y=y[here])
+        frame.to_parquet(folder / f"rows-{start // ROWS_PER_BLOCK:05d}.parquet", index=False)
+
+
+def as_frame(X: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame({f"x{i}": column for i, column in enumerate(X.T)})
+
+
 def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def measure(X: np.ndarray, y: np.ndarray, preset: str | None, n_new: int, verbose: int) -> dict:
-    """One fit, and its scores on new rows."""
+def measure(
+    X: np.ndarray, y: np.ndarray, preset: str | None, n_new: int, verbose: int, folder: Path | None
+) -> dict:
+    """One fit, to Parquet files if they have a folder, and its scores on new rows."""
     before = peak_gib()
     model = LocalRegressor(preset, random_state=0, verbose=verbose)
-    with stopwatch() as watch:
-        model.fit(X, y)
     X_new, y_new = make_rows(n_new, X.shape[1], seed=99)
+    with stopwatch() as watch:
+        if folder is None:
+            model.fit(X, y)
+        else:
+            fit_parquet(model, str(folder), "y")
+            X_new = as_frame(X_new)
     begin = time.perf_counter()
     dist = model.predict_dist(X_new)
     seconds = time.perf_counter() - begin
@@ -116,6 +136,7 @@ def main() -> None:
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--parquet", action="store_true")
     given = parser.parse_args()
     if given.picture:
         draw(given.picture)
@@ -126,7 +147,13 @@ def main() -> None:
         X, y = write_rows(Path(name), max(given.rows), given.features)
         console.print(f"made {len(X):,} rows in {time.perf_counter() - begin:.0f} s")
         for n_rows in given.rows:
-            found = measure(X[:n_rows], y[:n_rows], given.preset, given.predict, given.verbose)
+            folder = Path(name) / f"parquet-{n_rows}" if given.parquet else None
+            rows = X[:n_rows], y[:n_rows]
+            if folder is not None:
+                folder.mkdir()
+                write_parquet(folder, *rows)
+            found = measure(*rows, given.preset, given.predict, given.verbose, folder)
+            found["source"] = "parquet" if given.parquet else "memory-mapped"
             console.print_json(json.dumps(found))
             if given.out:
                 given.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Predictions by several devices of one process, among which rows are divided."""
+"""Fits and predictions by several devices of one process, among which rows are divided."""
 
 import os
 import subprocess
@@ -50,3 +50,51 @@ def test_rows_are_divided_among_devices(n_devices, tmp_path):
     rows, weights = model.explain_neighbors(new[:9], k=3)
     np.testing.assert_allclose(found["weights"], weights, atol=1e-5)
     assert np.mean(found["rows"] == rows) > 0.8  # of equal weights any may be first
+
+
+FIT = """
+import sys
+import jax
+import numpy as np
+from sigmax import LocalRegressor
+from sigmax.training.member_axis import divide_rows, over_members, spread_members
+
+n_members, n_devices = map(int, sys.argv[3:])
+assert jax.device_count() == n_devices
+divided = over_members(lambda rows: divide_rows(rows) + 1.0, 1)
+rows = divided(spread_members(np.ones((n_members, 16, 3), np.float32)))
+shares = {shard.data.shape for shard in rows.addressable_shards}
+assert shares == {(1, 16 * n_members // n_devices, 3)}, shares
+
+data = np.load(sys.argv[1])
+model = LocalRegressor(
+    "fast", n_members=n_members, n_steps=12, hidden_sizes=(8,), n_trees=0, n_components=1, random_state=0
+)
+model.fit(data["X"], data["y"])
+dist = model.predict_dist(data["X"])
+np.savez(sys.argv[2], mean=dist.mean, std=dist.std, score=model.history_["distribution"])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_devices_that_share_a_member_divide_its_rows_and_end_as_one_device(n_members, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    np.savez(tmp_path / "data.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=300))
+
+    def fit(n_devices: int):
+        names = [str(tmp_path / name) for name in ("data.npz", f"{n_devices}.npz")]
+        flags = f"--xla_force_host_platform_device_count={n_devices}"
+        environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", FIT, *names, str(n_members), str(n_devices)]
+        subprocess.run(command, env=environment, timeout=400, check=True)
+        return np.load(names[1])
+
+    expected = fit(n_members)  # a device for each
+    for n_devices in (2, 4, 8)[n_members - 1 :]:
+        found = fit(n_devices)
+        for name in ("mean", "std", "score"):
+            np.testing.assert_allclose(
+                found[name], expected[name], rtol=2e-3, atol=2e-3, err_msg=f"{name}, {n_devices}"
+            )

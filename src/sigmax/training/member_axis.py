@@ -1,12 +1,17 @@
-"""The axis of members: a function of one member for all of them, spread over the devices."""
+"""The axis of members: a function of one member for all of them, spread over the devices.
+
+Where members are fewer than devices, several devices share a member, and divide its rows.
+"""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, Key
 
@@ -16,6 +21,7 @@ from sigmax.random import name_number
 __all__ = [
     "MEMBERS",
     "count_members",
+    "divide_rows",
     "name_keys",
     "over_members",
     "spread_members",
@@ -24,6 +30,38 @@ __all__ = [
 
 MEMBERS = "members"
 """The name of the axis, for what members do together."""
+
+ROWS = "rows"
+"""The name of the other axis of devices."""
+
+MESH: ContextVar[Mesh | None] = ContextVar("MESH", default=None)
+"""Of the members whose program is being traced."""
+
+
+def device_mesh(n_members: int) -> Mesh | None:
+    """The devices in lines, of which every line has members of its own; None of one device.
+
+    Of 8 devices and 3 members, two devices share a member and two have no work.
+    """
+    devices = jax.devices()
+    if len(devices) == 1:
+        return None
+    n_lines = min(n_members, len(devices))
+    n_each = len(devices) // n_lines
+    return Mesh(np.asarray(devices[: n_lines * n_each]).reshape(n_lines, n_each), (MEMBERS, ROWS))
+
+
+def divide_rows(rows: Any) -> Any:
+    """Arrays of one member, in a function of `over_members`, divided along their first axis.
+
+    What is computed of them is, too, by the devices that share the member. They need be no multiple
+    of these.
+    """
+    mesh = MESH.get()
+    if mesh is None or mesh.shape[ROWS] == 1:
+        return rows
+    places = NamedSharding(mesh, PartitionSpec(ROWS))
+    return jax.tree.map(lambda leaf: lax.with_sharding_constraint(leaf, places), rows)
 
 
 def name_keys(keys: Key[Array, " members"], name: str) -> Key[Array, " members"]:
@@ -52,11 +90,16 @@ def over_members(function: Callable, n_mapped: int) -> Callable:
     @wraps(function)
     def call(*arguments: Any) -> Any:
         mapped, shared = arguments[:n_mapped], arguments[n_mapped:]
-        if count_members(mapped) == 1:
-            alone = function(*on_arrays(lambda leaf: leaf[0], mapped), *shared)
-            return on_arrays(lambda leaf: leaf[None], alone)
-        axes = (eqx.if_array(0),) * n_mapped + (None,) * len(shared)
-        return eqx.filter_vmap(function, in_axes=axes, axis_name=MEMBERS)(*arguments)
+        n_members = count_members(mapped)
+        token = MESH.set(device_mesh(n_members))
+        try:
+            if n_members == 1:
+                alone = function(*on_arrays(lambda leaf: leaf[0], mapped), *shared)
+                return on_arrays(lambda leaf: leaf[None], alone)
+            axes = (eqx.if_array(0),) * n_mapped + (None,) * len(shared)
+            return eqx.filter_vmap(function, in_axes=axes, axis_name=MEMBERS)(*arguments)
+        finally:
+            MESH.reset(token)
 
     return call
 
@@ -74,15 +117,15 @@ def spread_members(tree: Any) -> Any:
     """Members spread over the devices, each device with as many.
 
     Where they are no multiple of the number of devices, the axis is padded with copies of the first
-    ones. With one device, or one member, nothing changes.
+    ones. With one device nothing changes.
     """
     n_members = count_members(tree)
-    n_devices = min(jax.device_count(), n_members)
-    if n_devices == 1:
+    mesh = device_mesh(n_members)
+    if mesh is None:
         return tree
-    n_slots = -(-n_members // n_devices) * n_devices
+    n_lines = mesh.shape[MEMBERS]
+    n_slots = -(-n_members // n_lines) * n_lines
     padded = tree if n_slots == n_members else take_members(tree, np.arange(n_slots) % n_members)
-    mesh = Mesh(np.asarray(jax.devices()[:n_devices]), (MEMBERS,))
     arrays, rest = eqx.partition(padded, eqx.is_array)
     sharded = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec(MEMBERS)))
     return eqx.combine(sharded, rest)

@@ -17,6 +17,7 @@ from sigmax.random import named_key
 from sigmax.sampling import draw_batches
 from sigmax.training.chunk import AbstractStage
 from sigmax.training.data import Batch, Fold, TrainingData, bucket_size
+from sigmax.training.member_axis import divide_rows
 
 __all__ = ["Clock", "Part", "Phase", "Stage", "weigh_rows"]
 
@@ -164,7 +165,7 @@ class Stage(AbstractStage):
 
         def take_step(phase: Phase, parts: Parts, states: dict, draw, numbers, progress):
             index, step_key = draw
-            batch = weigh_rows(index, step_key, fold, data, phase)
+            batch = weigh_rows(divide_rows(index), step_key, fold, data, phase)
 
             def loss(learning: Parts):
                 losses = phase.objective(rebuild(parts | learning), batch, data)
@@ -209,7 +210,8 @@ class Stage(AbstractStage):
         return batches, jax.random.split(named_key(key, "steps"), self.n_drawn)
 
     def judge(self, network: Network, fold: Fold, data: TrainingData) -> tuple[Array, Any]:
-        rows = data.rows(fold.group, fold.validation, fold.validation_weight)
+        held_out = divide_rows((fold.validation, fold.validation_weight))
+        rows = data.rows(fold.group, *held_out)
         dist = self.predict(network, rows, data) if self.predict else None
         if self.score:
             scores = self.score(network, rows, data)

@@ -12,6 +12,7 @@ from sigmax.errors import MissingExtraError
     ("module", "package", "named"),
     [
         ("skpro", "skpro", "skpro"),
+        ("torch", "torch", "PyTorch"),
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, module, package, named):

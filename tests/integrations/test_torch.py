@@ -133,8 +133,9 @@ def test_a_lightning_trainer_takes_the_loader_and_counts_its_epochs(sampler):
             self.model, self.seen = MeanVariance(), []
 
         def training_step(self, batch):
-            self.seen.append(batch[2].tolist())
-            return self.model.loss(*batch, len(ROWS))
+            x, y, weight = batch
+            self.seen.append(weight.tolist())
+            return self.model.loss(x, y, weight, len(ROWS))
 
         def configure_optimizers(self):
             return torch.optim.Adam(self.parameters(), lr=0.1)

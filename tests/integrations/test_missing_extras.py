@@ -13,6 +13,7 @@ from sigmax.errors import MissingExtraError
     [
         ("skpro", "skpro", "skpro"),
         ("torch", "torch", "PyTorch"),
+        ("mlflow", "mlflow", "MLflow"),
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, module, package, named):

@@ -123,7 +123,6 @@ def test_a_mean_variance_network_learns_the_noise_from_weighted_batches(sampler)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
-@pytest.mark.filterwarnings("ignore:.*isinstance.treespec:FutureWarning")
 def test_a_lightning_trainer_takes_the_loader_and_counts_its_epochs(sampler):
     import lightning
 

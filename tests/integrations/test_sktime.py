@@ -1,5 +1,7 @@
 """sktime: its reductions make probabilistic forecasts of our estimators, through skpro."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,8 @@ from sigmax.integrations.skpro import SkproRegressor
 
 TIMES = pd.period_range("2020-01", periods=66, freq="M")
 SEASON = np.sin(np.arange(66) * np.pi / 6)
-SERIES = pd.Series(SEASON + 0.1 * np.random.default_rng(0).normal(size=66), index=TIMES)
+NOISE = np.random.default_rng(0).normal(0, 0.1, 66)
+SERIES: Any = pd.Series(SEASON + NOISE, index=TIMES)
 
 
 @pytest.fixture
@@ -33,8 +36,8 @@ def test_direct_reduction_forecasts_what_the_models_of_the_last_window_predict(m
 
 
 def test_a_forecast_from_known_features_is_the_regression_itself(model):
-    features = pd.DataFrame({"season": SEASON, "other": SEASON**2}, index=TIMES)
-    forecaster = YfromX(model).fit(SERIES[:-6], X=features[:-6])
+    features: Any = pd.DataFrame({"season": SEASON, "other": SEASON**2}, index=TIMES)
+    forecaster: Any = YfromX(model).fit(SERIES[:-6], X=features[:-6])
     found = forecaster.predict_interval(fh=range(1, 7), X=features[-6:], coverage=0.9)
     direct = model.estimator.fit(features[:-6], SERIES[:-6].to_numpy())
     np.testing.assert_allclose(found, direct.predict_interval(features[-6:]), rtol=1e-6)

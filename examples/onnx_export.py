@@ -16,10 +16,10 @@ export(model, "model.onnx")
 
 session = onnxruntime.InferenceSession("model.onnx")
 names = [entry.name for entry in session.get_outputs()]
-found = dict(zip(names, session.run(None, {"X": X[:5]}), strict=True))
+found = dict(zip(names, map(np.asarray, session.run(None, {"X": X[:5]})), strict=True))
 print({name: part.shape for name, part in found.items()})  # rows, components
 
-components = stats.t(found["df"], found["loc"], found["scale"])
-density = np.sum(found["weight"] * components.pdf(y[:5, None]), axis=1)
+components = stats.t.pdf(y[:5, None], found["df"], found["loc"], found["scale"])
+density = np.sum(found["weight"] * components, axis=1)
 difference = np.log(density) - model.predict_dist(X[:5]).log_prob(y[:5])
 print("log-densities within 1e-4 of ours:", bool(np.abs(difference).max() < 1e-4))

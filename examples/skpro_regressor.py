@@ -21,7 +21,9 @@ dist = pipeline.predict_proba(X[test])  # a distribution of skpro: .pdf .cdf .pp
 print(f"CRPS {CRPS()(y[test], dist):.2f}, log-loss {LogLoss()(y[test], dist):.2f}")
 
 interval = pipeline.predict_interval(X[test], coverage=[0.5, 0.9])["y"]
+truth = y.to_numpy()[test, 0]
 for coverage in (0.5, 0.9):
-    lower, upper = interval[coverage]["lower"], interval[coverage]["upper"]
-    print(f"intervals of {coverage}: {y['y'][test].between(lower, upper).mean():.2f} hold")
+    lower, upper = interval[coverage].to_numpy().T
+    holds = np.mean((lower <= truth) & (truth <= upper))
+    print(f"intervals of {coverage}: {holds:.2f} hold")
 print(pipeline.predict_quantiles(X[test][:2], alpha=[0.05, 0.95]).round(1).to_string())

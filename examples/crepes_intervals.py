@@ -4,14 +4,14 @@ import numpy as np
 from crepes import ConformalPredictiveSystem, WrapRegressor
 from crepes.extras import DifficultyEstimator
 
-from sigmax import LocalRegressor
+from sigmax import CombinedRegressor
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0, 10, (1900, 1))
 y = X[:, 0] * np.sin(X[:, 0]) + (0.3 + 0.3 * X[:, 0]) * rng.normal(size=1900)
 train, held_out, test = slice(400), slice(400, 900), slice(900, None)
 
-model = LocalRegressor(preset="fast", random_state=0)
+model = CombinedRegressor(preset="fast", n_steps=500, random_state=0)
 wrapped = WrapRegressor(model)
 wrapped.fit(X[train], y[train])
 difficulty = DifficultyEstimator()  # the standard deviation that the model predicts

@@ -5,13 +5,13 @@ from mapie.conformity_scores import StdConformityScore
 from mapie.regression import ConformalizedQuantileRegressor, SplitConformalRegressor
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from sigmax import LocalRegressor
+from sigmax import CombinedRegressor
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0, 10, (1900, 1))
 y = X[:, 0] * np.sin(X[:, 0]) + (0.3 + 0.3 * X[:, 0]) * rng.normal(size=1900)
 train, held_out, test = slice(400), slice(400, 900), slice(900, None)
-model = LocalRegressor(preset="fast", random_state=0).fit(X[train], y[train])
+model = CombinedRegressor(preset="fast", n_steps=500, random_state=0).fit(X[train], y[train])
 
 
 class Quantile(RegressorMixin, BaseEstimator):

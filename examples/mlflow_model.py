@@ -5,13 +5,13 @@ import numpy as np
 import pandas as pd
 
 import sigmax.integrations.mlflow as flavor
-from sigmax import LocalRegressor
+from sigmax import CombinedRegressor
 
 rng = np.random.default_rng(0)
 X = pd.DataFrame({"x": rng.uniform(0, 10, 400)})
 y = X["x"] * np.sin(X["x"]) + (0.3 + 0.3 * X["x"]) * rng.normal(size=400)
 
-model = LocalRegressor(preset="fast", random_state=0).fit(X, y)
+model = CombinedRegressor(preset="fast", n_steps=500, random_state=0).fit(X, y)
 flavor.save_model(model, "saved", input_example=X[:3])  # or log_model(model, "name") in a run
 
 served = mlflow.pyfunc.load_model("saved")

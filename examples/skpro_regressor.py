@@ -6,7 +6,7 @@ from sklearn.preprocessing import StandardScaler
 from skpro.metrics import CRPS, LogLoss
 from skpro.regression.compose import Pipeline
 
-from sigmax import LocalRegressor
+from sigmax import CombinedRegressor
 from sigmax.integrations.skpro import SkproRegressor
 
 rng = np.random.default_rng(0)
@@ -15,7 +15,7 @@ noise = (0.3 + 0.3 * X["x"]) * rng.normal(size=600)
 y = pd.DataFrame({"y": X["x"] * np.sin(X["x"]) + noise})
 train, test = slice(400), slice(400, None)
 
-model = SkproRegressor(LocalRegressor(preset="fast", random_state=0))
+model = SkproRegressor(CombinedRegressor(preset="fast", n_steps=500, random_state=0))
 pipeline = Pipeline([("scaled", StandardScaler()), ("model", model)]).fit(X[train], y[train])
 dist = pipeline.predict_proba(X[test])  # a distribution of skpro: .pdf .cdf .ppf .energy ...
 print(f"CRPS {CRPS()(y[test], dist):.2f}, log-loss {LogLoss()(y[test], dist):.2f}")

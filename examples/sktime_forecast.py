@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sktime.forecasting.compose import make_reduction
 
-from sigmax import CombinedRegressor
+from sigmax import MeanVarianceRegressor
 from sigmax.integrations.skpro import SkproRegressor
 
 rng = np.random.default_rng(0)
@@ -15,8 +15,8 @@ times = pd.period_range("2000-01", periods=300, freq="M")
 series = pd.Series(10 + 3 * season + noise, index=times, name="demand")
 past, future = series[:-6], series[-6:]
 
-model = SkproRegressor(CombinedRegressor(preset="fast", random_state=0))
-forecaster = make_reduction(model, strategy="direct", window_length=12)
+ensemble = MeanVarianceRegressor(preset="fast", n_members=3, n_steps=500, random_state=0)
+forecaster = make_reduction(SkproRegressor(ensemble), strategy="direct", window_length=12)
 forecaster.fit(past, fh=[1, 3, 6])  # one model for each step ahead
 interval = forecaster.predict_interval(coverage=0.9)
 for time, (lower, upper) in zip(interval.index, interval.to_numpy(), strict=True):

@@ -11,12 +11,13 @@ import pytest
 import yaml
 from mlflow.models import Model
 from mlflow.types import DataType
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import sigmax
 import sigmax.integrations.mlflow as flavor
 from sigmax import LocalRegressor, MeanVarianceRegressor
-from sigmax.errors import ModelFileError
+from sigmax.errors import InvalidArgumentError, ModelFileError
 
 RNG = np.random.default_rng(0)
 ROWS = pd.DataFrame(RNG.normal(size=(60, 2)), columns=["a", "b"])
@@ -140,8 +141,8 @@ def test_a_folder_with_files_a_changed_byte_or_another_model_is_refused(model, t
 
 
 def test_a_model_that_is_not_ours_or_not_fitted_is_refused(tmp_path):
-    with pytest.raises(Exception, match="not fitted"):
+    with pytest.raises(NotFittedError):
         flavor.save_model(LocalRegressor(), tmp_path / "first")
-    other: object = LinearRegression()
-    with pytest.raises(Exception, match="LinearRegression"):
-        flavor.save_model(other, tmp_path / "second")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidArgumentError, match="estimator of sigmax, got LinearRegression"):
+        flavor.save_model(LinearRegression(), tmp_path / "second")
+    assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,9 @@ from typing import Any, final
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
-from sigmax.errors import MissingExtraError, ModelFileError
+from sigmax.errors import InvalidArgumentError, MissingExtraError, ModelFileError
 from sigmax.estimators import AbstractRegressor, load_estimator
 from sigmax.tables import Kind
 from sigmax.version import __version__
@@ -47,7 +48,7 @@ PARAMS = ParamSchema(
 
 
 def save_model(
-    model: AbstractRegressor,
+    model: Any,
     path: str | Path,
     *,
     signature: ModelSignature | None = None,
@@ -76,6 +77,9 @@ def save_model(
     mlflow_model : mlflow.models.Model, optional
         The record to add to, which MLflow passes here.
     """
+    if not isinstance(model, AbstractRegressor):
+        raise InvalidArgumentError(f"`model` must be an estimator of sigmax, got {model!r}.")
+    check_is_fitted(model)
     folder = Path(path)
     if folder.exists() and any(folder.iterdir()):
         raise ModelFileError(f"Cannot write the model to {str(path)!r}: it is not empty.")
@@ -104,7 +108,7 @@ def save_model(
     _PythonEnv.current().to_yaml(str(folder / PYTHON))
 
 
-def log_model(model: AbstractRegressor, name: str = "model", **options: Any) -> Any:
+def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     """Log a fitted model to the active run, or to a new one.
 
     Parameters

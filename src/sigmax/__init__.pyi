@@ -5,6 +5,7 @@ from . import distributions as distributions
 from . import errors as errors
 from . import estimators as estimators
 from . import generative as generative
+from . import integrations as integrations
 from . import metrics as metrics
 from . import neighbors as neighbors
 from . import networks as networks

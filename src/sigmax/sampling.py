@@ -271,9 +271,15 @@ class LocalitySampler:
         return self
 
     def __iter__(self) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
+        return self.batches(self.random_state)
+
+    def batches(
+        self, random_state: Any
+    ) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
+        """Endless batches of another ``random_state``, such as that of an epoch or a process."""
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
-        return self._batches(self._generator(self.random_state))
+        return self._batches(self._generator(random_state))
 
     def index_batches(self, n_batches: int) -> "IndexBatches":
         """Lists of indices, ``n_batches`` per pass, for PyTorch's ``batch_sampler``.

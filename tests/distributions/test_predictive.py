@@ -150,3 +150,19 @@ def test_levels_outside_zero_and_one_are_refused(level):
 def test_no_draws_are_refused():
     with pytest.raises(InvalidArgumentError, match="`n` must be a whole number of at least 1"):
         make((3,)).sample(0)
+
+
+def test_one_level_per_density_is_inverted():
+    mean, df, scale = np.random.default_rng(0).uniform(2.5, 9, (3, 4, 6))
+    q = np.linspace(0.01, 0.99, 24).reshape(4, 6)
+    dist = Predictive(StudentT(mean, df, scale))
+    np.testing.assert_allclose(dist.inverse_cdf(q), stats.t.ppf(q, df, mean, scale), rtol=1e-7)
+    for bad in (q[0], np.zeros((4, 6)), np.full((4, 6), np.nan)):
+        with pytest.raises(InvalidArgumentError, match=r"above 0 and below 1.*shape \(4, 6\)"):
+            dist.inverse_cdf(bad)
+
+
+def test_the_mean_distance_to_a_value_is_that_of_quadrature():
+    dist = Predictive(StudentT(np.array([1.0]), np.array([5.0]), np.array([2.0])))
+    expected: Any = stats.t(5.0, 1.0, 2.0).expect(lambda x: abs(x - 2.5))
+    assert dist.absolute_error(2.5).item() == pytest.approx(expected, rel=1e-6)

@@ -10,9 +10,11 @@ import pytest
 import safetensors.numpy
 from sklearn.base import clone as sklearn_clone
 
+import sigmax
 import sigmax.files
 from sigmax import CombinedRegressor, GPRegressor
 from sigmax.errors import ModelFileError
+from sigmax.estimators import find_class, load_estimator
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -122,3 +124,17 @@ def test_an_older_model_is_replaced_and_other_files_are_kept(fitted, tmp_path):
     with pytest.raises(ModelFileError, match=r"not of its model: notes\.txt"):
         GPRegressor.load(tmp_path / "model")
     assert (tmp_path / "model" / "notes.txt").read_text() == "precious"
+
+
+def test_a_folder_alone_knows_which_estimator_it_holds(fitted, tmp_path):
+    for name in MODELS:
+        fitted(name).save(tmp_path / name)
+        loaded = load_estimator(tmp_path / name)
+        assert type(loaded) is type(MODELS[name])
+        np.testing.assert_array_equal(loaded.predict(X), fitted(name).predict(X))
+    final = {name for name in sigmax.__all__ if name.endswith("Regressor")}
+    assert {find_class(name).__name__ for name in final} == final
+    with pytest.raises(ModelFileError, match="no estimator 'VAE'"):
+        find_class("VAE")
+    with pytest.raises(ModelFileError, match="is not a sigmax model folder"):
+        load_estimator(tmp_path)

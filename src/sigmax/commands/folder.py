@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import sigmax.estimators
 from sigmax.errors import ModelFileError
-from sigmax.estimators import AbstractRegressor
+from sigmax.estimators import AbstractRegressor, find_class
 from sigmax.files import header_checksum, render
 
 __all__ = [
@@ -113,13 +112,3 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
             raise ModelFileError(
                 f"{str(path)!r} is damaged: its content does not fit the checksum in {SCHEMA}."
             )
-
-
-def find_class(name: str) -> type[AbstractRegressor]:
-    """A final estimator of the package by its name."""
-    known = {known: getattr(sigmax.estimators, known) for known in sigmax.estimators.__all__}
-    found = known.get(name)
-    if isinstance(found, type) and issubclass(found, AbstractRegressor):
-        if not name.startswith("Abstract"):
-            return found
-    raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")

@@ -115,6 +115,26 @@ class Predictive:
         """Continuous ranked probability score at ``y``, in the units of y: lower is better."""
         return self._compute("crps", self._check_y(y))
 
+    def absolute_error(self, y) -> np.ndarray:
+        """E|X − y|: how far a draw is from ``y`` on average."""
+        return self._compute("absolute_error", self._check_y(y))
+
+    def inverse_cdf(self, q) -> np.ndarray:
+        """The values at which the cdf is ``q``, one level per density.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> dist = Predictive(Normal(np.array([0.0, 10.0]), np.array([1.0, 2.0])))
+        >>> dist.inverse_cdf([0.5, 0.9]).round(2)
+        array([ 0.  , 12.56])
+        """
+        levels = np.asarray(q, np.float64)
+        if levels.shape != self.shape or not np.all((levels > 0) & (levels < 1)):
+            rule = f"levels above 0 and below 1, of the prediction's shape {self.shape}"
+            raise InvalidArgumentError(f"`q` must be {rule}, got shape {levels.shape}.")
+        return self._compute("quantile", levels)
+
     def quantile(self, q) -> np.ndarray:
         """The values below which a share ``q`` lies.
 

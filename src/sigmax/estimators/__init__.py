@@ -6,6 +6,7 @@ from sigmax.estimators.combined import CombinedRegressor
 from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.joint_fit import fit_together
+from sigmax.estimators.loading import find_class, load_estimator
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.members import AbstractNetworkRegressor
@@ -23,6 +24,8 @@ __all__ = [
     "MeanVarianceRegressor",
     "Recipe",
     "SparseGPRegressor",
+    "find_class",
     "fit_parquet",
     "fit_together",
+    "load_estimator",
 ]

@@ -59,11 +59,11 @@ for name in {MODULES!r}:
     assert run(code).split() == MODULES
 
 
-def test_public_names_are_the_modules_the_classes_and_a_block():
-    classes = set(sigmax.__all__) - {*MODULES, "__version__", "on_ray"}
+def test_public_names_are_the_modules_the_classes_and_two_functions():
+    classes = set(sigmax.__all__) - {*MODULES, "__version__", "fit_parquet", "on_ray"}
     assert classes >= {"CombinedRegressor", "LocalRegressor", "LocalitySampler", "VAE"}
     assert all(isinstance(getattr(sigmax, name), type) for name in classes)
-    assert callable(sigmax.on_ray)
+    assert callable(sigmax.on_ray) and callable(sigmax.fit_parquet)
 
 
 def test_type_checkers_see_every_public_name_as_exported():

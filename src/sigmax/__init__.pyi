@@ -7,6 +7,7 @@ from . import estimators as estimators
 from . import generative as generative
 from . import integrations as integrations
 from . import metrics as metrics
+from . import monitoring as monitoring
 from . import neighbors as neighbors
 from . import networks as networks
 from . import plots as plots

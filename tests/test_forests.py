@@ -15,10 +15,10 @@ def make_rows(n: int = N_ROWS):
     return X, (X[:, :1] ** 2 + 0.1 * rng.normal(size=(n, 1))), rng.uniform(0.5, 2.0, n)
 
 
-def grow(X, *others):
+def grow(X, y, weight, learned, n_trees, rng):
     """Forests that say of the rows asked while they grow what they say afterwards."""
     asked = X[: len(X) // 2 + 1]
-    forests, named = Forests.grow(X, *others, asked)
+    forests, named = Forests.grow(X, y, weight, learned, n_trees, rng, asked)
     np.testing.assert_array_equal(named, forests.rows_at(asked))
     return forests
 

@@ -125,8 +125,8 @@ def test_times_move_together_and_the_time_between_them_is_tried_by_itself():
     length, start, end = find_dependence(Rides(), X, infer_schema(X), ["start", "end"])
     assert length.column == "minutes from start to end"
     np.testing.assert_allclose(np.diff(length.mean), np.diff(length.places))
-    days = pd.to_datetime(start.places, unit="s").day
-    np.testing.assert_allclose(np.diff(start.mean), 100 * np.diff(days))  # lengths stay
+    times: Any = pd.to_datetime(start.places, unit="s")
+    np.testing.assert_allclose(np.diff(start.mean), 100 * np.diff(times.day))  # lengths stay
     assert end.kind is Kind.TIME and len(end.mean) == 16
 
 

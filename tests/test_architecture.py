@@ -27,6 +27,7 @@ ROOMS = [
     {"training"},
     {"estimators"},
     {"active_learning"},
+    {"integrations"},
     {"generative"},
     {"data"},
     {"plots"},

@@ -30,6 +30,9 @@ PATHS_AT_ONCE = 2**20
 
 LEAF = -1
 
+DRAWS = 71
+"""Seeds what is drawn where rows are added to trees."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,61 @@ class Forests:
         """The forest of one member alone."""
         return replace(self, roots=self.roots[member : member + 1])
 
+    def with_rows(
+        self,
+        X: Float[np.ndarray, "rows features"],
+        weight: Float[np.ndarray, " rows"],
+        first: int,
+        n_before: int = 0,
+    ) -> "Forests":
+        """The trees with the rows from number ``first`` on in their leaves.
+
+        One row after the other, each in every tree: the leaf that it reaches is split between it
+        and the row that the leaf names, at a place that is uniform between the two, along a feature
+        drawn by how far they are apart in it. Of rows with the same features, a leaf names one,
+        drawn by their weights. What is drawn depends on a row's number alone, which ``n_before``
+        rows precede: rows may come together or one by one.
+        """
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        n_old, n_trees = len(self.feature), self.roots.size
+        room = n_old + 2 * n_trees * (len(X) - first)
+        feature = np.full(room, LEAF, dtype=np.int32)
+        threshold = np.zeros(room, dtype=np.float32)
+        left, right = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
+        for part, old in zip(
+            (feature, threshold, left, right),
+            (self.feature, self.threshold, self.left, self.right),
+            strict=True,
+        ):
+            part[:n_old] = old
+        grown = replace(self, feature=feature, threshold=threshold, left=left, right=right)
+        for row in range(first, len(X)):
+            chance = np.random.default_rng((DRAWS, n_before + row - first)).random((2, n_trees))
+            leaf = grown._leaves(X[row : row + 1])
+            named = right[leaf]
+            apart = np.abs(X[named] - X[row]).astype(np.float64)
+            is_same = ~apart.any(axis=1)
+            if is_same.any():
+                known = weight[: row + 1][(X[: row + 1] == X[row]).all(axis=1)]
+                is_drawn = is_same & (chance[0] < weight[row] / known.sum())
+                right[leaf[is_drawn]] = row
+            at, named, apart = leaf[~is_same], named[~is_same], apart[~is_same]
+            if not len(at):
+                continue
+            total = np.cumsum(apart, axis=1)
+            axis = np.sum(total <= (chance[0, ~is_same] * total[:, -1])[:, None], axis=1)
+            ends = np.sort([X[named, axis], np.broadcast_to(X[row, axis], len(at))], axis=0)
+            place = (ends[0] + chance[1, ~is_same] * (ends[1] - ends[0])).astype(np.float32)
+            place = np.where(place < ends[1], place, ends[0])
+            child = n_old + 2 * np.arange(len(at), dtype=np.int32)
+            n_old += 2 * len(at)
+            goes_right = X[row, axis] > place
+            right[child] = np.where(goes_right, named, row)
+            right[child + 1] = np.where(goes_right, row, named)
+            feature[at], threshold[at], left[at], right[at] = axis, place, child, child + 1
+        of_nodes = {"feature": feature, "threshold": threshold, "left": left, "right": right}
+        return replace(self, **{name: part[:n_old] for name, part in of_nodes.items()})
+
     def rows_at(self, X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "members trees n"]:
         """The training row to which every tree sends every row of ``X``."""
         n_at_once = max(1, PATHS_AT_ONCE // self.roots.size)
@@ -98,6 +156,10 @@ class Forests:
         return np.concatenate(blocks, axis=-1)
 
     def _follow(self, X: np.ndarray) -> np.ndarray:
+        return self.right[self._leaves(X)].reshape(*self.roots.shape, len(X))
+
+    def _leaves(self, X: np.ndarray) -> np.ndarray:
+        """The leaf of every tree that every row reaches, one tree after the other."""
         node = np.repeat(self.roots.reshape(-1), len(X))
         row = np.tile(np.arange(len(X)), self.roots.size)
         on_the_way = np.flatnonzero(self.feature[node] != LEAF)
@@ -107,7 +169,7 @@ class Forests:
             at = np.where(goes_right, self.right[at], self.left[at])
             node[on_the_way] = at
             on_the_way = on_the_way[self.feature[at] != LEAF]
-        return self.right[node].reshape(*self.roots.shape, len(X))
+        return node
 
     def state(self) -> dict[str, np.ndarray]:
         """All that a saved model needs of it."""

@@ -53,6 +53,13 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def predict_dist(self, X) -> Predictive:
         """One density per row and output, in the units of ``y``."""
 
+    def partial_remember(self, X, y, sample_weight=None) -> Any:
+        """Let new rows join the memory of a fitted model, if it has one: `LocalRegressor` does."""
+        raise InvalidArgumentError(
+            f"{type(self).__name__} keeps no rows that new ones could join: fit it again with them,"
+            " or use LocalRegressor."
+        )
+
     def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
         """What `predict_interval` gives by the method "conformal"."""
         raise InvalidArgumentError(

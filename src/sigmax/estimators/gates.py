@@ -1,5 +1,7 @@
 """Gates that fit the data: shut on them, open beyond."""
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -7,11 +9,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from sigmax.compilation import compiled, on_device
 from sigmax.estimators.blocks import ROWS_PER_CALL, padded
 from sigmax.estimators.inducing_points import k_means_centers
-from sigmax.networks import NO_CENTER, ExtrapolationGate
+from sigmax.networks import NO_CENTER, OFFSET, ExtrapolationGate
 from sigmax.random import named_generator
-from sigmax.training import bucket_size
+from sigmax.training import bucket_size, pad_rows
 
-__all__ = ["create_gate"]
+__all__ = ["create_gate", "gate_values", "with_centers"]
 
 SAMPLED = 32
 """Rows per inducing point that the centres are found by."""
@@ -32,6 +34,57 @@ def create_gate(
     some = X[rows], own_center[rows], np.ones(len(X[rows]), dtype=bool)
     sample = padded(some, bucket_size(len(some[0])))
     return shut_on_rows(gate, *sample, on_device(len(X), np.float32)), own_center
+
+
+def with_centers(
+    gates: ExtrapolationGate, X: Float[np.ndarray, "rows features"], n_inducing: int
+) -> ExtrapolationGate:
+    """The gates of all members, which are alike, with rows that are on the data from now on.
+
+    Rows become inducing points, one after the other: all of them up to ``n_inducing``, and then
+    those at which the gate is not shut. So it makes no difference whether rows come together.
+    """
+    n_slots, n_known = gates.is_used.shape[1], int(np.sum(gates.is_used[0]))
+    margin, axis_margin = (float(part[0]) for part in (gates.margin, gates.axis_margin))
+    centers = np.zeros((n_known + len(X), X.shape[1]))
+    centers[:n_known] = np.asarray(gates.inducing_points)[0, :n_known]
+    n_used = n_known
+    for x in np.asarray(X, np.float64):
+        offsets = x - centers[:n_used]
+        squared = np.sum(offsets**2, axis=1)
+        nearest = np.argmin(squared)
+        is_shut = squared[nearest] <= margin**2 and np.abs(offsets[nearest]).max() <= axis_margin
+        if squared[nearest] and not (is_shut and n_used >= n_inducing):
+            centers[n_used] = x
+            n_used += 1
+    if n_used == n_known:
+        return gates
+    if n_used > n_slots:
+        n_slots = bucket_size(n_used, smallest=n_slots)
+    filled = pad_rows(centers[:n_used].astype(np.float32), n_slots)
+    n_members = len(gates.is_used)
+    return eqx.tree_at(
+        lambda gate: (gate.inducing_points, gate.is_used),
+        gates,
+        (np.stack([filled] * n_members), np.tile(np.arange(n_slots) < n_used, (n_members, 1))),
+    )
+
+
+def gate_values(
+    gates: ExtrapolationGate, X: Float[np.ndarray, "rows features"], n_centers: int
+) -> Float[np.ndarray, " rows"]:
+    """The gate of the first ``n_centers`` inducing points alone, without a compiled program."""
+    gate = jax.tree.map(lambda leaf: np.asarray(leaf)[0].astype(np.float64), gates)
+    centers, at_zero = gate.inducing_points[:n_centers], 1 / (1 + np.exp(OFFSET))
+    found = np.empty(len(X))
+    for row, x in enumerate(np.asarray(X, np.float64)):
+        offsets = x - centers
+        squared = np.sum(offsets**2, axis=1)
+        nearest = np.argmin(squared)
+        beyond = max(np.sqrt(squared[nearest]) - gate.margin, 0) / np.exp(gate.log_scale)
+        along = (np.abs(offsets[nearest]).max() - gate.axis_margin) / gate.axis_scale
+        found[row] = 1 / (1 + np.exp(np.clip(OFFSET - max(beyond, along), -700, 700)))
+    return np.clip((found - at_zero) / (1 - at_zero), 0, 1)
 
 
 @compiled

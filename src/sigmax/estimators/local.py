@@ -1,8 +1,9 @@
 """Kernel regression in a learned metric, with a neural prior updated in closed form."""
 
-from typing import Any, NamedTuple, final
+import copy
+from dataclasses import replace
+from typing import Any, final
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
@@ -14,49 +15,28 @@ from sigmax.estimators.blocks import stack_members
 from sigmax.estimators.few_rows import few_rows_bounds, few_rows_factor, few_rows_shrinkages
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
+from sigmax.estimators.kept_rows import KeptRows, Memory
+from sigmax.estimators.local_finish import finish_members, first_steps
 from sigmax.estimators.local_networks import create_network
 from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
 from sigmax.estimators.member_forests import MemberForests
 from sigmax.estimators.members import AbstractNetworkRegressor, Moments
 from sigmax.estimators.recalibration import (
-    Recalibration,
     cross_fitted_recalibration,
     held_out_moments,
-    held_out_predictions,
-    mixture_recalibration,
     recalibrated,
-    recalibrated_moments,
-    spread_over_steps,
 )
+from sigmax.estimators.remembering import count_centers, predictor_of, remember, rim, widened
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    LocalNetwork,
-    LocalPosterior,
-    TargetSteps,
-)
+from sigmax.networks import LocalNetwork, LocalPosterior
 from sigmax.random import named_generator
 from sigmax.settings import store
-from sigmax.targets import repeat_probability
 from sigmax.training import Fold, Stage, TrainingData, held_out_density
 
 __all__ = ["LocalRegressor"]
-
-OFTEN = 0.03
-"""The probability that two rows have the same target, above which peaks would be rewarded."""
-
-
-@final
-class KeptRows(NamedTuple):
-    """The training rows, in standardised units."""
-
-    X: Inputs
-    y: np.ndarray
-    weight: np.ndarray
-    indices: np.ndarray
-    """Which of the rows given to `fit` these are."""
 
 
 @final
@@ -175,6 +155,8 @@ class LocalRegressor(AbstractNetworkRegressor):
     rows_: KeptRows
     forests_: MemberForests | None
     """Mixed with the networks, if held-out rows asked for that."""
+    memory_: Memory
+    """What is known of the rows beside their content."""
     predictor_: LocalPredictor
     """The members with the training set in their metrics."""
 
@@ -215,6 +197,40 @@ class LocalRegressor(AbstractNetworkRegressor):
     ):
         store(self, locals())
 
+    def partial_remember(self, X, y, sample_weight=None) -> "LocalRegressor":
+        """Let new rows join the memory of every member, without a fit.
+
+        Networks, the learned metric and all units stay; predictions near the new rows rest on them
+        from now on, and the gate is shut there. The result is the same whether rows come together
+        or one by one. On an error the model is as it was.
+
+        No member has held out rows off the data of the fit. So each new one is predicted from all
+        others, and predictions that rest on such rows become as much wider as these errors ask
+        for. The factor of the fit and its conformal scores stay. A row with a level, or a gap, that
+        no row of the fit has is kept, but rows of its kind stay off the data until the next fit.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            The columns of the fit.
+        y : array-like of shape (n,) or (n, p)
+        sample_weight : array-like of shape (n,), optional
+            In the units of those of the fit; without, each row counts as one of the fit on average.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LocalRegressor
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = LocalRegressor(preset="fast", n_steps=50, random_state=0).fit(X, X[:, 0])
+        >>> before = model.predict_gate([[2.0]])
+        >>> after = model.partial_remember([[2.0]], [5.0]).predict_gate([[2.0]])
+        >>> bool(before > 0.9), bool(after < 0.1)
+        (True, True)
+        """
+        vars(self).update(remember(self, X, y, sample_weight))
+        return self
+
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
         """Where the uncertainty comes from, as standard deviations: total² = a² + e².
 
@@ -248,7 +264,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         """The members' predictions, and their mixture in the units of y."""
         inputs = self._inputs(X)
         found = self.predictor_.predict(inputs)
-        return found, self._predictive(as_mixture(self._with_forests(found, inputs)))
+        return found, self._predictive(as_mixture(self._complete(found, inputs)))
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.
@@ -259,7 +275,8 @@ class LocalRegressor(AbstractNetworkRegressor):
         Returns
         -------
         rows : array of shape (n, k)
-            Indices of rows given to `fit`, the largest contribution first.
+            Indices of rows given to `fit`, the largest contribution first; the rows of
+            `partial_remember` are numbered on.
         weights : array of shape (n, k)
         """
         X = self._inputs(X)
@@ -290,26 +307,10 @@ class LocalRegressor(AbstractNetworkRegressor):
         self.forests_, recipe = None, inputs.recipe
         if inputs.has_few_rows or not recipe.validation_fraction:
             return super()._finish(networks, folds, data, inputs)
-        judged = held_out_predictions(networks, folds, data, self._stages(recipe)[-1])
-        steps = first_steps(networks)
-        if steps.lengths.any():
-            judged = spread_over_steps(judged, steps)
-        may_narrow = not inputs.has_replicates
-        if recipe.n_trees:
-            rng = named_generator(inputs.keys[0], "forests")
-            rows = np.asarray(inputs.X.coordinates), inputs.y, inputs.weight, folds
-            repeats = max(repeat_probability(column) for column in inputs.y.T) > OFTEN
-            self.forests_, mixed = MemberForests.fit(
-                recipe.n_trees, *rows, judged, steps, rng, repeats, recipe.recalibrate, may_narrow
-            )
-            found, moments = mixed.recalibration, (mixed.mean, mixed.variance)
-        else:
-            found = mixture_recalibration(judged) if recipe.recalibrate else Recalibration.none()
-            found = found if may_narrow else found.never_narrower()
-            moments = recalibrated_moments(judged, found)
-        self.networks_ = jax.tree.map(np.asarray, recalibrated(networks, found))
-        mean, variance = map(np.asarray, moments)
-        return mean, variance
+        stage = self._stages(recipe)[-1]
+        found = finish_members(networks, folds, data, inputs, stage)
+        self.networks_, self.forests_, moments = found
+        return moments
 
     def _recalibrated(
         self, networks: LocalNetwork, folds: Fold, data: TrainingData, inputs: FitInputs
@@ -326,8 +327,10 @@ class LocalRegressor(AbstractNetworkRegressor):
         return held_out_moments(self.networks_, folds, data, held_out_density)
 
     def _keep_rows(self, inputs: FitInputs) -> None:
-        weight = (inputs.weight / inputs.weight.mean()).astype(np.float32)
-        self._set_rows(KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices))
+        unit = float(inputs.weight.mean())
+        weight = (inputs.weight / unit).astype(np.float32)
+        rows = KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices)
+        self._set_rows(rows, Memory(len(weight), count_centers(self.networks_), unit))
 
     def _inputs(self, X) -> Inputs:
         """Rows to predict; beyond the training rows the networks see the rim of these.
@@ -337,10 +340,17 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         return super()._inputs(X).within(*self._rim)
 
-    def _set_rows(self, rows: KeptRows) -> None:
-        self.rows_, numbers = rows, np.asarray(rows.X.numbers)
-        self._rim = numbers.min(axis=0), numbers.max(axis=0)
-        self.predictor_ = LocalPredictor(self.networks_, *rows[:3])
+    def _set_rows(self, rows: KeptRows, memory: Memory) -> None:
+        self.rows_, self.memory_, self._rim = rows, memory, rim(rows)
+        self.predictor_ = predictor_of(self.networks_, rows, memory)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LocalRegressor":
+        """A copy that shares what was learned, which is replaced at times but never changed."""
+        copied = object.__new__(type(self))
+        shared = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        settings = {name: value for name, value in vars(self).items() if name not in shared}
+        vars(copied).update(copy.deepcopy(settings, memo) | shared)
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle needs: the predictor is made again."""
@@ -350,36 +360,38 @@ class LocalRegressor(AbstractNetworkRegressor):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if hasattr(self, "rows_"):
-            self._set_rows(self.rows_)
+            self._set_rows(self.rows_, self.memory_)
 
     def _mixture(self, X: Inputs) -> Mixture:
-        return as_mixture(self._with_forests(self.predictor_.predict(X), X))
+        return as_mixture(self._complete(self.predictor_.predict(X), X))
 
-    def _with_forests(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
-        """The members' predictions, those of their forests among them if there are any."""
-        if self.forests_ is None:
-            return found
-        coordinates, steps = np.asarray(X.coordinates), first_steps(self.networks_)
-        rows = coordinates, self.rows_.y, steps, self.networks_.prior_variance
-        return self.forests_.beside(found, *rows)
+    def _complete(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
+        """The members' predictions, with forests if there are any, and what later rows say."""
+        if self.forests_ is not None:
+            coordinates, steps = np.asarray(X.coordinates), first_steps(self.networks_)
+            rows = coordinates, self.rows_.y, steps, self.networks_.prior_variance
+            found = self.forests_.beside(found, *rows)
+        return widened(found, self.memory_.factor)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         facts, arrays = super()._state()
         arrays |= {} if self.forests_ is None else self.forests_.state()
+        facts |= {"n_centers": self.networks_.gate.is_used.shape[1]} | self.memory_.facts()
         return facts, arrays | named_leaves("rows", self.rows_)
+
+    def _saved_recipe(self, facts: dict[str, Any]) -> LocalRecipe:
+        recipe = super()._saved_recipe(facts)
+        return replace(recipe, n_inducing=int(facts.get("n_centers", recipe.n_inducing)))
 
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._set_state(facts, arrays)
-        n, p = self.n_rows_, len(self.units_.scaling.mean)
+        n, p = len(arrays["rows.weight"]), len(self.units_.scaling.mean)
         n_members, n_features = (
             len(self.networks_.factor),
             self.networks_.gate.inducing_points.shape[-1],
         )
         self.forests_ = MemberForests.from_state(arrays, n_members, n, n_features)
         numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
-        self._set_rows(restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays))
-
-
-def first_steps(networks: LocalNetwork) -> TargetSteps:
-    """Steps of the target, which all members share."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf[0]), networks.steps)
+        rows = restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays)
+        n_centers = count_centers(self.networks_)
+        self._set_rows(rows, Memory.from_facts(facts, self.n_rows_, n_centers))

@@ -5,6 +5,7 @@ many rows are searched in every member's learned metric: the time of a predictio
 the number of training rows.
 """
 
+import copy
 import math
 from functools import partial
 from importlib.util import find_spec
@@ -15,11 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, on_device
 from sigmax.distributions import Mixture
 from sigmax.estimators.blocks import by_blocks, on_all_devices, padded
+from sigmax.estimators.later_rows import (
+    LaterRows,
+    posterior_members_with_later,
+    predict_members_with_later,
+)
 from sigmax.estimators.nearest_rows import NearestRows
 from sigmax.inputs import Inputs
 from sigmax.networks import (
@@ -32,7 +38,7 @@ from sigmax.networks import (
     WeightedStudentT,
     sums_over_lists,
 )
-from sigmax.training import bucket_size
+from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["LocalPredictor", "as_mixture"]
 
@@ -69,20 +75,44 @@ class LocalPredictor:
         self, networks: LocalNetwork, X: Inputs, y: np.ndarray, weight: np.ndarray
     ) -> None:
         self.n_rows = len(X)
-        n_slots = bucket_size(len(X))
-        if n_slots > ROWS_PER_BLOCK:
-            n_slots = math.ceil(len(X) / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
-        embedded = embed_training_sets(networks, *padded((X, y, weight), n_slots))
+        embedded = embed_training_sets(networks, *padded((X, y, weight), slots_for(len(X))))
         self.networks, self.training_sets = on_all_devices((networks, embedded))
         self.nearest = None
         is_large = self.n_rows > LARGEST_EXHAUSTIVE and jax.default_backend() == "cpu"
         if is_large and find_spec("faiss") is not None:
             self.nearest = self._find_search(X)
+        self.n_later, self.later = 0, None
+
+    def with_later(
+        self,
+        networks: LocalNetwork,
+        X: Inputs,
+        y: np.ndarray,
+        weight: np.ndarray,
+        foreign: np.ndarray,
+    ) -> "LocalPredictor":
+        """The same with rows from after the fit, instead of such rows that it may have.
+
+        ``foreign`` says how far each is off the data of the fit, from 0 to 1. The rows of the fit
+        are neither embedded nor indexed again; the number of the later ones is padded, so that one
+        more hardly ever compiles anything.
+        """
+        found = copy.copy(self)
+        n_slots = slots_for(len(X), smallest=64)
+        embedded = embed_training_sets(networks, *padded((X, y, weight), n_slots))
+        foreign = pad_rows(foreign.astype(np.float32), n_slots)
+        later = LaterRows(embedded, on_device(np.tile(foreign, (len(networks.factor), 1))))
+        found.networks, found.later = on_all_devices((networks, later))
+        found.n_later = len(X)
+        return found
 
     def predict(self, X: Inputs) -> LocalPosterior:
         """All members' predictions at standardised rows: leaves (members, rows, ...)."""
-        if self.nearest is None:
+        if self.nearest is None and self.later is None:
             predict = partial(predict_members, self.networks, self.training_sets)
+        elif self.nearest is None:
+            fitted = self.networks, self.training_sets, self.later
+            predict = partial(predict_members_with_later, *fitted)
         else:
             predict = self._predict_by_nearest
         return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
@@ -94,22 +124,33 @@ class LocalPredictor:
 
         ``named`` are the rows (n, trees) that forests with a ``share`` in the mixture name.
         """
-        n_rows, of_forests = np.int32(self.n_rows), np.float32(share)
+        of_forests, sets = np.float32(share), self.training_sets
+        n_slots = sets.weight.shape[1]
+        is_row = np.arange(n_slots) < self.n_rows
+        if self.later is not None:
+            sets = jax.tree.map(partial(both_sets, axis=1), sets, self.later.rows)
+            is_later = np.arange(self.later.foreign.shape[1]) < self.n_later
+            is_row = np.concatenate([is_row, is_later])
+            if named is not None:
+                named = np.where(named < self.n_rows, named, named + n_slots - self.n_rows)
 
         def largest(block: tuple[Inputs, Array | None]) -> tuple[Array, Array]:
-            fitted = self.networks, self.training_sets, n_rows
-            return largest_contributions(*fitted, k, *block, of_forests)
+            return largest_contributions(self.networks, sets, is_row, k, *block, of_forests)
 
-        n_at_once = SHARES_AT_ONCE // self.training_sets.weight.size
+        n_at_once = SHARES_AT_ONCE // sets.weight.size
         rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
-        return by_blocks(largest, (X, named), axis=0, rows_per_call=rows_per_call)
+        rows, shares = by_blocks(largest, (X, named), axis=0, rows_per_call=rows_per_call)
+        return np.where(rows < n_slots, rows, rows - n_slots + self.n_rows), shares
 
     def _predict_by_nearest(self, X: Inputs) -> LocalPosterior:
         assert self.nearest is not None
         embedded, gates = embed_members(self.networks, X)
         squared, indices = self.nearest(embedded.coordinates)
         sums = list_sums_of_members(self.networks, self.training_sets, squared, indices)
-        return posterior_members(self.networks, embedded, gates, sums)
+        if self.later is None:
+            return posterior_members(self.networks, embedded, gates, sums)
+        fitted = self.networks, embedded, gates, sums, self.later
+        return posterior_members_with_later(*fitted)
 
     def _find_search(self, X: Inputs) -> NearestRows | None:
         """The cheapest search that moves predictions little, or None if all of them move much."""
@@ -142,6 +183,19 @@ class LocalPredictor:
             if max(jnp.mean(shift**2), jnp.mean(stretch**2)) < LARGEST_SHIFT**2:
                 return search
         return None
+
+
+def slots_for(n_rows: int, smallest: int = 256) -> int:
+    """Slots for so many rows, of which there are few different numbers."""
+    n_slots = bucket_size(n_rows, smallest=smallest)
+    if n_slots > ROWS_PER_BLOCK:
+        n_slots = math.ceil(n_rows / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
+    return n_slots
+
+
+def both_sets(first: Array, second: Array, axis: int) -> np.ndarray:
+    """Rows of two training sets, one after the other."""
+    return np.concatenate([np.asarray(first), np.asarray(second)], axis=axis)
 
 
 def as_mixture(found: LocalPosterior) -> Mixture:
@@ -257,7 +311,7 @@ def posterior_members(
 def largest_contributions(
     networks: LocalNetwork,
     training_sets: TrainingSet,
-    n_rows: Int[Array | np.ndarray, ""],
+    is_row: Bool[Array | np.ndarray, " slots"],
     k: int,
     X: Inputs,
     named: Int[Array, "rows trees"] | None,
@@ -265,7 +319,8 @@ def largest_contributions(
 ) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
     """The k training rows with the largest share in the updated mean, averaged over the members.
 
-    Slots from ``n_rows`` on are padding. Rows that trees name share what forests have of the mean.
+    Slots other than ``is_row`` are padding. Rows that trees name share what forests have of the
+    mean.
     """
 
     def share(network: LocalNetwork, training_set: TrainingSet) -> Float[Array, "rows slots"]:
@@ -283,6 +338,5 @@ def largest_contributions(
         own = of_forests * (1 - jnp.mean(gates, axis=0)) / named.shape[1]
         shares = jnp.asarray((1 - of_forests) * shares)
         shares = shares.at[jnp.arange(len(named))[:, None], named].add(own[:, None])
-    is_row = jnp.arange(shares.shape[1]) < n_rows
     ranked, rows = lax.top_k(jnp.where(is_row[None], shares, -1.0), k)
     return rows, ranked

@@ -134,6 +134,17 @@ class MemberForests:
         share, factor = float(found.share), float(found.factor)
         return (cls(forests, share, factor) if share else None), found
 
+    def with_rows(
+        self,
+        X: Float[np.ndarray, "rows features"],
+        weight: Float[np.ndarray, " rows"],
+        first: int,
+        n_before: int,
+    ) -> "MemberForests":
+        """The forests with more rows in their leaves: `Forests.with_rows`."""
+        grown = self.forests.with_rows(X, weight, first, n_before)
+        return MemberForests(grown, self.share, self.factor)
+
     def beside(
         self,
         found: LocalPosterior,

@@ -56,7 +56,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
     units_: TargetUnits
     """Of y, with its map if there is one."""
     n_rows_: int
-    """Rows that the model was prepared for, and keeps if it keeps rows."""
+    """Rows of the fit that the model was prepared for, and keeps if it keeps rows."""
     n_learned_: int
     """Rows that were learned from: more, where they came in shards."""
     held_out_: HeldOutScores
@@ -217,9 +217,12 @@ class AbstractNetworkRegressor(AbstractRegressor):
             if name.startswith("history.")
         }
         rows, key = self.features_.blank(2), jax.random.key(0)
-        recipe = replace(self._recipe(self.n_rows_), n_members=n_members)
-        skeleton, _ = self._create_networks(rows, n_outputs, recipe, key)
+        skeleton, _ = self._create_networks(rows, n_outputs, self._saved_recipe(facts), key)
         self.networks_ = jax.tree.map(on_device, restore(skeleton, "networks", arrays))
+
+    def _saved_recipe(self, facts: dict[str, Any]) -> Any:
+        """The recipe that gives networks of the shapes that were saved."""
+        return replace(self._recipe(self.n_rows_), n_members=int(facts["n_members"]))
 
 
 def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:

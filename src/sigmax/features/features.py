@@ -145,6 +145,12 @@ class Features:
             found += one.is_new * max(column.novelty, LEAST_NOVELTY)
         return found
 
+    def is_known(self, rows: Inputs) -> NDArray[np.bool_]:
+        """Which rows have no cell of a kind that no training row has."""
+        if self.schema.is_plain:
+            return np.full(len(rows), rows.position is None)
+        return np.asarray(rows.coordinates)[:, -1] == 0
+
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""
         direct = [*self.schema.of_kind(Kind.NUMBER), *self.schema.of_kind(Kind.TIME)]

@@ -1,7 +1,7 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
 from sigmax.networks.dropout import DropoutNetwork
-from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate, blend_factor
+from sigmax.networks.extrapolation import NO_CENTER, OFFSET, ExtrapolationGate, blend_factor
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
 from sigmax.networks.input_layer import InputLayer
@@ -28,6 +28,7 @@ __all__ = [
     "COMPONENT_GAIN",
     "MLP",
     "NO_CENTER",
+    "OFFSET",
     "ROWS_PER_BLOCK",
     "UNKNOWN_SHARE",
     "AbstractSpread",

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sigmax.compilation import on_device
 
-__all__ = ["NO_CENTER", "ExtrapolationGate", "blend_factor"]
+__all__ = ["NO_CENTER", "OFFSET", "ExtrapolationGate", "blend_factor"]
 
 OFFSET = 6.9077
 """The paper's a / gamma: sigmoid(-6.9077) = 0.001."""

@@ -109,6 +109,8 @@ class LocalPosterior(eqx.Module):
     """Share of the variance that is uncertainty about the mean: 1 / (κ + 1)."""
     gate: Float[Array, " rows"] | None = None
     """0 on the data, 1 far from them; None where nothing was said about it."""
+    foreign_share: Float[Array, " rows"] | None = None
+    """Share of S₀ that rows have which joined after the fit, off its data; None without any."""
 
 
 @final

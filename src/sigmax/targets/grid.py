@@ -1,6 +1,6 @@
 """Targets that repeat: whole numbers, rounded values, and heaps such as the zeros of rain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -73,6 +73,28 @@ class TargetGrid:
         heaps = values[is_heap]
         distances = [np.quantile(np.abs(others - heap), NEAR_SHARE) for heap in heaps]
         return cls(float(min(distances)), heaps, False, lowest, highest)
+
+    def with_values(self, y: NDArray[np.float64]) -> "TargetGrid":
+        """The grid once it is known that values ``y`` occur, too.
+
+        A value between those of the grid takes its certainty away, one beyond the least or the
+        greatest value this bound.
+
+        Examples
+        --------
+        >>> counts = TargetGrid(1.0, np.array([0.0]), True, lowest=0.0)
+        >>> counts.with_values(np.array([7.0, -1.0])).lowest
+        -inf
+        >>> counts.with_values(np.array([2.5])).ends(np.array([[0.4, 2.7]]))
+        array([[0.4, 2.7]])
+        """
+        lowest = self.lowest if y.min() >= self.lowest else -np.inf
+        highest = self.highest if y.max() <= self.highest else np.inf
+        if self.is_full:
+            places = (y - self.values[0]) / self.step
+            if np.any(np.abs(places - np.round(places)) >= TOLERANCE):
+                return TargetGrid(self.step, np.empty(0), False)
+        return replace(self, lowest=lowest, highest=highest)
 
     def ends(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
         """The interval of values with that of the density around them: last axis lower, upper.

@@ -63,6 +63,11 @@ class TargetUnits:
         """Units so many times as large, of a target without a map."""
         return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
 
+    def with_values(self, y: np.ndarray) -> "TargetUnits":
+        """The same units once it is known that targets ``y`` (n, p) occur, too."""
+        grids = (grid.with_values(own) for grid, own in zip(self.grids, y.T, strict=False))
+        return replace(self, grids=tuple(grids))
+
     @property
     def step(self) -> np.ndarray:
         """Of every output, the distance within which its values cannot be told apart."""

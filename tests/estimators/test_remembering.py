@@ -1,0 +1,221 @@
+"""New rows in the memory of a fitted model: what changes, what does not, and what it may claim."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from sigmax import GPRegressor, LocalRegressor, MeanVarianceRegressor
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.estimators import later_rows, remembering
+from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
+from sigmax.inputs import Inputs
+
+SMALL = {"preset": "fast", "hidden_sizes": (32, 32), "n_steps": 300, "weight_decay": 300.0}
+NOISE = 0.2
+
+
+def truth(X):
+    return np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+
+
+def draw(rng, low, n):
+    """Rows of a square of side 4, and their targets."""
+    X = rng.uniform([low, -2], [low + 4, 2], (n, 2))
+    return X, truth(X) + NOISE * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return draw(np.random.default_rng(0), -2, 300)
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return LocalRegressor(**SMALL, random_state=0).fit(*rows)
+
+
+@pytest.fixture(scope="module")
+def new_rows():
+    return draw(np.random.default_rng(1), 4, 80)
+
+
+@pytest.fixture(scope="module")
+def remembered(model, new_rows):
+    return copy.deepcopy(model).partial_remember(*new_rows)
+
+
+def parts_of(model, X):
+    dist = model.predict_dist(X)
+    return np.stack([dist.mean, dist.std, dist.quantile(0.1)])
+
+
+def test_predictions_are_those_of_a_predictor_with_all_rows_in_its_memory(
+    model, remembered, rows, new_rows
+):
+    queries = np.concatenate([rows[0][:40], new_rows[0][:40] + 0.05, [[30.0, 0.0]]])
+    inputs = remembered._inputs(queries)
+    X, y = (np.concatenate(parts) for parts in zip(rows, new_rows, strict=True))
+    np.testing.assert_allclose(
+        remembered.rows_.y[:, 0], (y - rows[1].mean()) / rows[1].std(), atol=1e-5
+    )
+    by_hand = LocalPredictor(
+        remembered.networks_,
+        Inputs(((X - rows[0].mean(axis=0)) / rows[0].std(axis=0)).astype(np.float32)),
+        remembered.rows_.y,
+        np.ones(380, np.float32),
+    )
+    found = remembered.predictor_.predict(inputs)
+    np.testing.assert_allclose(by_hand.predict(inputs).dist.mean, found.dist.mean, atol=1e-4)
+    assert np.all(np.asarray(found.foreign_share) <= 1 + 1e-6)
+    # The factor acts as far as rows off the data of the fit are what a prediction rests on.
+    expected = as_mixture(by_hand.predict(inputs))
+    scale = 1 + (remembered.memory_.factor - 1) * np.asarray(found.foreign_share) * (
+        1 - np.asarray(found.gate)
+    )
+    widened = np.asarray(expected.components.scale) * np.repeat(scale, 3, axis=0)[..., None]
+    complete = as_mixture(remembered._complete(found, inputs))
+    np.testing.assert_allclose(complete.components.scale, widened, rtol=1e-3)
+
+
+def test_the_gate_is_that_of_all_rows(remembered, rows, new_rows):
+    mean, std = rows[0].mean(axis=0), rows[0].std(axis=0)
+    centers = (np.concatenate([rows[0], new_rows[0]]) - mean) / std
+    gate = remembered.networks_.gate
+    queries = np.random.default_rng(2).uniform([-3, -4], [10, 4], (200, 2))
+    offsets = ((queries - mean) / std)[:, None] - centers[None]
+    distance = np.linalg.norm(offsets, axis=2)
+    nearest = np.take_along_axis(offsets, distance.argmin(axis=1)[:, None, None], axis=1)[:, 0]
+    by_distance = np.maximum(distance.min(axis=1) - gate.margin[0], 0) / np.exp(gate.log_scale[0])
+    by_axis = (np.abs(nearest).max(axis=1) - gate.axis_margin[0]) / gate.axis_scale[0]
+    opening = 1 / (1 + np.exp(6.9077 - np.maximum(by_distance, by_axis)))
+    at_zero = 1 / (1 + np.exp(6.9077))
+    expected = np.clip((opening - at_zero) / (1 - at_zero), 0, 1)
+    np.testing.assert_allclose(remembered.predict_gate(queries), expected, atol=2e-3)
+
+
+def test_rows_may_come_together_or_one_by_one(model, remembered, new_rows):
+    X, y = new_rows
+    parts = copy.deepcopy(model)
+    for part in (slice(0, 1), slice(1, 30), slice(30, None)):
+        parts.partial_remember(X[part], y[part])
+    queries = np.concatenate([X + 0.1, X - 6.0])
+    np.testing.assert_array_equal(parts_of(parts, queries), parts_of(remembered, queries))
+    assert parts.memory_ == remembered.memory_
+
+
+def test_a_copy_is_cheap_and_leaves_the_model_alone(model, remembered, new_rows):
+    before = parts_of(model, new_rows[0])
+    copied = copy.deepcopy(model)
+    assert copied.predictor_ is model.predictor_
+    copied.partial_remember(new_rows[0][:3], new_rows[1][:3])
+    np.testing.assert_array_equal(parts_of(model, new_rows[0]), before)
+    assert len(copied.rows_.y) == 303 and len(model.rows_.y) == 300
+    assert model.n_rows_ == copied.n_rows_ == copied.n_learned_ == 300
+
+
+def test_saved_and_pickled_it_is_the_same(remembered, new_rows, tmp_path):
+    expected = parts_of(remembered, new_rows[0])
+    remembered.save(tmp_path / "model")
+    loaded = LocalRegressor.load(tmp_path / "model")
+    for other in (loaded, pickle.loads(pickle.dumps(remembered))):
+        np.testing.assert_array_equal(parts_of(other, new_rows[0]), expected)
+        assert other.memory_ == remembered.memory_
+    both = [copy.deepcopy(one).partial_remember([[20.0, 0.0]], [3.0]) for one in (loaded, other)]
+    assert both[0].memory_ == both[1].memory_ and len(both[0].rows_.y) == 381
+
+
+def test_fifty_rows_one_by_one_compile_once(model, new_rows):
+    watched = remembering.judge, later_rows.predict_members_with_later
+    own = copy.deepcopy(model)
+    own.partial_remember(new_rows[0][:1], new_rows[1][:1]).predict(new_rows[0][:5])
+    before = [program.n_programs() for program in watched]
+    for row in range(1, 50):
+        own.partial_remember(new_rows[0][row : row + 1], new_rows[1][row : row + 1])
+        own.predict(new_rows[0][:5])
+    assert [program.n_programs() for program in watched] == before
+
+
+def test_explanations_name_the_new_rows_by_numbers_that_go_on(remembered, new_rows):
+    named, weights = remembered.explain_neighbors(new_rows[0][:20], k=5)
+    assert np.mean(named[:, 0] == 300 + np.arange(20)) > 0.6
+    assert named.max() < 380 and np.all(weights[:, 0] > 0)
+
+
+def test_intervals_hold_what_they_say_where_rows_were_remembered():
+    """Over seeds: sharp and near the targets there, and elsewhere as before."""
+    covered, errors, stds, changes, before_errors = [], [], [], [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        model = LocalRegressor(**SMALL, random_state=seed).fit(*draw(rng, -2, 300))
+        X, y = draw(rng, 4, 400)
+        old, _ = draw(rng, -2, 200)
+        old = old[old[:, 0] < 0.5]
+        before, elsewhere = model.predict(X), parts_of(model, old)
+        before_errors.append(np.mean((before - y) ** 2))
+        for n in (3, 80):
+            own = copy.deepcopy(model).partial_remember(*draw(rng, 4, n))
+            dist, near = own.predict_dist(X), own.predict_gate(X) < 0.1
+            bounds = dist.interval(0.9)
+            inside = (bounds[:, 0] <= y) & (y <= bounds[:, 1])
+            covered.append(inside[near].mean())
+        errors.append(np.mean((dist.mean - y)[near] ** 2))
+        stds.append(np.median(dist.std))
+        changes.append(np.abs(parts_of(own, old)[:2] - elsewhere[:2]).mean())
+    assert np.mean(covered[::2]) > 0.87 and np.mean(covered[1::2]) > 0.87
+    assert np.mean(errors) < 0.4 * np.mean(before_errors)
+    assert np.mean(stds) < 0.8 and np.mean(changes) < 0.02
+
+
+def test_a_twin_says_nothing_about_widths(model, new_rows):
+    """Each row twice: the errors that count are those without the twin."""
+    X, y = new_rows[0][:20], new_rows[1][:20]
+    once = copy.deepcopy(model).partial_remember(X, y)
+    twice = copy.deepcopy(model).partial_remember(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    assert twice.memory_.factor >= 0.95 * once.memory_.factor
+    known = copy.deepcopy(model).partial_remember(*[part[:5] for part in new_rows])
+    n_centers = np.sum(known.networks_.gate.is_used[0])
+    known.partial_remember(*[part[:5] for part in new_rows])
+    assert np.sum(known.networks_.gate.is_used[0]) == n_centers == 305
+
+
+def test_rows_on_the_data_widen_nothing(model, rows):
+    X, y = draw(np.random.default_rng(5), -1, 1)
+    own = copy.deepcopy(model).partial_remember(X * 0.1, y)
+    assert np.all(np.asarray(own.predictor_.predict(own._inputs(X)).foreign_share) == 0)
+
+
+def test_weights_count_in_the_units_of_the_fit(model, rows, new_rows):
+    X, y = new_rows[0][:10], new_rows[1][:10]
+    weighted = LocalRegressor(**SMALL, random_state=0).fit(*rows, sample_weight=np.full(300, 5.0))
+    expected = parts_of(copy.deepcopy(model).partial_remember(X, y), X)
+    for weight in (None, np.full(10, 5.0)):
+        own = copy.deepcopy(weighted).partial_remember(X, y, sample_weight=weight)
+        np.testing.assert_allclose(parts_of(own, X), expected, rtol=1e-3, atol=1e-3)
+    some = copy.deepcopy(model).partial_remember(X, y, sample_weight=np.arange(10) % 2)
+    np.testing.assert_array_equal(some.rows_.indices[300:], 300 + np.arange(1, 10, 2))
+
+
+def test_errors_are_clear_and_change_nothing(model, new_rows):
+    own, (X, y) = copy.deepcopy(model), new_rows
+    known = dict(vars(own))
+    with pytest.raises(InvalidDataError, match=r"shape \(n,\)"):
+        own.partial_remember(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="non-zero"):
+        own.partial_remember(X, y, sample_weight=np.zeros(80))
+    with pytest.raises(ValueError, match="inconsistent"):
+        own.partial_remember(X, y[:-1])
+    with pytest.raises(ValueError, match="NaN"):
+        own.partial_remember(X, np.where(y > 0, np.nan, y))
+    gap = X.copy()
+    gap[3, 1] = np.nan
+    with pytest.raises(InvalidDataError, match="empty in row 3"):
+        own.partial_remember(gap, y)
+    assert all(value is known[name] for name, value in vars(own).items())
+    with pytest.raises(NotFittedError):
+        LocalRegressor().partial_remember(X, y)
+    for other in (GPRegressor(), MeanVarianceRegressor()):
+        with pytest.raises(InvalidArgumentError, match="keeps no rows"):
+            other.partial_remember(X, y)

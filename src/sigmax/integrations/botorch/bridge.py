@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 from sigmax.compilation import compiled
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
+from sigmax.estimators.later_rows import LaterRows, predict_members_with_later
+from sigmax.estimators.local_predictor import embed_members, predict_members
 from sigmax.inputs import Inputs
-from sigmax.networks import LocalNetwork, TrainingSet
+from sigmax.networks import LocalNetwork, LocalPosterior, TrainingSet
 from sigmax.tables import Kind
 
 __all__ = ["FittedMembers", "MemberMoments", "moments"]
@@ -22,8 +24,6 @@ __all__ = ["FittedMembers", "MemberMoments", "moments"]
 SMALLEST_BLOCK = 16
 """Rows are padded to this number, or to four times as many, again and again: the number of rows may
 change and compiles little."""
-
-MEMBER = eqx.if_array(0)
 
 
 @final
@@ -46,6 +46,10 @@ class FittedMembers(eqx.Module):
 
     networks: LocalNetwork
     training_sets: TrainingSet
+    later: LaterRows | None
+    """Rows that joined after the fit, if any."""
+    factor: np.ndarray
+    """On the scales of predictions that rest on such rows."""
     rim: tuple[np.ndarray, np.ndarray]
     """Bounds within which the networks see numbers."""
     unit: tuple[np.ndarray, np.ndarray]
@@ -75,6 +79,8 @@ class FittedMembers(eqx.Module):
         fitted = cls(
             predictor.networks,
             predictor.training_sets,
+            predictor.later,
+            np.asarray(estimator.memory_.factor),
             estimator._rim,
             (units.mean[0], units.scale[0]),
             (scaling.mean, scaling.scale),
@@ -171,23 +177,28 @@ def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
         jnp.clip(rows.numbers, jnp.asarray(lower)[None], jnp.asarray(upper)[None]),
     )
 
-    def of_member(network: LocalNetwork, training_set: TrainingSet) -> MemberMoments:
-        embedded = network.embed(rows)
-        sums = network.kernel_sums(embedded.coordinates, training_set)
-        found = network.posterior(embedded, network.gate_value(rows), sums)
-        weight, variance = jnp.exp(found.dist.log_weight), found.dist.components.variance
-        own = found.epistemic_share * jnp.sum(weight * variance, axis=-1)[:, 0]
-        noise = found.dist.variance[:, 0] - own
-        return MemberMoments(found.dist.mean[:, 0], own, noise, embedded.coordinates)
-
-    found = eqx.filter_vmap(of_member, in_axes=(MEMBER, 0))(fitted.networks, fitted.training_sets)
+    if fitted.later is None:
+        found = predict_members(fitted.networks, fitted.training_sets, rows)
+    else:
+        members = fitted.networks, fitted.training_sets, fitted.later
+        found = predict_members_with_later(*members, rows)
+        found = widened_for_later(found, fitted.factor)
+    weight, variance = jnp.exp(found.dist.log_weight), found.dist.components.variance
+    own = found.epistemic_share * jnp.sum(weight * variance, axis=-1)[..., 0]
+    noise = found.dist.variance[..., 0] - own
+    embedded, _ = embed_members(fitted.networks, rows)
     mean, scale = fitted.unit
     return MemberMoments(
-        mean + scale * found.mean,
-        scale**2 * found.own_variance,
-        scale**2 * found.noise_variance,
-        found.coordinates,
+        mean + scale * found.dist.mean[..., 0], scale**2 * own, scale**2 * noise, embedded.coordinates
     )
+
+
+def widened_for_later(found: LocalPosterior, factor: Float[Array, ""]) -> LocalPosterior:
+    """As `predict_dist` widens predictions that rest on rows off the data of the fit."""
+    assert found.foreign_share is not None and found.gate is not None
+    share = found.foreign_share * (1 - found.gate)
+    scale = found.dist.components.scale * (1 + (factor - 1) * share)[..., None, None]
+    return eqx.tree_at(lambda rows: rows.dist.components.scale, found, scale)
 
 
 @compiled

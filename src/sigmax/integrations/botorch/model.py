@@ -109,7 +109,7 @@ class SigmaxModel(Model):
         if X.ndim != 2 or Y.ndim != 2:
             raise UnsupportedError("SigmaxModel is conditioned on one batch of rows at a time.")
         rows, targets = as_arrays(self.transform_inputs(X), Y)
-        estimator = copy.copy(self.estimator).partial_remember(rows, targets)
+        estimator = copy.deepcopy(self.estimator).partial_remember(rows, targets)
         conditioned = SigmaxModel(estimator)
         if hasattr(self, "input_transform"):
             conditioned.input_transform = self.input_transform

@@ -21,9 +21,8 @@ from sigmax.tables import Kind
 
 __all__ = ["FittedMembers", "MemberMoments", "moments"]
 
-SMALLEST_BLOCK = 16
-"""Rows are padded to this number, or to four times as many, again and again: the number of rows may
-change and compiles little."""
+SMALLEST_BLOCK = 64
+"""Rows are padded to a power of two, of at least so many: another number compiles little."""
 
 
 @final
@@ -82,7 +81,7 @@ class FittedMembers(eqx.Module):
             predictor.later,
             np.asarray(estimator.memory_.factor),
             estimator._rim,
-            (units.mean[0], units.scale[0]),
+            (np.asarray(units.mean[0]), np.asarray(units.scale[0])),
             (scaling.mean, scaling.scale),
             columns,
         )
@@ -159,13 +158,11 @@ def padded(rows: Inputs) -> Inputs:
 
 
 def pad(values: np.ndarray, axis: int, repeat: bool) -> np.ndarray:
-    """``values`` with rows up to the next size: the last one repeated, or zeros."""
+    """``values`` with rows up to a power of two: the last one repeated, or zeros."""
     n_rows = values.shape[axis]
-    size = SMALLEST_BLOCK
-    while size < n_rows:
-        size *= 4
+    size = max(SMALLEST_BLOCK, 1 << (n_rows - 1).bit_length())
     width = [(0, size - n_rows if i == axis else 0) for i in range(values.ndim)]
-    return np.pad(values, width, mode="edge") if repeat else np.pad(values, width)
+    return np.pad(values, width, mode="edge" if repeat and n_rows else "constant")
 
 
 def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:

@@ -12,5 +12,5 @@ def check_botorch() -> None:
     try:
         import_module("botorch")
     except ImportError as error:
-        message = 'A BoTorch model of sigmax needs BoTorch: pip install "sigmax[botorch]".'
+        message = 'sigmax.integrations.botorch needs BoTorch: pip install "sigmax[botorch]".'
         raise MissingExtraError(message) from error

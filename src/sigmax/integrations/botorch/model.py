@@ -3,7 +3,6 @@
 import copy
 from typing import Any, final
 
-import torch
 from botorch.exceptions import UnsupportedError
 from botorch.models.model import Model
 from torch import Size, Tensor
@@ -12,11 +11,9 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import LocalRegressor
 from sigmax.integrations.botorch.bridge import FittedMembers, moments
 from sigmax.integrations.botorch.posterior import MemberPosterior
+from sigmax.integrations.surrogates import fit_surrogate
 
 __all__ = ["SigmaxModel", "fit_sigmax_model"]
-
-ALL_IN_ONE = 64
-"""Up to so many rows, every neighbourhood is all of them: one in a batch is enough."""
 
 
 @final
@@ -43,10 +40,6 @@ class SigmaxModel(Model):
 
     def __init__(self, estimator: LocalRegressor):
         super().__init__()
-        if not isinstance(estimator, LocalRegressor):
-            raise InvalidArgumentError(
-                f"`estimator` must be a fitted LocalRegressor, got {estimator!r}."
-            )
         self.estimator = estimator
         self.fitted = FittedMembers.of(estimator)
 
@@ -128,11 +121,7 @@ def fit_sigmax_model(train_X: Tensor, train_Y: Tensor, **settings: Any) -> Sigma
         on the number of rows is chosen for it, and there are neither forests nor a map of the
         target.
     """
-    rows, targets = as_arrays(train_X, train_Y)
-    defaults: dict[str, Any] = {"n_trees": 0, "target_map": "none"}
-    if len(rows) <= ALL_IN_ONE:
-        defaults["n_primary"] = 1
-    return SigmaxModel(LocalRegressor(**defaults | settings).fit(rows, targets)).eval()
+    return SigmaxModel(fit_surrogate(*as_arrays(train_X, train_Y), **settings)).eval()
 
 
 def as_arrays(X: Tensor, Y: Tensor) -> tuple[Any, Any]:

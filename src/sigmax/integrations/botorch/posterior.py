@@ -104,7 +104,10 @@ class MemberPosterior(Posterior):
     def _correlation(self) -> Tensor:
         """Of every member: (batch, members, q, q)."""
         z = self.coordinates
-        squared = ((z.unsqueeze(-2) - z.unsqueeze(-3)) ** 2).sum(dim=-1)
+        z = z - z.mean(dim=-2, keepdim=True)  # or differences lose their digits
+        norm = (z**2).sum(dim=-1)
+        products = z @ z.transpose(-1, -2)
+        squared = (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * products).clamp(min=0)
         share = (self.own_variance / self._member_variance).sqrt()
         kernel = (1 - JITTER) * torch.exp(-0.5 * squared)
         found = share.unsqueeze(-1) * kernel * share.unsqueeze(-2)
@@ -127,16 +130,21 @@ class MemberPosterior(Posterior):
             raise ValueError(
                 f"`base_samples` must have shape {expected}, got {tuple(base_samples.shape)}."
             )
-        n_members = self.member_means.shape[-2]
-        level = torch.special.ndtr(base_samples[..., :1, 0])
+        n_members, q = self.member_means.shape[-2:]
+        base = base_samples.reshape(-1, *self.base_sample_shape).squeeze(-1)
+        level = torch.special.ndtr(base[..., :1])
         chosen = (n_members * level).long().clamp(max=n_members - 1)
-        factors = torch.linalg.cholesky(self._correlation)
-        std, draws = self._member_variance.sqrt(), 0.0
-        for member in range(n_members):
-            normal = (factors[..., member, :, :] @ base_samples[..., 1:, :]).squeeze(-1)
+        factors, std = torch.linalg.cholesky(self._correlation), self._member_variance.sqrt()
+        places, parts = [], []
+        for member in range(n_members):  # mostly, a draw is of the same member in all batches
+            place = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
+            normal = torch.einsum("...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:])
             drawn = self.member_means[..., member, :] + std[..., member, :] * normal
-            draws = draws + torch.where(chosen == member, drawn, 0.0)
-        return torch.as_tensor(draws).unsqueeze(-1)
+            parts.append(torch.where(chosen[place] == member, drawn, 0.0))
+            places.append(place)
+        draws = torch.zeros(len(base), *self.batch_shape, q, dtype=self.dtype, device=self.device)
+        draws = draws.index_add(0, torch.cat(places), torch.cat(parts))
+        return draws.reshape(self._extended_shape(sample_shape))
 
 
 @GetSampler.register(MemberPosterior)

@@ -15,7 +15,6 @@ from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
 
-from sigmax import LocalRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
 from sigmax.integrations.botorch.bridge import moments_at
@@ -209,11 +208,15 @@ def test_several_targets_are_several_models(model):
 
 
 def test_what_has_no_gradient_is_refused(model):
-    rng = np.random.default_rng(0)
-    X, quick = rng.normal(size=(30, 1)), {"preset": "fast", "n_steps": 5, "n_members": 2}
-    two = LocalRegressor(**quick, random_state=0).fit(X, np.hstack([X, -X]))
+    two = copy.deepcopy(model.estimator)
+    two.is_single_output_ = False
     with pytest.raises(InvalidArgumentError, match="has one target"):
         SigmaxModel(two)
+    mapped = copy.deepcopy(model.estimator)
+    units, y = mapped.units_, np.linspace(0, 1, 40)[:, None]
+    mapped.units_ = type(units).fit(y, np.ones(40), "normal-scores")
+    with pytest.raises(InvalidArgumentError, match="`n_trees=0` and `target_map='none'`"):
+        SigmaxModel(mapped)
     with pytest.raises(InvalidDataError, match=r"shapes \(n, d\) and \(n, 1\), got \(3, 2\)"):
         fit_sigmax_model(torch.zeros(3, 2), torch.zeros(3))
     assert isinstance(model.posterior(points(1, 2)), MemberPosterior)

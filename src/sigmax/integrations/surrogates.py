@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sigmax.estimators import LocalRegressor
+from sigmax.estimators.recipe import FEW_ROWS
 
 __all__ = ["fit_surrogate"]
 
@@ -15,10 +16,13 @@ ALL_IN_ONE = 64
 def fit_surrogate(X: np.ndarray, y: np.ndarray, **settings: Any) -> LocalRegressor:
     """A `LocalRegressor` without forests and without a map of the target, unless asked for.
 
-    Forests have no gradient, and a mapped target has no variance in closed form. Few rows train in
-    a fraction of the time: one neighbourhood in a batch holds them all.
+    Forests have no gradient, and a mapped target has no variance in closed form. Predictions from
+    few rows are not recalibrated: that takes them to the mean of y, where there is nothing to
+    choose between. Few rows train in a fraction of the time, as one neighbourhood holds them all.
     """
     defaults: dict[str, Any] = {"n_trees": 0, "target_map": "none"}
+    if len(X) < FEW_ROWS:
+        defaults["recalibrate"] = False
     if len(X) <= ALL_IN_ONE:
         defaults["n_primary"] = 1
     return LocalRegressor(**defaults | settings).fit(X, y)

@@ -18,11 +18,12 @@ from sigmax.estimators.local_predictor import embed_members, predict_members
 from sigmax.inputs import Inputs
 from sigmax.networks import LocalNetwork, LocalPosterior, TrainingSet
 from sigmax.tables import Kind
+from sigmax.training import bucket_size
 
 __all__ = ["FittedMembers", "MemberMoments", "moments"]
 
 SMALLEST_BLOCK = 64
-"""Rows are padded to a power of two, of at least so many: another number compiles little."""
+"""Rows are padded to a power of two, of at least so many: one more hardly ever compiles anything."""
 
 
 @final
@@ -75,10 +76,17 @@ class FittedMembers(eqx.Module):
         if any(column.kind not in (Kind.NUMBER, Kind.CATEGORY) for column in schema):
             raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
         units = estimator.units_.scaling
+        networks, n_later = predictor.networks, predictor.n_later
+        gate, n_centers = networks.gate, int(np.sum(np.asarray(networks.gate.is_used)[0]))
+        gate = eqx.tree_at(
+            lambda gate: (gate.inducing_points, gate.is_used),
+            gate,
+            shortened((gate.inducing_points, gate.is_used), n_centers),
+        )
         fitted = cls(
-            predictor.networks,
-            predictor.training_sets,
-            predictor.later,
+            eqx.tree_at(lambda networks: networks.gate, networks, gate),
+            shortened(predictor.training_sets, predictor.n_rows),
+            shortened(predictor.later, n_later),
             np.asarray(estimator.memory_.factor),
             estimator._rim,
             (np.asarray(units.mean[0]), np.asarray(units.scale[0])),
@@ -90,6 +98,12 @@ class FittedMembers(eqx.Module):
     @property
     def n_members(self) -> int:
         return len(self.training_sets.weight)
+
+
+def shortened(tree: Any, n_rows: int) -> Any:
+    """Slots of rows, on the second axis, down to the fewest that other numbers of rows share."""
+    n_slots = bucket_size(n_rows, smallest=SMALLEST_BLOCK)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, :n_slots], tree)
 
 
 def in_double(leaf: Any) -> Any:
@@ -160,7 +174,7 @@ def padded(rows: Inputs) -> Inputs:
 def pad(values: np.ndarray, axis: int, repeat: bool) -> np.ndarray:
     """``values`` with rows up to a power of two: the last one repeated, or zeros."""
     n_rows = values.shape[axis]
-    size = max(SMALLEST_BLOCK, 1 << (n_rows - 1).bit_length())
+    size = bucket_size(n_rows, smallest=SMALLEST_BLOCK)
     width = [(0, size - n_rows if i == axis else 0) for i in range(values.ndim)]
     return np.pad(values, width, mode="edge" if repeat and n_rows else "constant")
 

@@ -165,11 +165,12 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def run_all(arguments: argparse.Namespace) -> None:
-    settings = json.loads(arguments.settings)
+    given = json.loads(arguments.settings)
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for name in arguments.problems:
             for method in arguments.methods:
                 about = {"problem": name, "method": method, "seed": seed}
+                settings = {"noise_free": ALL[name].noise is None} | given
                 about |= {"settings": settings} if method == "sigmax" else {}
                 if any(about.items() <= record.items() for record in read(arguments.records)):
                     continue
@@ -213,7 +214,9 @@ def report(arguments: argparse.Namespace) -> None:
             steps = np.arange(N_INITIAL, N_EVALUATIONS + 1)
             axis.plot(steps, mean, label=label)
             axis.fill_between(steps, np.maximum(mean - error, mean / 10), mean + error, alpha=0.25)
-            cells = [f"{mean[n - N_INITIAL]:.3g} ± {error[n - N_INITIAL]:.2g}" for n in (20, 30, 50)]
+            cells = [
+                f"{mean[n - N_INITIAL]:.3g} ± {error[n - N_INITIAL]:.2g}" for n in (20, 30, 50)
+            ]
             seconds = np.mean(
                 [r["seconds"] for r in records if (r["problem"], r["method"]) == (name, method)]
             )

@@ -22,8 +22,8 @@ def measure(X):
 X = torch.quasirandom.SobolEngine(2, scramble=True, seed=0).draw(10, dtype=torch.double)
 Y = measure(X)
 
-for batch in range(3):
-    model = fit_sigmax_model(X, Y, preset="fast", recalibrate=False, random_state=0)
+for _ in range(3):
+    model = fit_sigmax_model(X, Y, preset="fast", random_state=0)
     for _ in range(3):
         improvement = qLogNoisyExpectedImprovement(model, X)
         x, _ = optimize_acqf(improvement, bounds, q=1, num_restarts=2, raw_samples=32)

@@ -11,7 +11,6 @@ from scipy.stats import norm
 
 from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.estimators import LocalRegressor
 from sigmax.integrations.surrogates import fit_surrogate
 
 try:
@@ -31,6 +30,8 @@ except ImportError as error:
     ) from error
 
 __all__ = ["SigmaxSampler"]
+
+Surrogate = Any  # a `LocalRegressor`
 
 SHARE_NEAR = 0.5
 """Of the candidates, those that are the best trial with some of its parameters changed."""
@@ -62,6 +63,8 @@ class SigmaxSampler(BaseSampler):
         The model is fitted anew after so many finished trials; those in between join its memory.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
+    noise_free : bool, default False
+        Say so if the same parameters always give the same value.
     settings
         Further settings of `LocalRegressor`, for example ``preset="fast"``.
 
@@ -84,6 +87,7 @@ class SigmaxSampler(BaseSampler):
         n_candidates: int = 1024,
         refit_every: int = 5,
         seed: int | None = None,
+        noise_free: bool = False,
         **settings: Any,
     ):
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials)
@@ -91,10 +95,10 @@ class SigmaxSampler(BaseSampler):
         self.exploration = exploration
         self.n_candidates = check_count("n_candidates", n_candidates)
         self.refit_every = check_count("refit_every", refit_every)
-        self.settings = settings
+        self.settings = {"noise_free": noise_free} | settings
         self._rng, self._random = np.random.default_rng(seed), RandomSampler(seed)
         self._search_space = IntersectionSearchSpace()
-        self._model: LocalRegressor | None = None
+        self._model: Surrogate = None
         self._known: list[int] = []  # the trials that the model has seen
         self._n_fitted, self._space = 0, {}
 
@@ -137,7 +141,7 @@ class SigmaxSampler(BaseSampler):
 
     def _model_of(
         self, numbers: list[int], X: np.ndarray, y: np.ndarray, space: dict[str, BaseDistribution]
-    ) -> LocalRegressor:
+    ) -> Surrogate:
         """The model of these trials: fitted, or with the new ones in its memory."""
         is_known = np.isin(numbers, self._known)
         is_old = len(numbers) - self._n_fitted >= self.refit_every
@@ -169,7 +173,7 @@ class SigmaxSampler(BaseSampler):
         rows = [encoded(decoded(row, space), space) for row in drawn]  # only what can be tried
         return np.array(rows)
 
-    def _score(self, model: LocalRegressor, rows: np.ndarray, best: float) -> np.ndarray:
+    def _score(self, model: Surrogate, rows: np.ndarray, best: float) -> np.ndarray:
         dist = model.predict_dist(rows)
         mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
         if self.acquisition == "ucb":

@@ -23,7 +23,7 @@ from sigmax.training import bucket_size
 __all__ = ["FittedMembers", "MemberMoments", "moments"]
 
 SMALLEST_BLOCK = 64
-"""Rows are padded to a power of two, of at least so many: one more hardly ever compiles anything."""
+"""Rows are padded to a power of two, of at least so many: one more hardly compiles anything."""
 
 
 @final
@@ -200,7 +200,10 @@ def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
     embedded, _ = embed_members(fitted.networks, rows)
     mean, scale = fitted.unit
     return MemberMoments(
-        mean + scale * found.dist.mean[..., 0], scale**2 * own, scale**2 * noise, embedded.coordinates
+        mean + scale * found.dist.mean[..., 0],
+        scale**2 * own,
+        scale**2 * noise,
+        embedded.coordinates,
     )
 
 

@@ -109,19 +109,25 @@ class SigmaxModel(Model):
         return conditioned.eval()
 
 
-def fit_sigmax_model(train_X: Tensor, train_Y: Tensor, **settings: Any) -> SigmaxModel:
+def fit_sigmax_model(
+    train_X: Tensor, train_Y: Tensor, *, noise_free: bool = False, **settings: Any
+) -> SigmaxModel:
     """A model of BoTorch, fitted to rows ``train_X`` (n, d) with ``train_Y`` (n, 1).
+
+    There are neither forests nor a map of the target, and fewer than 200 rows are not recalibrated.
 
     Parameters
     ----------
     train_X, train_Y : Tensor
         In units of your own: both are standardised inside.
+    noise_free : bool, default False
+        Say so if the same X always gives the same Y. Fewer than 200 rows are then learned as they
+        are: none is held out to stop the training early.
     settings
-        Of `LocalRegressor`, ``categorical_features`` and ``random_state`` among them. What depends
-        on the number of rows is chosen for it, and there are neither forests nor a map of the
-        target.
+        Of `LocalRegressor`, ``categorical_features`` and ``random_state`` among them.
     """
-    return SigmaxModel(fit_surrogate(*as_arrays(train_X, train_Y), **settings)).eval()
+    rows = as_arrays(train_X, train_Y)
+    return SigmaxModel(fit_surrogate(*rows, noise_free=noise_free, **settings)).eval()
 
 
 def as_arrays(X: Tensor, Y: Tensor) -> tuple[Any, Any]:

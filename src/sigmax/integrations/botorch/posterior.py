@@ -138,7 +138,9 @@ class MemberPosterior(Posterior):
         places, parts = [], []
         for member in range(n_members):  # mostly, a draw is of the same member in all batches
             place = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
-            normal = torch.einsum("...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:])
+            normal = torch.einsum(
+                "...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:]
+            )
             drawn = self.member_means[..., member, :] + std[..., member, :] * normal
             parts.append(torch.where(chosen[place] == member, drawn, 0.0))
             places.append(place)

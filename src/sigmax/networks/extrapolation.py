@@ -118,8 +118,9 @@ class ExtrapolationGate(eqx.Module):
         at_zero = 1 / (1 + math.exp(OFFSET))
         offset = self.offset(x, own_center)
         beyond = jnp.maximum(length(offset) - lax.stop_gradient(self.margin), 0) / self.scale
-        along_axis = (jnp.max(jnp.abs(offset), axis=1) - self.axis_margin) / self.axis_scale
-        opening = jax.nn.sigmoid(jnp.maximum(beyond, lax.stop_gradient(along_axis)) - OFFSET)
+        margin, scale = lax.stop_gradient((self.axis_margin, self.axis_scale))
+        along_axis = (jnp.max(jnp.abs(offset), axis=1) - margin) / scale
+        opening = jax.nn.sigmoid(jnp.maximum(beyond, along_axis) - OFFSET)
         return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
     def shut_on(

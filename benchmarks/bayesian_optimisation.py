@@ -1,0 +1,251 @@
+"""Bayesian optimisation with our model and with BoTorch's own Gaussian process.
+
+    python benchmarks/bayesian_optimisation.py run --methods sigmax gp --seeds 10
+    python benchmarks/bayesian_optimisation.py report
+
+`run` appends a line of JSON for every finished run and leaves out what is there already; `report`
+writes the table and the picture of docs/integrations/botorch.md. Both methods begin with the same
+ten Sobol points, maximise qLogNoisyExpectedImprovement in the same way, and stop after 50
+evaluations. `--problems` with the names in DEVELOPMENT runs the problems that settings were chosen
+on, which are not reported.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import botorch
+import numpy as np
+import torch
+from botorch.acquisition import qLogNoisyExpectedImprovement
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.test_functions import Branin, Hartmann, Levy, StyblinskiTang
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from sigmax.integrations.botorch import fit_sigmax_model
+from sigmax.version import __version__
+
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parent / "docs" / "integrations" / "bayesian_optimisation.jsonl"
+PICTURE = RECORDS.with_suffix(".png")
+
+N_INITIAL, N_EVALUATIONS = 10, 50
+REFIT_EVERY = 5
+"""Our networks are trained anew after so many evaluations; rows in between join the memory."""
+
+NAMES = {"sigmax": "LocalRegressor", "gp": "SingleTaskGP"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function on the unit cube to maximise, and the standard deviation of its noise."""
+
+    n_features: int
+    value: Callable[[Tensor], Tensor]
+    best: float
+    noise: Callable[[Tensor], Tensor] | None = None
+
+
+def on_unit_cube(function: Any, scale: float = 1.0) -> dict[str, Any]:
+    """A test function of BoTorch to minimise, negated, with its box as unit cube."""
+    lower, upper = function.bounds.double()
+    return {
+        "n_features": function.dim,
+        "value": lambda X: -function.evaluate_true(lower + (upper - lower) * X).double() / scale,
+        "best": -function.optimal_value / scale,
+    }
+
+
+PROBLEMS = {
+    "branin": Problem(**on_unit_cube(Branin())),
+    "hartmann6": Problem(**on_unit_cube(Hartmann(dim=6))),
+    # Branin over 50 has a standard deviation of about 1. The noise grows from left to right: two
+    # of the three optima lie where it is small, or middling, and the third where it is large.
+    "branin_noisy": Problem(
+        **on_unit_cube(Branin(), scale=50.0), noise=lambda X: 0.02 + 0.8 * X[:, 0] ** 2
+    ),
+    # The optimum is at x3 = 0.85, where the noise is small; the function varies by about 1.
+    "hartmann3_noisy": Problem(
+        **on_unit_cube(Hartmann(dim=3)), noise=lambda X: 0.02 + 1.5 * (1 - X[:, 2]) ** 2
+    ),
+}
+DEVELOPMENT = {
+    "levy2": Problem(**on_unit_cube(Levy(dim=2))),
+    "styblinski3": Problem(**on_unit_cube(StyblinskiTang(dim=3), scale=50.0)),
+    "levy2_noisy": Problem(
+        **on_unit_cube(Levy(dim=2), scale=20.0), noise=lambda X: 0.02 + 1.0 * X[:, 1]
+    ),
+}
+ALL = PROBLEMS | DEVELOPMENT
+
+
+class SigmaxRun:
+    """Our model, trained anew after every few evaluations."""
+
+    def __init__(self, seed: int, **settings: Any):
+        self.seed, self.settings, self.model = seed, settings, None
+
+    def model_of(self, X: Tensor, Y: Tensor) -> Any:
+        n_new = (len(X) - N_INITIAL) % REFIT_EVERY
+        if self.model is None or not n_new:
+            self.model = fit_sigmax_model(X, Y, random_state=self.seed, **self.settings)
+        else:
+            self.model = self.model.condition_on_observations(X[-1:], Y[-1:])
+        return self.model
+
+
+class GPRun:
+    """BoTorch's Gaussian process, whose hyperparameters are found anew after every evaluation."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+
+    def model_of(self, X: Tensor, Y: Tensor) -> Any:
+        model = SingleTaskGP(X, Y)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        return model
+
+
+def optimise(problem: Problem, method: str, seed: int, **settings: Any) -> dict[str, Any]:
+    """One run: regret after every evaluation from the initial ones on, and seconds."""
+    torch.manual_seed(seed)
+    run = SigmaxRun(seed, **settings) if method == "sigmax" else GPRun(seed)
+    rng = np.random.default_rng(seed)
+    sobol = torch.quasirandom.SobolEngine(problem.n_features, scramble=True, seed=seed)
+    X = sobol.draw(N_INITIAL, dtype=torch.double)
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double).repeat(1, problem.n_features)
+    noise = torch.from_numpy(rng.normal(size=N_EVALUATIONS))  # the same draws for both methods
+
+    def observe(X: Tensor, first: int) -> Tensor:
+        Y = problem.value(X)
+        if problem.noise is not None:
+            Y = Y + problem.noise(X) * noise[first : first + len(X)]
+        return Y[:, None]
+
+    Y, regrets, start = observe(X, 0), [], time.perf_counter()
+    while True:
+        model = run.model_of(X, Y)
+        with torch.no_grad():
+            judged = Y if problem.noise is None else model.posterior(X).mean
+        chosen = X[judged.argmax()]
+        regrets.append(problem.best - float(problem.value(chosen[None])))
+        if len(X) == N_EVALUATIONS:
+            break
+        sampler = SobolQMCNormalSampler(torch.Size([128]), seed=1000 * seed + len(X))
+        acquisition = qLogNoisyExpectedImprovement(model, X, sampler=sampler, prune_baseline=True)
+        candidate, _ = optimize_acqf(
+            acquisition,
+            bounds,
+            q=1,
+            num_restarts=4,
+            raw_samples=128,
+            options={"maxiter": 50},
+            retry_on_optimization_warning=False,
+        )
+        Y = torch.cat([Y, observe(candidate, len(X))])
+        X = torch.cat([X, candidate])
+    return {"regrets": regrets, "seconds": time.perf_counter() - start}
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def run_all(arguments: argparse.Namespace) -> None:
+    given = json.loads(arguments.settings)
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        for name in arguments.problems:
+            for method in arguments.methods:
+                about = {"problem": name, "method": method, "seed": seed}
+                settings = {"noise_free": ALL[name].noise is None} | given
+                about |= {"settings": settings} if method == "sigmax" else {}
+                if any(about.items() <= record.items() for record in read(arguments.records)):
+                    continue
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    chosen = settings if method == "sigmax" else {}
+                    record = about | optimise(ALL[name], method, seed, **chosen)
+                record |= {"versions": {"sigmax": __version__, "botorch": botorch.__version__}}
+                with arguments.records.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                last = record["regrets"][-1]
+                print(f"{name} {method} {seed}: {last:.4g}, {record['seconds']:.0f} s", flush=True)
+
+
+def regrets_of(records: list[dict[str, Any]], problem: str, method: str) -> dict[int, np.ndarray]:
+    """By seed, in the order of the records."""
+    return {
+        record["seed"]: np.maximum(record["regrets"], 1e-12)
+        for record in records
+        if (record["problem"], record["method"]) == (problem, method)
+    }
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """The table, printed, and the picture."""
+    import matplotlib.pyplot as plt
+
+    records = list(read(arguments.records))
+    figure, axes = plt.subplots(1, len(arguments.problems), figsize=(14, 3.4), squeeze=False)
+    print("| problem | seeds | method | after 20 | after 30 | after 50 | median | s per run |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
+    for axis, name in zip(axes[0], arguments.problems, strict=True):
+        found = {method: regrets_of(records, name, method) for method in NAMES}
+        seeds = sorted(set.intersection(*map(set, found.values())))
+        if not seeds:
+            continue
+        for method, label in NAMES.items():
+            curves = np.stack([found[method][seed] for seed in seeds])
+            mean = curves.mean(axis=0)
+            error = curves.std(axis=0, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else 0 * mean
+            steps = np.arange(N_INITIAL, N_EVALUATIONS + 1)
+            axis.plot(steps, mean, label=label)
+            axis.fill_between(steps, np.maximum(mean - error, mean / 10), mean + error, alpha=0.25)
+            cells = [
+                f"{mean[n - N_INITIAL]:.3g} ± {error[n - N_INITIAL]:.2g}" for n in (20, 30, 50)
+            ]
+            seconds = np.mean(
+                [r["seconds"] for r in records if (r["problem"], r["method"]) == (name, method)]
+            )
+            cells += [f"{np.median(curves[:, -1]):.3g}", f"{seconds:.0f}"]
+            print(f"| {name} | {len(seeds)} | {label} | {' | '.join(cells)} |")
+        last = {method: np.stack([found[method][seed][-1] for seed in seeds]) for method in NAMES}
+        wins = int(np.sum(last["sigmax"] < last["gp"]))
+        print(f"<!-- {name}: LocalRegressor has the smaller regret in {wins} of {len(seeds)} -->")
+        axis.set(title=name, xlabel="evaluations", yscale="log")
+    axes[0, 0].set_ylabel("simple regret")
+    axes[0, 0].legend()
+    figure.tight_layout()
+    figure.savefig(arguments.picture, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("command", choices=["run", "report"])
+    parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(ALL))
+    parser.add_argument("--methods", nargs="+", default=list(NAMES), choices=list(NAMES))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--settings", default="{}", help="of LocalRegressor, as JSON")
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    {"run": run_all, "report": report}[arguments.command](arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""A sampler of Optuna that chooses parameters by the expected improvement of our predictions.
+
+A module to import by its name, ``from sigmax.integrations.optuna import SigmaxSampler``: it needs
+Optuna, ``pip install "sigmax[optuna]"``.
+"""
+
+from typing import Any, final
+
+import numpy as np
+from scipy.stats import norm
+
+from sigmax.checks import check_choice, check_count
+from sigmax.errors import InvalidArgumentError, MissingExtraError
+from sigmax.integrations.surrogates import fit_surrogate
+
+try:
+    from optuna.distributions import (
+        BaseDistribution,
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+    from optuna.samplers import BaseSampler, RandomSampler
+    from optuna.search_space import IntersectionSearchSpace
+    from optuna.study import Study, StudyDirection
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError as error:
+    raise MissingExtraError(
+        'sigmax.integrations.optuna needs Optuna: pip install "sigmax[optuna]".'
+    ) from error
+
+__all__ = ["SigmaxSampler"]
+
+Surrogate = Any  # a `LocalRegressor`
+
+SHARE_NEAR = 0.5
+"""Of the candidates, those that are the best trial with some of its parameters changed."""
+
+STEPS = (0.003, 0.3)
+"""How far these move along a parameter, in shares of its range: between the two, on a log scale."""
+
+
+@final
+class SigmaxSampler(BaseSampler):
+    """Parameters by the expected improvement, or the upper bound, of a `LocalRegressor`.
+
+    The first trials are random. Then a model of the finished trials predicts random candidates,
+    half of them near the best trial, and the most promising is tried. Parameters that not all
+    trials have are sampled at random; trials that were pruned or have failed are left out.
+
+    Parameters
+    ----------
+    n_startup_trials : int, default 10
+        Random trials at the beginning.
+    acquisition : "ei" or "ucb", default "ei"
+        Expected improvement over the best predicted mean of the trials, or the mean plus
+        ``exploration`` standard deviations. Both leave noise out.
+    exploration : float, default 2.0
+        Of "ucb".
+    n_candidates : int, default 1024
+        Parameters that are predicted to choose one.
+    refit_every : int, default 5
+        The model is fitted anew after so many finished trials; those in between join its memory.
+    seed : int, optional
+        The same seed gives the same trials, where these are run one after the other.
+    noise_free : bool, default False
+        Say so if the same parameters always give the same value.
+    settings
+        Further settings of `LocalRegressor`, for example ``preset="fast"``.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=SigmaxSampler(seed=0, preset="fast", n_steps=20))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=12)
+    >>> len(study.trials)
+    12
+    """
+
+    def __init__(
+        self,
+        *,
+        n_startup_trials: int = 10,
+        acquisition: str = "ei",
+        exploration: float = 2.0,
+        n_candidates: int = 1024,
+        refit_every: int = 5,
+        seed: int | None = None,
+        noise_free: bool = False,
+        **settings: Any,
+    ):
+        self.n_startup_trials = check_count("n_startup_trials", n_startup_trials)
+        self.acquisition = check_choice("acquisition", acquisition, ("ei", "ucb"))
+        self.exploration = exploration
+        self.n_candidates = check_count("n_candidates", n_candidates)
+        self.refit_every = check_count("refit_every", refit_every)
+        self.settings = {"noise_free": noise_free} | settings
+        self._rng, self._random = np.random.default_rng(seed), RandomSampler(seed)
+        self._search_space = IntersectionSearchSpace()
+        self._model: Surrogate = None
+        self._known: list[int] = []  # the trials that the model has seen
+        self._n_fitted, self._space = 0, {}
+
+    def reseed_rng(self) -> None:
+        self._rng = np.random.default_rng()
+        self._random.reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        space = self._search_space.calculate(study)
+        return {name: each for name, each in space.items() if not each.single()}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if len(study.directions) > 1:
+            raise InvalidArgumentError("SigmaxSampler optimises one value, and the study has more.")
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        trials = [each for each in trials if each.value is not None and np.isfinite(each.value)]
+        if not search_space or len(trials) < max(self.n_startup_trials, 2):
+            return {}
+        sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
+        X = np.array([encoded(each.params, search_space) for each in trials])
+        y = sign * np.array([each.value for each in trials])
+        model = self._model_of([each.number for each in trials], X, y, search_space)
+        expected = model.predict(X)
+        candidates = self._candidates(X[np.argmax(expected)], search_space)
+        score = self._score(model, candidates, expected.max())
+        return decoded(candidates[np.argmax(score)], search_space)
+
+    def _model_of(
+        self, numbers: list[int], X: np.ndarray, y: np.ndarray, space: dict[str, BaseDistribution]
+    ) -> Surrogate:
+        """The model of these trials: fitted, or with the new ones in its memory."""
+        is_known = np.isin(numbers, self._known)
+        is_old = len(numbers) - self._n_fitted >= self.refit_every
+        if self._model is None or is_old or space != self._space:
+            columns = [isinstance(each, CategoricalDistribution) for each in space.values()]
+            chosen = {"categorical_features": np.flatnonzero(columns).tolist() or None}
+            chosen |= {"random_state": int(self._rng.integers(2**31))} | self.settings
+            self._model = fit_surrogate(X, y, **chosen)
+            self._n_fitted, self._space = len(numbers), dict(space)
+        elif not is_known.all():
+            self._model.partial_remember(X[~is_known], y[~is_known])
+        self._known = list(numbers)
+        return self._model
+
+    def _candidates(self, best: np.ndarray, space: dict[str, BaseDistribution]) -> np.ndarray:
+        """Random parameters, and changes of the best ones."""
+        n, n_near, rng = self.n_candidates, round(SHARE_NEAR * self.n_candidates), self._rng
+        drawn = np.stack([rng.uniform(*bounds(each), n) for each in space.values()], axis=1)
+        step = np.exp(rng.uniform(*np.log(STEPS), (n_near, 1)))
+        is_changed = rng.random((n_near, len(space))) < max(0.5, 1 / len(space))
+        near = np.tile(best, (n_near, 1))
+        for j, each in enumerate(space.values()):
+            low, high = bounds(each)
+            moved = near[:, j] + step[:, 0] * (high - low) * rng.normal(size=n_near)
+            if isinstance(each, CategoricalDistribution):
+                moved = drawn[:n_near, j]
+            near[:, j] = np.where(is_changed[:, j], np.clip(moved, low, high), near[:, j])
+        drawn[:n_near] = near
+        rows = [encoded(decoded(row, space), space) for row in drawn]  # only what can be tried
+        return np.array(rows)
+
+    def _score(self, model: Surrogate, rows: np.ndarray, best: float) -> np.ndarray:
+        dist = model.predict_dist(rows)
+        mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
+        if self.acquisition == "ucb":
+            return mean + self.exploration * std
+        z = (mean - best) / np.maximum(std, 1e-300)
+        return std * (z * norm.cdf(z) + norm.pdf(z))
+
+
+def bounds(distribution: BaseDistribution) -> tuple[float, float]:
+    """The range of a parameter as the model sees it; steps of a grid have the same share each."""
+    if isinstance(distribution, CategoricalDistribution):
+        return 0.0, len(distribution.choices) - 1e-9
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    half = (distribution.step or 0.0) / 2
+    low, high = distribution.low - half, distribution.high + half
+    return (float(np.log(low)), float(np.log(high))) if distribution.log else (low, high)
+
+
+def encoded(parameters: dict[str, Any], space: dict[str, BaseDistribution]) -> list[float]:
+    """Parameters as a row: categories by their number, the logarithm where the scale is one."""
+    row = []
+    for name, each in space.items():
+        value = parameters[name]
+        if isinstance(each, CategoricalDistribution):
+            row.append(float(np.floor(each.to_internal_repr(value))))
+        else:
+            is_log = isinstance(each, FloatDistribution | IntDistribution) and each.log
+            row.append(float(np.log(value)) if is_log else float(value))
+    return row
+
+
+def decoded(row: np.ndarray, space: dict[str, BaseDistribution]) -> dict[str, Any]:
+    """A row as parameters that can be tried: on their grids, within their bounds."""
+    found: dict[str, Any] = {}
+    for (name, each), value in zip(space.items(), row, strict=True):
+        if isinstance(each, CategoricalDistribution):
+            found[name] = each.choices[int(value)]
+            continue
+        assert isinstance(each, FloatDistribution | IntDistribution)
+        value = float(np.exp(value)) if each.log else float(value)
+        if each.step:
+            value = each.low + each.step * round((value - each.low) / each.step)
+        value = min(max(value, each.low), each.high)
+        found[name] = int(value) if isinstance(each, IntDistribution) else value
+    return found

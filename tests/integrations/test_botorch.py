@@ -1,0 +1,231 @@
+"""BoTorch's model, posterior and optimisation, against `predict_dist` and finite differences."""
+
+import copy
+import importlib
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound, qLogNoisyExpectedImprovement
+from botorch.exceptions import UnsupportedError
+from botorch.models import ModelList
+from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.get_sampler import get_sampler
+
+from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
+from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
+from sigmax.integrations.botorch.bridge import moments_at
+
+SETTINGS = {"preset": "fast", "n_members": 3, "hidden_sizes": (16, 16), "random_state": 0}
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+
+
+def points(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.double, generator=generator)
+
+
+def value(X: torch.Tensor) -> torch.Tensor:
+    """A hill at (0.3, 0.6)."""
+    return -((X - torch.tensor([0.3, 0.6], dtype=X.dtype)) ** 2).sum(dim=-1, keepdim=True)
+
+
+@pytest.fixture(scope="module")
+def train_X() -> torch.Tensor:
+    return points(40, 2, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(train_X) -> SigmaxModel:
+    noise = 0.01 * torch.randn(40, 1, generator=torch.Generator().manual_seed(0))
+    return fit_sigmax_model(train_X, 10 + value(train_X) + noise, n_steps=200, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def conditioned(model) -> SigmaxModel:
+    return model.condition_on_observations(FAR, torch.tensor([[12.0]], dtype=torch.double))
+
+
+FAR = torch.tensor([[1.3, 0.5]], dtype=torch.double)
+
+
+@pytest.mark.parametrize("name", ["model", "conditioned"])
+def test_mean_and_variance_are_those_of_predict_dist(name, request):
+    model = request.getfixturevalue(name)
+    X = torch.cat([1.6 * points(60, 2) - 0.3, FAR])  # on the data and off them
+    dist = model.estimator.predict_dist(X.numpy())
+    posterior, of_y = model.posterior(X), model.posterior(X, observation_noise=True)
+    np.testing.assert_allclose(posterior.mean[:, 0], dist.mean, rtol=1e-5)
+    np.testing.assert_allclose(posterior.variance[:, 0], dist.epistemic_variance, rtol=1e-4)
+    np.testing.assert_allclose(of_y.variance[:, 0], dist.variance, rtol=1e-4)
+    assert posterior.mean.dtype == torch.double
+
+
+def test_conditioning_is_partial_remember_and_leaves_the_model_alone(model, conditioned):
+    before = model.posterior(FAR).mean
+    remembering = copy.deepcopy(model.estimator).partial_remember(FAR.numpy(), [12.0])
+    X = points(5, 2).numpy()
+    expected = remembering.predict_dist(np.concatenate([X, FAR])).mean
+    found = conditioned.posterior(torch.cat([torch.from_numpy(X), FAR])).mean[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert abs(conditioned.posterior(FAR).mean - 12) < abs(before - 12)
+    assert torch.equal(model.posterior(FAR).mean, before)
+    with pytest.raises(UnsupportedError, match="one batch of rows at a time"):
+        model.condition_on_observations(FAR[None], torch.zeros(1, 1, 1))
+
+
+@pytest.mark.parametrize("observation_noise", [False, True])
+def test_draws_have_the_mean_and_the_covariance(model, observation_noise):
+    """The largest of 30 differences exceeds 5 standard errors in under 1 of 10 000 seeds."""
+    posterior = model.posterior(points(2, 3, 2), observation_noise=observation_noise)
+    torch.manual_seed(0)
+    n, draws = 40_000, posterior.rsample(torch.Size([40_000]))[..., 0]
+    covariance, mean = posterior.covariance_matrix, posterior.mean[..., 0]
+    variance = posterior.variance[..., 0]
+    torch.testing.assert_close(covariance.diagonal(dim1=-2, dim2=-1), variance)
+    assert ((draws.mean(dim=0) - mean).abs() < 5 * (variance / n).sqrt()).all()
+    apart = draws - mean
+    products = apart.unsqueeze(-1) * apart.unsqueeze(-2)
+    error = products.std(dim=0) / n**0.5
+    assert ((products.mean(dim=0) - covariance).abs() < 5 * error).all()
+
+
+def test_near_points_move_together_and_far_ones_hardly(model):
+    X = torch.tensor([[0.5, 0.5], [0.5001, 0.5], [0.0, 1.0]], dtype=torch.double)
+    posterior = model.posterior(X)
+    std = posterior.variance.sqrt()
+    correlation = posterior.covariance_matrix / (std * std.T)
+    assert correlation[0, 1] > 0.999
+    assert abs(correlation[0, 2]) < 0.95
+    noisy = model.posterior(X, observation_noise=torch.full((3, 1), 4.0))
+    torch.testing.assert_close(noisy.variance, posterior.variance + 4.0)
+    torch.testing.assert_close(noisy.covariance_matrix[0, 1], posterior.covariance_matrix[0, 1])
+
+
+@pytest.mark.parametrize("name", ["model", "conditioned"])
+def test_gradients_are_finite_differences(name, request):
+    model = request.getfixturevalue(name)
+    X = (1.6 * points(4, 2, 2, seed=3) - 0.3).requires_grad_()  # on the data and off them
+    base = torch.randn(8, 4, 3, 1, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+
+    def total(X: torch.Tensor) -> torch.Tensor:
+        posterior = model.posterior(X)
+        return posterior.rsample_from_base_samples(torch.Size([8]), base).square().sum()
+
+    torch.autograd.gradcheck(total, X, eps=1e-5, rtol=1e-4, atol=1e-4)
+
+
+def test_batches_of_any_shape_give_the_same_numbers(model):
+    X = points(2, 3, 4, 2)
+    found = model.posterior(X)
+    assert found.mean.shape == found.variance.shape == (2, 3, 4, 1)
+    assert found.covariance_matrix.shape == (2, 3, 4, 4)
+    one = model.posterior(X[1, 2])
+    torch.testing.assert_close(one.mean, found.mean[1, 2])
+    torch.testing.assert_close(one.covariance_matrix, found.covariance_matrix[1, 2])
+    sampler = get_sampler(found, torch.Size([16]), seed=0)
+    assert isinstance(sampler, SobolQMCNormalSampler)
+    assert sampler(found).shape == (16, 2, 3, 4, 1)
+    torch.testing.assert_close(sampler(found)[:, 1, 2], sampler(one))
+    single = model.posterior(X.float())
+    assert single.mean.dtype == torch.float32
+    torch.testing.assert_close(single.mean, found.mean.float(), rtol=1e-4, atol=1e-4)
+    assert model.posterior(points(0, 1, 2)).mean.shape == (0, 1, 1)
+    with pytest.raises(ValueError, match=r"`base_samples` must have shape \(5, 5, 1\)"):
+        one.rsample_from_base_samples(torch.Size([5]), torch.zeros(5, 4, 1))
+
+
+def test_another_row_compiles_nothing(conditioned):
+    conditioned.posterior(points(10, 2))
+    n_programs = moments_at.n_programs()  # pyright: ignore[reportFunctionMemberAccess]
+    more = conditioned.condition_on_observations(points(1, 2), torch.tensor([[9.9]]))
+    more.posterior(points(11, 2))
+    assert moments_at.n_programs() == n_programs  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def optimised(acquisition, **options) -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where the gate has a kink
+        torch.manual_seed(0)
+        found, _ = optimize_acqf(
+            acquisition, BOUNDS, num_restarts=2, raw_samples=64, options={"maxiter": 30}, **options
+        )
+    return found
+
+
+def test_acquisition_functions_find_the_top_of_a_hill(model, train_X):
+    top = optimised(UpperConfidenceBound(model, beta=0.01), q=1)
+    assert (top - torch.tensor([[0.3, 0.6]])).abs().max() < 0.15
+    sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
+    improvement = qLogNoisyExpectedImprovement(model, train_X, sampler=sampler)
+    pair = optimised(improvement, q=2)
+    assert pair.shape == (2, 2)
+    assert value(pair).max() > value(train_X).quantile(0.9)
+
+
+def test_categories_are_optimised_with_the_rest():
+    """The second of three categories is best by 1, whatever the number."""
+    X = torch.stack([points(45), torch.arange(45, dtype=torch.double) % 3], dim=1)
+    Y = value_of_category(X)
+    model = fit_sigmax_model(X, Y, categorical_features=[1], n_steps=150, **SETTINGS)
+    dist = model.estimator.predict_dist(X.numpy())
+    np.testing.assert_allclose(model.posterior(X).mean[:, 0], dist.mean, rtol=1e-4, atol=1e-5)
+    inner = X[1:2]  # the first row is the least of all, where networks see the rim
+    at = inner.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model.posterior(at).mean.sum(), at)
+    step = torch.tensor([[1e-5, 0.0]], dtype=torch.double)
+    slope = (model.posterior(inner + step).mean - model.posterior(inner - step).mean) / 2e-5
+    expected = torch.cat([slope, torch.zeros_like(slope)], dim=1)
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        torch.manual_seed(0)
+        found, _ = optimize_acqf_mixed(
+            UpperConfidenceBound(model, beta=0.01),
+            torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.double),
+            q=1,
+            num_restarts=2,
+            raw_samples=16,
+            options={"maxiter": 20},
+            fixed_features_list=[{1: float(level)} for level in range(3)],
+        )
+    assert found[0, 1] == 1.0
+    assert abs(found[0, 0] - 0.5) < 0.25
+
+
+def value_of_category(X: torch.Tensor) -> torch.Tensor:
+    return ((X[:, 1] == 1).double() - (X[:, 0] - 0.5) ** 2)[:, None]
+
+
+def test_several_targets_are_several_models(model):
+    found = ModelList(model, model).posterior(points(3, 2))
+    assert found.mean.shape == (3, 2)
+    with pytest.raises(InvalidArgumentError, match=r"`output_indices` must be \[0\]"):
+        model.posterior(points(1, 2), output_indices=[1])
+
+
+def test_what_has_no_gradient_is_refused(model):
+    two = copy.deepcopy(model.estimator)
+    two.is_single_output_ = False
+    with pytest.raises(InvalidArgumentError, match="has one target"):
+        SigmaxModel(two)
+    mapped = copy.deepcopy(model.estimator)
+    units, y = mapped.units_, np.linspace(0, 1, 40)[:, None]
+    mapped.units_ = type(units).fit(y, np.ones(40), "normal-scores")
+    with pytest.raises(InvalidArgumentError, match="`n_trees=0` and `target_map='none'`"):
+        SigmaxModel(mapped)
+    with pytest.raises(InvalidDataError, match=r"shapes \(n, d\) and \(n, 1\), got \(3, 2\)"):
+        fit_sigmax_model(torch.zeros(3, 2), torch.zeros(3))
+    assert isinstance(model.posterior(points(1, 2)), MemberPosterior)
+
+
+def test_without_botorch_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "botorch", None)
+    monkeypatch.delitem(sys.modules, "sigmax.integrations.botorch")
+    with pytest.raises(MissingExtraError) as caught:
+        importlib.import_module("sigmax.integrations.botorch")
+    message = 'sigmax.integrations.botorch needs BoTorch: pip install "sigmax[botorch]".'
+    assert str(caught.value) == message

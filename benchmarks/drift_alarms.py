@@ -33,16 +33,16 @@ def main() -> None:
     }
     print("rows of the fit | stream | tolerance | alarms | median rows to the alarm")
     for n_fit in (200, 1000):
-        found = {name: [] for name in streams}
+        found, tolerance = {name: [] for name in streams}, 0.0
         for seed in range(arguments.fits):
             rng = np.random.default_rng(seed)
             model = LocalRegressor("fast", random_state=seed).fit(*draw(rng, n_fit))
             for name, change in streams.items():
                 monitor = model.monitor(*draw(rng, arguments.rows, **change))
+                tolerance = monitor.drift.tolerance
                 found[name].append(monitor.alarms[0].since if monitor.has_alarm else np.inf)
         for name, rows in found.items():
             share, median = np.mean(np.isfinite(rows)), np.median(rows)
-            tolerance = monitor.drift.tolerance
             print(f"{n_fit} | {name} | {tolerance:.3f} | {share:.0%} of {len(rows)} | {median:g}")
 
 

@@ -10,6 +10,7 @@ reach of remembered rows (gate below 0.1), and of 500 fresh rows of the fit's ow
 import argparse
 import copy
 import time
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def main() -> None:
         found: dict[int, list] = {}
         for seed in range(n_seeds):
             rng = np.random.default_rng(seed)
-            model = LocalRegressor("fast", random_state=seed).fit(*draw(rng, function, -3, 400))
+            model: Any = LocalRegressor("fast", random_state=seed)
+            model.fit(*draw(rng, function, -3, 400))
             own, fresh = draw(rng, function, -3, 500), draw(rng, function, 4, 1000)
             for n in (0, 1, 10, 30, 100, 300):
                 other = copy.deepcopy(model)
@@ -61,7 +63,9 @@ def main() -> None:
             all_nan = np.isnan(rows).all(axis=0)
             means = np.where(all_nan, np.nan, np.nanmean(np.where(all_nan, 0, rows), axis=0))
             print(f"{name} | {n} |", " ".join(f"{mean:.2f}" for mean in means), flush=True)
-    rng = np.random.default_rng(0)
+    function, rng = FUNCTIONS["wave"], np.random.default_rng(0)
+    model = LocalRegressor("fast", random_state=0)
+    model.fit(*draw(rng, function, -3, 400))
     X, y = draw(rng, function, 4, 51)
     model.partial_remember(X[:1], y[:1]).predict(X[:5])
     start = time.perf_counter()

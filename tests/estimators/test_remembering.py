@@ -301,3 +301,18 @@ def test_trees_with_rows_added_send_every_row_to_itself():
     assert np.all(named[..., single] == own[single])
     assert set(named[..., 110].ravel()) <= {3, 110} and np.all(old.rows_at(X) < 60)
     Forests.from_state(together.state(), 2, 120, 3)  # refuses what is not sound
+
+
+def test_where_the_nearest_rows_are_searched_new_rows_are_summed_over(
+    model, remembered, new_rows, monkeypatch
+):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
+    searched = copy.deepcopy(model)
+    searched._set_rows(model.rows_)
+    assert searched.predictor_.nearest is not None
+    searched.partial_remember(*new_rows)
+    assert searched.predictor_.nearest is not None
+    queries = np.concatenate([new_rows[0] + 0.1, new_rows[0] - 6.0])
+    expected = parts_of(remembered, queries)
+    np.testing.assert_allclose(parts_of(searched, queries), expected, atol=0.1)

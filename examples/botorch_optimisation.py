@@ -11,7 +11,8 @@ from sigmax.integrations.botorch import fit_sigmax_model
 warnings.filterwarnings("ignore", "Optimization failed")  # at kinks: the page says more
 torch.manual_seed(0)
 bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
-search = {"num_restarts": 2, "raw_samples": 32, "retry_on_optimization_warning": False}
+search = {"num_restarts": 2, "raw_samples": 32, "options": {"maxiter": 20}}
+search["retry_on_optimization_warning"] = False
 
 
 def measure(X):
@@ -24,7 +25,7 @@ X = torch.quasirandom.SobolEngine(2, scramble=True, seed=0).draw(10, dtype=torch
 Y = measure(X)
 
 model = fit_sigmax_model(X, Y, preset="fast", n_members=5, random_state=0)
-for _ in range(5):
+for _ in range(4):
     improvement = qLogNoisyExpectedImprovement(model, X)
     x, _ = optimize_acqf(improvement, bounds, q=1, **search)
     y = measure(x)

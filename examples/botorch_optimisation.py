@@ -8,9 +8,11 @@ from botorch.optim import optimize_acqf
 
 from sigmax.integrations.botorch import fit_sigmax_model
 
-warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)  # at kinks: see the page
+warnings.filterwarnings("ignore", "Optimization failed")  # at kinks: the page says more
 torch.manual_seed(0)
 bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+search = {"num_restarts": 2, "raw_samples": 32, "options": {"maxiter": 20}}
+search["retry_on_optimization_warning"] = False
 
 
 def measure(X):
@@ -22,14 +24,13 @@ def measure(X):
 X = torch.quasirandom.SobolEngine(2, scramble=True, seed=0).draw(10, dtype=torch.double)
 Y = measure(X)
 
-for _ in range(3):
-    model = fit_sigmax_model(X, Y, preset="fast", random_state=0)
-    for _ in range(3):
-        improvement = qLogNoisyExpectedImprovement(model, X)
-        x, _ = optimize_acqf(improvement, bounds, q=1, num_restarts=2, raw_samples=32)
-        y = measure(x)
-        model = model.condition_on_observations(x, y)  # no training
-        X, Y = torch.cat([X, x]), torch.cat([Y, y])
+model = fit_sigmax_model(X, Y, preset="fast", n_members=5, random_state=0)
+for _ in range(4):
+    improvement = qLogNoisyExpectedImprovement(model, X)
+    x, _ = optimize_acqf(improvement, bounds, q=1, **search)
+    y = measure(x)
+    model = model.condition_on_observations(x, y)  # no training; fit anew every few rows
+    X, Y = torch.cat([X, x]), torch.cat([Y, y])
 
 posterior = model.posterior(X)
 best = posterior.mean.argmax()

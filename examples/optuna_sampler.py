@@ -17,9 +17,9 @@ def loss(trial):
     return (math.log10(rate) + 3) ** 2 + 0.1 * (depth - 5) ** 2 + (optimizer == "sgd")
 
 
-study = optuna.create_study(sampler=SigmaxSampler(seed=0, preset="fast"))
+study = optuna.create_study(sampler=SigmaxSampler(seed=1, preset="fast", refit_every=10))
 study.optimize(loss, n_trials=20)
 
 print("trials:", len(study.trials), "optimizer:", study.best_params["optimizer"])
-random = min(trial.value for trial in study.trials[:10])
+random = min(trial.values[0] for trial in study.trials[:10])
 print(f"smallest loss of 10 random trials {random:.2f}, of all {study.best_value:.2f}")

@@ -4,6 +4,7 @@ import copy
 import importlib
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,7 +202,7 @@ def value_of_category(X: torch.Tensor) -> torch.Tensor:
 
 
 def test_several_targets_are_several_models(model):
-    found = ModelList(model, model).posterior(points(3, 2))
+    found: Any = ModelList(model, model).posterior(points(3, 2))
     assert found.mean.shape == (3, 2)
     with pytest.raises(InvalidArgumentError, match=r"`output_indices` must be \[0\]"):
         model.posterior(points(1, 2), output_indices=[1])

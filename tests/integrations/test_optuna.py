@@ -3,6 +3,7 @@
 import importlib
 import math
 import sys
+from typing import Any
 
 import numpy as np
 import optuna
@@ -38,7 +39,7 @@ def objective(trial: optuna.Trial) -> float:
     return (math.log10(rate) + 3) ** 2 + 0.1 * (depth - 5) ** 2 + (kind == "b")
 
 
-def trials_of(direction: str, sign: float, **settings) -> list[optuna.trial.FrozenTrial]:
+def trials_of(direction: Any, sign: float, **settings) -> list[optuna.trial.FrozenTrial]:
     sampler = SigmaxSampler(seed=0, n_candidates=256, refit_every=8, **QUICK, **settings)
     study = optuna.create_study(direction=direction, sampler=sampler)
     study.optimize(lambda trial: sign * objective(trial), n_trials=18)
@@ -51,7 +52,7 @@ def minimised() -> list[optuna.trial.FrozenTrial]:
 
 
 def test_later_trials_are_better_than_random_ones(minimised):
-    values = [trial.value for trial in minimised]
+    values: Any = [trial.value for trial in minimised]
     assert np.median(values[10:]) < np.median(values[:10])
     assert min(values[10:]) < min(values[:10])
     for trial in minimised:
@@ -66,7 +67,7 @@ def test_the_same_seed_gives_the_same_trials_in_either_direction(minimised):
 
 
 def test_the_upper_bound_explores():
-    values = [trial.value for trial in trials_of("minimize", 1.0, acquisition="ucb")]
+    values: Any = [trial.value for trial in trials_of("minimize", 1.0, acquisition="ucb")]
     assert min(values[10:]) < np.median(values[:10])
 
 

@@ -146,10 +146,10 @@ class SigmaxSampler(BaseSampler):
         is_known = np.isin(numbers, self._known)
         is_old = len(numbers) - self._n_fitted >= self.refit_every
         if self._model is None or is_old or space != self._space:
-            columns = [isinstance(each, CategoricalDistribution) for each in space.values()]
-            chosen = {"categorical_features": np.flatnonzero(columns).tolist() or None}
-            chosen |= {"random_state": int(self._rng.integers(2**31))} | self.settings
-            self._model = fit_surrogate(X, y, **chosen)
+            kinds = [isinstance(each, CategoricalDistribution) for each in space.values()]
+            chosen: dict[str, Any] = {"random_state": int(self._rng.integers(2**31))}
+            chosen["categorical_features"] = np.flatnonzero(kinds).tolist() or None
+            self._model = fit_surrogate(X, y, **chosen | self.settings)
             self._n_fitted, self._space = len(numbers), dict(space)
         elif not is_known.all():
             self._model.partial_remember(X[~is_known], y[~is_known])
@@ -159,8 +159,8 @@ class SigmaxSampler(BaseSampler):
     def _candidates(self, best: np.ndarray, space: dict[str, BaseDistribution]) -> np.ndarray:
         """Random parameters, and changes of the best ones."""
         n, n_near, rng = self.n_candidates, round(SHARE_NEAR * self.n_candidates), self._rng
-        drawn = np.stack([rng.uniform(*bounds(each), n) for each in space.values()], axis=1)
-        step = np.exp(rng.uniform(*np.log(STEPS), (n_near, 1)))
+        drawn = np.stack([rng.uniform(*bounds(each), size=n) for each in space.values()], axis=1)
+        step = np.exp(rng.uniform(*np.log(STEPS), size=(n_near, 1)))
         is_changed = rng.random((n_near, len(space))) < max(0.5, 1 / len(space))
         near = np.tile(best, (n_near, 1))
         for j, each in enumerate(space.values()):

@@ -31,4 +31,6 @@ def fit_surrogate(
             defaults["validation_fraction"] = 0.0
     if len(X) <= ALL_IN_ONE:
         defaults["n_primary"] = 1
-    return LocalRegressor(**defaults | settings).fit(X, y)
+    estimator = LocalRegressor(**defaults | settings)
+    estimator.fit(X, y)
+    return estimator

@@ -193,7 +193,7 @@ def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
     else:
         members = fitted.networks, fitted.training_sets, fitted.later
         found = predict_members_with_later(*members, rows)
-        found = widened_for_later(found, fitted.factor)
+        found = widened_for_later(found, jnp.asarray(fitted.factor))
     weight, variance = jnp.exp(found.dist.log_weight), found.dist.components.variance
     own = found.epistemic_share * jnp.sum(weight * variance, axis=-1)[..., 0]
     noise = found.dist.variance[..., 0] - own

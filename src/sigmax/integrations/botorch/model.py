@@ -31,6 +31,7 @@ class SigmaxModel(Model):
 
     Examples
     --------
+    >>> import torch
     >>> X = torch.rand(20, 2, dtype=torch.double)
     >>> Y = -((X - 0.5) ** 2).sum(dim=-1, keepdim=True)
     >>> model = fit_sigmax_model(X, Y, preset="fast", n_steps=20, random_state=0)

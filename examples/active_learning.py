@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sigmax import GPRegressor
-from sigmax.active_learning import active_learning_rounds, choose
+from sigmax import GPRegressor, LocalRegressor
+from sigmax.active_learning import active_learning_rounds, choose, expected_gain
 
 rng = np.random.default_rng(0)
 X = rng.normal(0, 1, (300, 2))
@@ -30,3 +30,11 @@ for acquisition in ("variance", "random"):
     *_, last = rounds
     error = np.sqrt(np.mean((last.model.predict(X[test]) - y[test]) ** 2))
     print(f"{acquisition:<8} with {len(last.labelled)} labels: RMSE {error:.2f}")
+
+# A batch for one trip: rows that tell different things, within what the trip may cost.
+members = LocalRegressor("fast", random_state=0).fit(X[:60], y[:60])
+X_pool, cost = X[60:200], np.where(X[60:200, 0] > 0, 1.0, 2.0)
+batch = choose(members, X_pool, 20, acquisition="joint-information", cost=cost, budget=12)
+spent, gain = cost[batch].sum(), expected_gain(members, X_pool, batch)
+print(f"a batch within a budget of 12: {'kept' if spent <= 12 else 'missed'}")
+print(f"expected to lower the pool's mean variance by a share of {gain:.2f}")

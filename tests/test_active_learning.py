@@ -255,7 +255,7 @@ def test_the_split_is_a_partition_in_the_papers_shares():
     [
         ({"n": 61}, "`n` must be at most the pool's 60 rows, got 61"),
         ({"n": 0}, "`n` must be a whole number of at least 1"),
-        ({"acquisition": "entropy"}, "`acquisition` must be one of epistemic, .* got 'entropy'"),
+        ({"acquisition": "entropy"}, "`acquisition` must be one of clusters, .* got 'entropy'"),
         ({"acquisition": "epistemic"}, "'epistemic' needs .* got GaussianProcessRegressor"),
         ({"acquisition": "information"}, "`predict_uncertainty"),
         ({"diversity": -1.0}, "`diversity` must be a finite number"),

@@ -20,7 +20,7 @@ ROOMS = [
     {"distributions"},
     {"targets"},
     {"metrics", "sample_distances"},
-    {"scorers", "calibration"},
+    {"scorers", "calibration", "monitoring"},
     {"neighbors", "forests"},
     {"sampling"},
     {"networks"},

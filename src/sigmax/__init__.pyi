@@ -6,6 +6,7 @@ from . import errors as errors
 from . import estimators as estimators
 from . import generative as generative
 from . import metrics as metrics
+from . import monitoring as monitoring
 from . import neighbors as neighbors
 from . import networks as networks
 from . import plots as plots

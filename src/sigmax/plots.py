@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Curve",
     "draw_map",
+    "draw_monitor",
     "draw_prediction",
     "draw_spread",
     "model_panels",
@@ -124,6 +125,20 @@ def draw_map(
     axes.set_title(label, fontsize=11)
     if (figure := axes.get_figure()) is not None:
         figure.colorbar(image, ax=axes, shrink=0.9)
+    tidy(axes)
+
+
+def draw_monitor(axes: Axes, monitor: Any) -> None:
+    """The e-values of a `Monitor` after every row that it has taken in, and what is an alarm."""
+    drift = monitor.drift
+    path = np.concatenate(drift.path) / np.log(10)
+    rows = np.arange(drift.n_rows - len(path), drift.n_rows) + 1
+    for test, column in zip(drift.tests, path.T, strict=True):
+        axes.plot(rows, column, lw=1.8 if test.is_alarm else 1.0, label=test.name)
+    axes.axhline(np.log10(drift.threshold), color=QUIET, lw=1, ls=":", label="enough")
+    axes.set_xlabel("row")
+    axes.set_ylabel("log₁₀ of the e-value")
+    axes.legend(fontsize=8, frameon=False)
     tidy(axes)
 
 

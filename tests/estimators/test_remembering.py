@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -11,6 +13,8 @@ from sigmax import GPRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import later_rows, remembering
 from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
+from sigmax.estimators.member_forests import MemberForests
+from sigmax.forests import Forests
 from sigmax.inputs import Inputs
 
 SMALL = {"preset": "fast", "hidden_sizes": (32, 32), "n_steps": 300, "weight_decay": 300.0}
@@ -71,13 +75,13 @@ def test_predictions_are_those_of_a_predictor_with_all_rows_in_its_memory(
     np.testing.assert_allclose(by_hand.predict(inputs).dist.mean, found.dist.mean, atol=1e-4)
     assert np.all(np.asarray(found.foreign_share) <= 1 + 1e-6)
     # The factor acts as far as rows off the data of the fit are what a prediction rests on.
-    expected = as_mixture(by_hand.predict(inputs))
+    expected: Any = as_mixture(by_hand.predict(inputs)).components
     scale = 1 + (remembered.memory_.factor - 1) * np.asarray(found.foreign_share) * (
         1 - np.asarray(found.gate)
     )
-    widened = np.asarray(expected.components.scale) * np.repeat(scale, 3, axis=0)[..., None]
-    complete = as_mixture(remembered._complete(found, inputs))
-    np.testing.assert_allclose(complete.components.scale, widened, rtol=1e-3)
+    widened = np.asarray(expected.scale) * np.repeat(scale, 3, axis=0)[..., None]
+    complete: Any = as_mixture(remembered._complete(found, inputs)).components
+    np.testing.assert_allclose(complete.scale, widened, rtol=1e-3)
 
 
 def test_the_gate_is_that_of_all_rows(remembered, rows, new_rows):
@@ -128,7 +132,7 @@ def test_saved_and_pickled_it_is_the_same(remembered, new_rows, tmp_path):
 
 
 def test_fifty_rows_one_by_one_compile_once(model, new_rows):
-    watched = remembering.judge, later_rows.predict_members_with_later
+    watched: list[Any] = [remembering.judge, later_rows.predict_members_with_later]
     own = copy.deepcopy(model)
     own.partial_remember(new_rows[0][:1], new_rows[1][:1]).predict(new_rows[0][:5])
     before = [program.n_programs() for program in watched]
@@ -219,3 +223,97 @@ def test_errors_are_clear_and_change_nothing(model, new_rows):
     for other in (GPRegressor(), MeanVarianceRegressor()):
         with pytest.raises(InvalidArgumentError, match="keeps no rows"):
             other.partial_remember(X, y)
+
+
+@pytest.fixture(scope="module")
+def shop():
+    """Counts that jump, with a category and gaps."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"size": rng.uniform(0, 10, 400), "kind": rng.choice(["a", "b", "c"], 400)})
+    X.loc[:9, "size"] = np.nan
+    steps = np.array([4, 30, 12, 45, 2, 25, 50, 8, 35, 18])
+    rate = steps[X["size"].fillna(0).astype(int)] + 6 * (X["kind"] == "b")
+    return X, rng.poisson(rate).astype(float)
+
+
+@pytest.fixture(scope="module")
+def shop_model(shop):
+    return LocalRegressor(**SMALL, random_state=1).fit(*shop)
+
+
+def test_forests_name_the_new_rows_and_predictions_follow_them(shop_model):
+    with_forests, kept = copy.deepcopy(shop_model), shop_model.rows_
+    grown = Forests.grow(
+        kept.X.coordinates, kept.y, kept.weight, [np.arange(400)] * 2, 12, np.random.default_rng(0)
+    )
+    with_forests.forests_ = MemberForests(grown, 0.4, 1.0)
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame({"size": rng.uniform(20, 24, 60), "kind": ["a"] * 60})
+    y = rng.poisson(40, 60).astype(float)
+    together = copy.deepcopy(with_forests).partial_remember(X, y)
+    apart = copy.deepcopy(with_forests)
+    for part in (slice(0, 25), slice(25, None)):
+        apart.partial_remember(X.iloc[part], y[part])
+    queries = pd.DataFrame({"size": rng.uniform(20, 24, 200), "kind": ["a"] * 200})
+    np.testing.assert_array_equal(parts_of(together, queries), parts_of(apart, queries))
+    coordinates = np.asarray(together._inputs(queries).coordinates)
+    assert np.mean(together.forests_.named(coordinates) >= 400) > 0.9
+    fresh, bounds = rng.poisson(40, 200), together.predict_interval(queries, 0.9)
+    assert np.mean((bounds[:, 0] <= fresh) & (fresh <= bounds[:, 1])) > 0.85
+    assert np.abs(together.predict(queries) - 40).mean() < 8
+    assert np.all(bounds == np.round(bounds))
+    named, _ = together.explain_neighbors(queries, k=3)
+    assert np.mean(named >= 400) > 0.9
+
+
+def test_a_level_that_the_fit_does_not_know_stays_off_the_data(shop_model):
+    X = pd.DataFrame({"size": [3.0] * 30 + [np.nan], "kind": ["new"] * 31})
+    own = copy.deepcopy(shop_model).partial_remember(X, np.full(31, 50.0))
+    other = pd.DataFrame({"size": [3.0], "kind": ["other"]})
+    before = shop_model.predict_gate(other)
+    np.testing.assert_array_equal(own.predict_gate(other), before)
+    np.testing.assert_array_equal(own.predict_gate(X[:1]), before)
+    assert before > 0.5 and len(own.rows_.y) == 431
+
+
+def test_intervals_are_not_held_to_a_grid_that_new_targets_break(shop_model, shop):
+    X, _ = shop
+    grid = shop_model.units_.grids[0]
+    assert grid.is_full and grid.step == 1
+    own = copy.deepcopy(shop_model).partial_remember(X[:2], [3.25, 4.0])
+    assert not own.units_.grids[0].is_full
+    bounds = own.predict_interval(X[:50])
+    assert not np.all(bounds == np.round(bounds))
+
+
+def test_trees_with_rows_added_send_every_row_to_itself():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(120, 3)).astype(np.float32)
+    X[110] = X[3]
+    rows, weight = [np.arange(60), np.arange(60)], np.ones(120)
+    old = Forests.grow(X[:60], X[:60, :1], weight[:60], rows, 5, rng)
+    together = old.with_rows(X, weight, 60)
+    apart = old.with_rows(X[:90], weight[:90], 60).with_rows(X, weight, 90, n_before=30)
+    for name, part in together.state().items():
+        np.testing.assert_array_equal(part, apart.state()[name])
+    named = together.rows_at(X)
+    own = np.arange(120)
+    single = ~np.isin(own, [3, 110])
+    assert np.all(named[..., single] == own[single])
+    assert set(named[..., 110].ravel()) <= {3, 110} and np.all(old.rows_at(X) < 60)
+    Forests.from_state(together.state(), 2, 120, 3)  # refuses what is not sound
+
+
+def test_where_the_nearest_rows_are_searched_new_rows_are_summed_over(
+    model, remembered, new_rows, monkeypatch
+):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("sigmax.estimators.local_predictor.LARGEST_EXHAUSTIVE", 100)
+    searched = copy.deepcopy(model)
+    searched._set_rows(model.rows_)
+    assert searched.predictor_.nearest is not None
+    searched.partial_remember(*new_rows)
+    assert searched.predictor_.nearest is not None
+    queries = np.concatenate([new_rows[0] + 0.1, new_rows[0] - 6.0])
+    expected = parts_of(remembered, queries)
+    np.testing.assert_allclose(parts_of(searched, queries), expected, atol=0.1)

@@ -57,7 +57,11 @@ def reproduce(
     splits: Annotated[int, typer.Option(min=0, help="Splits, draws, seeds or repeats.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first of them.")] = 0,
     acquisitions: Annotated[
-        str, typer.Option(help="For active: variance, epistemic, information, random.")
+        str,
+        typer.Option(
+            help="For active: variance, epistemic, information, joint-information, clusters,"
+            " random."
+        ),
     ] = "",
     set_: Settings = None,
     quick: Annotated[

@@ -15,6 +15,7 @@ from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators.saving import AbstractSavable
 from sigmax.features import Features
+from sigmax.monitoring import Monitor
 from sigmax.tables import Table
 
 __all__ = ["AbstractRegressor"]
@@ -59,6 +60,32 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             f"{type(self).__name__} keeps no rows that new ones could join: fit it again with them,"
             " or use LocalRegressor."
         )
+
+    def monitor(
+        self,
+        X=None,
+        y=None,
+        *,
+        alpha: float = 0.05,
+        coverage: float = 0.9,
+        tolerance: float | None = None,
+        most_off_data: float = 0.05,
+        random_state: int = 0,
+    ) -> Monitor:
+        """Tests whether predictions still hold on labelled rows, valid whenever one looks.
+
+        Without rows, the `Monitor` waits for its first ``update(X, y)``; with rows it has taken
+        these in. Its settings are explained there.
+        """
+        found = Monitor(
+            self,
+            alpha=alpha,
+            coverage=coverage,
+            tolerance=tolerance,
+            most_off_data=most_off_data,
+            random_state=random_state,
+        )
+        return found if X is None else found.update(X, y)
 
     def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
         """What `predict_interval` gives by the method "conformal"."""

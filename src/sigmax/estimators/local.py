@@ -340,9 +340,9 @@ class LocalRegressor(AbstractNetworkRegressor):
         """
         return super()._inputs(X).within(*self._rim)
 
-    def _set_rows(self, rows: KeptRows, memory: Memory) -> None:
-        self.rows_, self.memory_, self._rim = rows, memory, rim(rows)
-        self.predictor_ = predictor_of(self.networks_, rows, memory)
+    def _set_rows(self, rows: KeptRows, memory: Memory | None = None) -> None:
+        self.rows_, self.memory_, self._rim = rows, memory or self.memory_, rim(rows)
+        self.predictor_ = predictor_of(self.networks_, rows, self.memory_)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LocalRegressor":
         """A copy that shares what was learned, which is replaced at times but never changed."""
@@ -360,7 +360,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if hasattr(self, "rows_"):
-            self._set_rows(self.rows_, self.memory_)
+            self._set_rows(self.rows_)
 
     def _mixture(self, X: Inputs) -> Mixture:
         return as_mixture(self._complete(self.predictor_.predict(X), X))

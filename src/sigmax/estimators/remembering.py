@@ -182,7 +182,7 @@ def unknown_factor(n_rows: float) -> float:
 
     Examples
     --------
-    >>> [round(unknown_factor(n), 2) for n in (0, 1, 3, 10, 100)]
+    >>> [round(unknown_factor(n), 2) for n in (0.0, 1.0, 3.0, 10.0, 100.0)]
     [1.78, 1.43, 1.23, 1.08, 1.01]
     """
     return float(t.ppf(0.95, 2 + n_rows) / norm.ppf(0.95))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -156,8 +157,10 @@ def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
 
 
 def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figure:
-    """Means over the repeats; a colour per method, a line style per acquisition."""
-    styles = {"variance": "-", "epistemic": "--", "information": "-.", "random": ":"}
+    """Medians over the repeats; a line style per acquisition, and a colour per method or kind."""
+    looks: list[Any] = ["-", "--", "-.", (0, (5, 1)), (0, (1, 1)), ":"]
+    names: list[str] = list(ACQUISITIONS)
+    styles = dict(zip(names, looks, strict=True))
     methods = list(dict.fromkeys(method for method, _ in kinds))
     n_columns = min(4, len(found))
     n_rows = -(-len(found) // n_columns)
@@ -169,7 +172,8 @@ def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figur
             if kind not in curves:
                 continue
             values = np.median([r.curves[score] for r in curves[kind].values()], axis=0)
-            look = {"color": f"C{methods.index(kind[0])}", "ls": styles[kind[1]]}
+            shade = kinds.index(kind) if len(methods) == 1 else methods.index(kind[0])
+            look: dict[str, Any] = {"color": f"C{shade}", "ls": styles[kind[1]]}
             (lines[kind_title(kind)],) = axes.plot(values, lw=1.4, **look)
         axes.set_title(dataset, fontsize=10)
         tidy(axes)

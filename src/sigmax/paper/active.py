@@ -181,7 +181,7 @@ def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figur
         axes.remove()
     figure.supxlabel("round", fontsize=10)
     figure.supylabel(f"test {label}, median over the repeats", fontsize=10)
-    place = {"loc": "outside upper center", "ncols": min(4, len(lines)), "frameon": False}
+    place = {"loc": "outside upper center", "ncols": min(n_columns, len(lines)), "frameon": False}
     figure.legend(list(lines.values()), list(lines), fontsize=9, **place)
     return figure
 

@@ -141,8 +141,8 @@ def test_parts_take_turns_on_the_nodes():
 
 
 def test_a_cluster_that_is_gone_or_has_no_nodes_is_waited_for_a_while(monkeypatch):
-    monkeypatch.setattr("sigmax.ray_session.LONGEST_WITHOUT_NODES", 0.01)
-    monkeypatch.setattr("sigmax.ray_session.LONGEST_SILENCE", 0.01)
+    monkeypatch.setattr("sigmax.ray_session.LONGEST_WITHOUT_NODES", 0.0)
+    monkeypatch.setattr("sigmax.ray_session.LONGEST_SILENCE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         head = Cluster(port=server.getsockname()[1])
         with pytest.raises(ClusterError, match="no node left"):

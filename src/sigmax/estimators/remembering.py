@@ -141,13 +141,15 @@ def count_centers(networks: LocalNetwork) -> int:
     return int(np.sum(np.asarray(networks.gate.is_used)[0]))
 
 
-def widened(found: LocalPosterior, factor: float) -> LocalPosterior:
-    """Predictions with ``factor`` on the scales, as far as they rest on rows off the fit's data."""
-    if found.foreign_share is None or factor == 1:
+def widened(found: LocalPosterior, factor: Any) -> LocalPosterior:
+    """Predictions with ``factor`` on the scales, as far as they rest on rows off the fit's data.
+
+    Arrays of NumPy, or those of a function that is being compiled.
+    """
+    if found.foreign_share is None or found.gate is None:
         return found
-    share = np.asarray(found.foreign_share) * (1 - np.asarray(found.gate))
-    scale = np.asarray(found.dist.components.scale)
-    scale = scale * (1 + (factor - 1) * share)[..., None, None]
+    share = found.foreign_share * (1 - found.gate)
+    scale = found.dist.components.scale * (1 + (factor - 1) * share)[..., None, None]
     return eqx.tree_at(lambda rows: rows.dist.components.scale, found, scale)
 
 

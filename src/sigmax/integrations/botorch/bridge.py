@@ -15,8 +15,9 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.estimators.later_rows import LaterRows, predict_members_with_later
 from sigmax.estimators.local_predictor import embed_members, predict_members
+from sigmax.estimators.remembering import count_centers, widened
 from sigmax.inputs import Inputs
-from sigmax.networks import LocalNetwork, LocalPosterior, TrainingSet
+from sigmax.networks import LocalNetwork, TrainingSet
 from sigmax.tables import Kind
 from sigmax.training import bucket_size
 
@@ -77,7 +78,7 @@ class FittedMembers(eqx.Module):
             raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
         units = estimator.units_.scaling
         networks, n_later = predictor.networks, predictor.n_later
-        gate, n_centers = networks.gate, int(np.sum(np.asarray(networks.gate.is_used)[0]))
+        gate, n_centers = networks.gate, count_centers(networks)
         gate = eqx.tree_at(
             lambda gate: (gate.inducing_points, gate.is_used),
             gate,
@@ -193,7 +194,7 @@ def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
     else:
         members = fitted.networks, fitted.training_sets, fitted.later
         found = predict_members_with_later(*members, rows)
-        found = widened_for_later(found, jnp.asarray(fitted.factor))
+        found = widened(found, fitted.factor)
     weight, variance = jnp.exp(found.dist.log_weight), found.dist.components.variance
     own = found.epistemic_share * jnp.sum(weight * variance, axis=-1)[..., 0]
     noise = found.dist.variance[..., 0] - own
@@ -205,14 +206,6 @@ def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
         scale**2 * noise,
         embedded.coordinates,
     )
-
-
-def widened_for_later(found: LocalPosterior, factor: Float[Array, ""]) -> LocalPosterior:
-    """As `predict_dist` widens predictions that rest on rows off the data of the fit."""
-    assert found.foreign_share is not None and found.gate is not None
-    share = found.foreign_share * (1 - found.gate)
-    scale = found.dist.components.scale * (1 + (factor - 1) * share)[..., None, None]
-    return eqx.tree_at(lambda rows: rows.dist.components.scale, found, scale)
 
 
 @compiled

@@ -89,7 +89,7 @@ def test_importance_sampling_agrees_with_quadrature(double_precision, weighted):
     rows = standard_rows(weight=rng.uniform(0.5, 2.0, size=8) if weighted else None)
     X = np.linspace(-2.5, 2.5, 11)[:, None]
     expected_norm, expected_mean, expected_latent, expected_noise = grid_posterior(rows, X)
-    modes = [mode_search(start, rows, 50) for start in starts(2, 1, rng)]
+    modes = [mode_search(start, rows, 50) for start in starts(2, rows, rng)]
     padded = pad(rows)
     thetas, weights, log_norm = importance_sample(proposals_of(modes, padded), padded, rng)
     assert 1 / np.sum(weights**2) > 300 and log_norm == pytest.approx(expected_norm, abs=0.1)

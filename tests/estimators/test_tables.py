@@ -36,7 +36,10 @@ MODELS = {
     "MeanVariance": MeanVarianceRegressor("fast", hidden_sizes=(16,), **SMALL),
     "MCDropout": MCDropoutRegressor("fast", hidden_sizes=(16,), **SMALL),
     "Bayesian": BayesianRegressor("fast", hidden_sizes=(16,), **SMALL),
+    "GP": GPRegressor(n_restarts=1, max_iter=20, random_state=0),
+    "SparseGP": SparseGPRegressor(n_inducing=50, n_restarts=1, max_iter=20, random_state=0),
 }
+PROCESSES = {"GP", "SparseGP"}
 OFF_DATA = {"Local", "Combined"}
 """Those that know where the data are."""
 
@@ -131,6 +134,9 @@ def test_new_levels_and_new_gaps_work_and_are_less_known(fitted, rents, name, ch
         assert after["gate"].mean() > before["gate"].mean() + 1e-4
         if name == "Local":
             assert np.all(after["evidence"] < before["evidence"])
+    if name in PROCESSES:  # about as far away as another row: beyond its length-scale
+        before, after = (model.predict_uncertainty(rows)["epistemic"] for rows in (frame, new))
+        assert np.all(after > 3 * before)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -187,15 +193,30 @@ def test_tables_of_one_shape_are_fitted_together(fitted, rents):
         )
 
 
-@pytest.mark.parametrize("model", [GPRegressor(), SparseGPRegressor()])
-def test_gaussian_processes_say_what_they_do_not_take(model, rents):
+@pytest.mark.parametrize("name", sorted(PROCESSES))
+def test_the_levels_of_a_column_share_a_length_scale(fitted, rents, name):
+    """Size, floor, signed, the gaps of floor, the year, then balcony, heating and quarter."""
+    model, frame = fitted[name], rents[0]
+    groups = model.features_.length_scale_groups()
+    assert model.coordinates(frame).shape == (N_ROWS, len(groups)) and groups[-1] == max(groups)
+    assert model.length_scale_.shape == (max(groups),)
+    kinds = [column.kind.value for column in model.features_.schema]
+    assert kinds.count("category") == 3 and groups.count(max(groups) - 1) in (2, 3, 8)
+    varied = frame.iloc[[0] * 8].assign(quarter=sorted(frame["quarter"].unique()))
+    apart = np.linalg.norm(np.diff(model.coordinates(varied), axis=0), axis=1)
+    np.testing.assert_allclose(apart, 1, rtol=1e-6)
+
+
+def test_a_process_of_few_rows_averages_over_tables_too(rents):
     frame, rent = rents
-    with pytest.raises(InvalidDataError, match="column 'balcony' holds categories: encode it"):
-        clone(model).fit(frame, rent)
-    with pytest.raises(InvalidDataError, match="column 'signed' holds times"):
-        clone(model).fit(frame[["size", "signed"]], rent)
-    with pytest.raises(InvalidDataError, match="column 'floor' contains NaN"):
-        clone(model).fit(frame[["size", "floor"]], rent)
-    fitted = clone(model).set_params(max_iter=1).fit(frame[["size"]].iloc[:50], rent[:50])
-    with pytest.raises(InvalidDataError, match="column 'size' contains NaN"):
-        fitted.predict(pd.DataFrame({"size": [np.nan]}))
+    columns = ["size", "quarter"]
+    model = GPRegressor(n_restarts=1, noise="varying", random_state=0)
+    model.fit(frame[columns].iloc[:120], rent[:120])
+    mean, std = model.predict(frame[columns].iloc[120:], return_std=True)
+    plain = GPRegressor(n_restarts=1, random_state=0).fit(frame[["size"]].iloc[:120], rent[:120])
+    error = np.sqrt(np.mean((mean - rent[120:]) ** 2))
+    assert error < 0.7 * np.sqrt(np.mean((plain.predict(frame[["size"]][120:]) - rent[120:]) ** 2))
+    assert 0.7 < np.sqrt(np.mean(((mean - rent[120:]) / std) ** 2)) < 1.4
+    facts, arrays = model._state()
+    with pytest.raises(ValueError, match="points is"):
+        model._set_state(facts, {**arrays, "points": arrays["points"][..., 1:]})

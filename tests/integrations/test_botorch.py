@@ -6,21 +6,35 @@ import sys
 import warnings
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound, qLogNoisyExpectedImprovement
+from botorch.acquisition import (
+    UpperConfidenceBound,
+    qKnowledgeGradient,
+    qLogNoisyExpectedImprovement,
+)
 from botorch.exceptions import UnsupportedError
 from botorch.models import ModelList
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
 
+from sigmax import MeanVarianceRegressor, SparseGPRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
+from sigmax.estimators.gp_inference import GPRows, Hyper, exact_posterior, predict_latent
+from sigmax.estimators.gp_noise import predict_noise
 from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
 from sigmax.integrations.botorch.bridge import moments_at
 
-SETTINGS = {"preset": "fast", "n_members": 3, "hidden_sizes": (16, 16), "random_state": 0}
+LOCAL: dict[str, Any] = {
+    "kind": "local",
+    "preset": "fast",
+    "n_members": 3,
+    "hidden_sizes": (16, 16),
+}
+SETTINGS: dict[str, Any] = LOCAL | {"random_state": 0}
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 
 
@@ -40,20 +54,35 @@ def train_X() -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def model(train_X) -> SigmaxModel:
+def train_Y(train_X) -> torch.Tensor:
     noise = 0.01 * torch.randn(40, 1, generator=torch.Generator().manual_seed(0))
-    return fit_sigmax_model(train_X, 10 + value(train_X) + noise, n_steps=200, **SETTINGS)
+    return 10 + value(train_X) + noise
 
 
 @pytest.fixture(scope="module")
-def conditioned(model) -> SigmaxModel:
-    return model.condition_on_observations(FAR, torch.tensor([[12.0]], dtype=torch.double))
+def local(train_X, train_Y) -> SigmaxModel:
+    return fit_sigmax_model(train_X, train_Y, n_steps=200, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def conditioned(local) -> SigmaxModel:
+    return local.condition_on_observations(FAR, torch.tensor([[12.0]], dtype=torch.double))
+
+
+@pytest.fixture(scope="module")
+def process(train_X, train_Y) -> SigmaxModel:
+    return fit_sigmax_model(train_X, train_Y, random_state=0, n_restarts=1)
+
+
+@pytest.fixture(params=["local", "process"])
+def model(request) -> SigmaxModel:
+    return request.getfixturevalue(request.param)
 
 
 FAR = torch.tensor([[1.3, 0.5]], dtype=torch.double)
 
 
-@pytest.mark.parametrize("name", ["model", "conditioned"])
+@pytest.mark.parametrize("name", ["local", "conditioned", "process"])
 def test_mean_and_variance_are_those_of_predict_dist(name, request):
     model = request.getfixturevalue(name)
     X = torch.cat([1.6 * points(60, 2) - 0.3, FAR])  # on the data and off them
@@ -65,17 +94,84 @@ def test_mean_and_variance_are_those_of_predict_dist(name, request):
     assert posterior.mean.dtype == torch.double
 
 
-def test_conditioning_is_partial_remember_and_leaves_the_model_alone(model, conditioned):
-    before = model.posterior(FAR).mean
-    remembering = copy.deepcopy(model.estimator).partial_remember(FAR.numpy(), [12.0])
+def test_conditioning_is_partial_remember_and_leaves_the_model_alone(local, conditioned):
+    before = local.posterior(FAR).mean
+    remembering = copy.deepcopy(local.estimator).partial_remember(FAR.numpy(), [12.0])
     X = points(5, 2).numpy()
     expected = remembering.predict_dist(np.concatenate([X, FAR])).mean
     found = conditioned.posterior(torch.cat([torch.from_numpy(X), FAR])).mean[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert abs(conditioned.posterior(FAR).mean - 12) < abs(before - 12)
-    assert torch.equal(model.posterior(FAR).mean, before)
+    assert torch.equal(local.posterior(FAR).mean, before)
     with pytest.raises(UnsupportedError, match="one batch of rows at a time"):
-        model.condition_on_observations(FAR[None], torch.zeros(1, 1, 1))
+        local.condition_on_observations(FAR[None], torch.zeros(1, 1, 1))
+
+
+def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
+    """With the hyper-parameters of the fit, by another way: one Cholesky factor of all rows."""
+    estimator, X, Y = process.estimator, points(3, 2, seed=5), torch.tensor([[9.0], [9.5], [11.0]])
+    before = process.posterior(X).mean
+    conditioned = process.condition_on_observations(X[:2], Y[:2].double())
+    conditioned = conditioned.condition_on_observations(X[2:], Y[2:].double())
+    rows, at = torch.cat([train_X, X]).numpy(), points(6, 2, seed=6)
+    target = (torch.cat([train_Y, Y]).numpy()[:, 0] - train_Y.mean().item()) / float(
+        estimator.y_scaling_.scale[0]
+    )
+    found = estimator.posterior_
+    with jax.enable_x64(True):
+        Z, Z_at = estimator.coordinates(rows), estimator.coordinates(at.numpy())
+        draws = jax.tree.map(lambda leaf: leaf[0], found)
+        weight = np.exp(np.asarray(draws.hyper.log_noise))[:, None] / np.asarray(
+            predict_noise(draws, Z)
+        )
+        expected = [
+            exact_posterior(hyper, GPRows(Z, target, w), np.asarray(1e-8))
+            for hyper, w in zip(each(draws.hyper), weight, strict=True)
+        ]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *expected)
+        mean, variance = map(np.asarray, predict_latent(stacked, Z_at))
+    scale = float(estimator.y_scaling_.scale[0])
+    posterior = conditioned.posterior(at)
+    expected_mean = train_Y.mean().item() + scale * mean
+    np.testing.assert_allclose(posterior.member_means, expected_mean, rtol=1e-6)
+    growth = estimator.df_ / (estimator.df_ - 2)
+    own = posterior.own_covariance.diagonal(dim1=-2, dim2=-1)
+    np.testing.assert_allclose(own, growth * scale**2 * variance, rtol=1e-3, atol=1e-9)
+    assert torch.equal(process.posterior(X).mean, before)
+
+
+def each(hyper: Hyper) -> list[Hyper]:
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], hyper) for i in range(len(hyper.log_noise))]
+
+
+def test_sparse_processes_are_models_too(train_X, train_Y):
+    estimator = SparseGPRegressor(n_inducing=20, n_restarts=1, max_iter=20, random_state=0)
+    model = SigmaxModel(estimator.fit(train_X.numpy(), train_Y.numpy()[:, 0]))
+    X = points(20, 2)
+    posterior, dist = model.posterior(X, observation_noise=True), estimator.predict_dist(X.numpy())
+    np.testing.assert_allclose(posterior.mean[:, 0], dist.mean, rtol=1e-6)
+    np.testing.assert_allclose(posterior.variance[:, 0], dist.variance, rtol=1e-6)
+
+
+def test_alternative_measurements_are_batches(process):
+    X, Y = points(2, 3, 2, seed=7), 10 + points(4, 2, 3, 1, seed=8)
+    both = process.condition_on_observations(X, Y)
+    assert both.batch_shape == (4, 2)
+    at = points(2, 5, 2, seed=9)
+    found = both.posterior(at)
+    assert found.mean.shape == (4, 2, 5, 1)
+    one = process.condition_on_observations(X[1], Y[2, 1]).posterior(at[1])
+    torch.testing.assert_close(found.mean[2, 1], one.mean)
+    torch.testing.assert_close(found.covariance_matrix[2, 1], one.covariance_matrix)
+    known = process.condition_on_observations(X[1], Y[2, 1], noise=torch.full((3, 1), 1e-12))
+    torch.testing.assert_close(known.posterior(X[1]).mean, Y[2, 1], rtol=1e-3, atol=1e-3)
+
+
+def test_fantasies_tell_what_knowledge_is_worth(process):
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    assert process.fantasize(points(2, 1, 2), sampler).batch_shape == (4, 2)
+    gradient = qKnowledgeGradient(process, num_fantasies=4)
+    assert optimised(gradient, q=1).shape == (1, 2)
 
 
 @pytest.mark.parametrize("observation_noise", [False, True])
@@ -106,7 +202,7 @@ def test_near_points_move_together_and_far_ones_hardly(model):
     torch.testing.assert_close(noisy.covariance_matrix[0, 1], posterior.covariance_matrix[0, 1])
 
 
-@pytest.mark.parametrize("name", ["model", "conditioned"])
+@pytest.mark.parametrize("name", ["local", "conditioned", "process"])
 def test_gradients_are_finite_differences(name, request):
     model = request.getfixturevalue(name)
     X = (1.6 * points(4, 2, 2, seed=3) - 0.3).requires_grad_()  # on the data and off them
@@ -167,11 +263,12 @@ def test_acquisition_functions_find_the_top_of_a_hill(model, train_X):
     assert value(pair).max() > value(train_X).quantile(0.9)
 
 
-def test_categories_are_optimised_with_the_rest():
+@pytest.mark.parametrize("settings", [SETTINGS | {"n_steps": 150}, {"random_state": 0}])
+def test_categories_are_optimised_with_the_rest(settings):
     """The second of three categories is best by 1, whatever the number."""
     X = torch.stack([points(45), torch.arange(45, dtype=torch.double) % 3], dim=1)
     Y = value_of_category(X)
-    model = fit_sigmax_model(X, Y, categorical_features=[1], n_steps=150, **SETTINGS)
+    model = fit_sigmax_model(X, Y, categorical_features=[1], **settings)
     dist = model.estimator.predict_dist(X.numpy())
     np.testing.assert_allclose(model.posterior(X).mean[:, 0], dist.mean, rtol=1e-4, atol=1e-5)
     inner = X[1:2]  # the first row is the least of all, where networks see the rim
@@ -208,12 +305,18 @@ def test_several_targets_are_several_models(model):
         model.posterior(points(1, 2), output_indices=[1])
 
 
-def test_what_has_no_gradient_is_refused(model):
+def test_what_has_no_gradient_is_refused(model, local):
     two = copy.deepcopy(model.estimator)
     two.is_single_output_ = False
     with pytest.raises(InvalidArgumentError, match="has one target"):
         SigmaxModel(two)
-    mapped = copy.deepcopy(model.estimator)
+    with pytest.raises(InvalidArgumentError, match="or LocalRegressor, got a MeanVariance"):
+        SigmaxModel(MeanVarianceRegressor())
+    with pytest.raises(InvalidArgumentError, match="`preset` is no setting of GPRegressor, which"):
+        fit_sigmax_model(points(4, 2), points(4, 1), preset="fast")
+    with pytest.raises(InvalidArgumentError, match="`kind` must be"):
+        fit_sigmax_model(points(4, 2), points(4, 1), kind="forest")
+    mapped = copy.deepcopy(local.estimator)
     units, y = mapped.units_, np.linspace(0, 1, 40)[:, None]
     mapped.units_ = type(units).fit(y, np.ones(40), "normal-scores")
     with pytest.raises(InvalidArgumentError, match="`n_trees=0` and `target_map='none'`"):

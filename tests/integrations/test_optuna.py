@@ -14,7 +14,11 @@ from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.integrations.optuna import SigmaxSampler, bounds, decoded, encoded
 
-QUICK = {"preset": "fast", "n_members": 3, "hidden_sizes": (16, 16), "n_steps": 100}
+LOCAL = {"kind": "local", "preset": "fast", "n_members": 3, "hidden_sizes": (16, 16)}
+MODELS: dict[str, dict[str, Any]] = {
+    "gp": {"n_restarts": 1},
+    "local": LOCAL | {"n_steps": 100, "refit_every": 8},
+}
 SPACE = {
     "rate": FloatDistribution(1e-5, 1e-1, log=True),
     "share": FloatDistribution(0.0, 1.0, step=0.25),
@@ -39,16 +43,21 @@ def objective(trial: optuna.Trial) -> float:
     return (math.log10(rate) + 3) ** 2 + 0.1 * (depth - 5) ** 2 + (kind == "b")
 
 
-def trials_of(direction: Any, sign: float, **settings) -> list[optuna.trial.FrozenTrial]:
-    sampler = SigmaxSampler(seed=0, n_candidates=256, refit_every=8, **QUICK, **settings)
+def trials_of(kind: str, direction: Any, sign: float, **settings) -> list[Any]:
+    sampler = SigmaxSampler(seed=0, n_candidates=256, **MODELS[kind], **settings)
     study = optuna.create_study(direction=direction, sampler=sampler)
     study.optimize(lambda trial: sign * objective(trial), n_trials=18)
     return study.trials
 
 
+@pytest.fixture(scope="module", params=MODELS)
+def kind(request) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def minimised() -> list[optuna.trial.FrozenTrial]:
-    return trials_of("minimize", 1.0)
+def minimised(kind) -> list[optuna.trial.FrozenTrial]:
+    return trials_of(kind, "minimize", 1.0)
 
 
 def test_later_trials_are_better_than_random_ones(minimised):
@@ -61,13 +70,13 @@ def test_later_trials_are_better_than_random_ones(minimised):
             assert distribution._contains(distribution.to_internal_repr(value))
 
 
-def test_the_same_seed_gives_the_same_trials_in_either_direction(minimised):
-    again = trials_of("maximize", -1.0)
+def test_the_same_seed_gives_the_same_trials_in_either_direction(minimised, kind):
+    again = trials_of(kind, "maximize", -1.0)
     assert [trial.params for trial in again] == [trial.params for trial in minimised]
 
 
-def test_the_upper_bound_explores():
-    values: Any = [trial.value for trial in trials_of("minimize", 1.0, acquisition="ucb")]
+def test_the_upper_bound_explores(kind):
+    values: Any = [trial.value for trial in trials_of(kind, "minimize", 1.0, acquisition="ucb")]
     assert min(values[10:]) < np.median(values[:10])
 
 
@@ -138,6 +147,8 @@ def test_settings_out_of_range_are_refused():
         SigmaxSampler(acquisition="best")
     with pytest.raises(InvalidArgumentError, match="`refit_every` must be"):
         SigmaxSampler(refit_every=0)
+    with pytest.raises(InvalidArgumentError, match="`kind` must be"):
+        SigmaxSampler(kind="tree")
 
 
 def test_without_optuna_one_sentence_says_what_to_install(monkeypatch):

@@ -28,12 +28,12 @@ from sigmax.estimators.gp_search import (
     with_jitter,
 )
 from sigmax.estimators.inducing_points import k_means_centers
-from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, AbstractSettings, setting, store
+from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, AbstractSettings, one_of, setting, store
 from sigmax.training import pad_rows
 
 __all__ = ["GPRegressor", "SparseGPRegressor"]
 
-LARGEST_EXACT = 5000
+LARGEST_EXACT, LARGEST_VARYING = 5000, 1000
 
 SPARSE_ROWS, POLISH_ITER = 5000, 10
 """With more rows than this, inducing points are trained on so many, then polished on all."""
@@ -62,6 +62,13 @@ class GPSettings(AbstractSettings):
         """Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
         then looks for modes of their posterior, about which they are drawn. False maximises the
         marginal likelihood at any number of rows, which with few is far too sure of itself.""",
+    )
+    noise: str = setting(
+        "constant",
+        one_of(("constant", "varying")),
+        """Whether the noise may depend on x: "varying" averages over constant noise and noise whose
+        logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
+        one is taken, and more than 1,000 rows are refused. It implies `average`.""",
     )
 
 
@@ -99,6 +106,9 @@ class SparseGPSettings(AbstractSettings):
 class GPRegressor(AbstractGPRegressor):
     """Exact Gaussian process with one length-scale per column and Gaussian noise.
 
+    The noise is the same everywhere, unless ``noise="varying"``. Categories, dates and gaps are
+    taken as they are: all levels of a column are equally far apart, by a length-scale of their own.
+
     With more than 200 rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows
     they are averaged over, under weak priors: the prediction is the mixture of the processes of 32
     draws from the posterior of the hyper-parameters, each with an unknown constant added and with
@@ -117,6 +127,15 @@ class GPRegressor(AbstractGPRegressor):
         Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
         then looks for modes of their posterior, about which they are drawn. False maximises the
         marginal likelihood at any number of rows, which with few is far too sure of itself.
+    noise : "constant" or "varying", default "constant"
+        Whether the noise may depend on x: "varying" averages over constant noise and noise whose
+        logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
+        one is taken, and more than 1,000 rows are refused. It implies `average`.
+    categorical_features : list of str or int, optional
+        Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
+        pandas' categories are read so anyway, but for text that is a date throughout.
+    numeric_features : list of str or int, optional
+        Columns of ``X`` to read as numbers, whatever their type says.
     random_state : int, RandomState, Generator or None
         Seed of the random starts, and of the draws that are averaged over.
     verbose : int
@@ -145,10 +164,35 @@ class GPRegressor(AbstractGPRegressor):
 
     default_recipe = GPSettings()
 
-    def __init__(self, *, n_restarts=3, max_iter=100, average=True, random_state=None, verbose=0):
+    noise: str
+
+    def __init__(
+        self,
+        *,
+        n_restarts=3,
+        max_iter=100,
+        average=True,
+        noise="constant",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
         store(self, locals())
 
+    @property
+    def _noise_varies(self) -> bool:
+        return self.noise == "varying"
+
+    def _averages(self, X) -> bool:
+        return self._noise_varies or super()._averages(X)
+
     def _check_size(self, n_rows: int) -> None:
+        if self._noise_varies and n_rows > LARGEST_VARYING:
+            raise InvalidDataError(
+                f"GPRegressor(noise='varying') takes at most {LARGEST_VARYING} rows, got"
+                f" {n_rows}: use LocalRegressor."
+            )
         if n_rows > LARGEST_EXACT:
             raise InvalidDataError(
                 f"GPRegressor takes at most {LARGEST_EXACT} rows, got {n_rows}: use"
@@ -186,6 +230,11 @@ class SparseGPRegressor(AbstractGPRegressor):
     average : bool, default True
         Whether to average over the hyper-parameters, as in `GPRegressor`, if there are at most 200
         rows and no more distinct ones than inducing points.
+    categorical_features : list of str or int, optional
+        Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
+        pandas' categories are read so anyway, but for text that is a date throughout.
+    numeric_features : list of str or int, optional
+        Columns of ``X`` to read as numbers, whatever their type says.
     random_state : int, RandomState, Generator or None
         Seed of k-means, of the choice of rows, of the random starts and of the draws.
     verbose : int
@@ -222,6 +271,8 @@ class SparseGPRegressor(AbstractGPRegressor):
         n_restarts=3,
         max_iter=100,
         average=True,
+        categorical_features=None,
+        numeric_features=None,
         random_state=None,
         verbose=0,
     ):
@@ -238,7 +289,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         live, points = pad_rows(np.ones(len(points)), n_slots), pad_rows(points, n_slots)
         some = some_rows(rows, SPARSE_ROWS, rng)
         # Judged by the bound: an exact process may live on details that inducing points cannot see.
-        hypers = [*starts(1, points.shape[1], rng), *(end.model for end in ends)]
+        hypers = [*starts(1, rows, rng), *(end.model for end in ends)]
         ends = [sparse_search(Inducing(hyper, points, live), some, 0) for hyper in hypers]
         found = sparse_search(best(ends).model, some, self.max_iter)
         if len(rows.y) > SPARSE_ROWS:

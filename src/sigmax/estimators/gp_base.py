@@ -12,17 +12,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
-from sigmax.errors import InvalidDataError
 from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
-from sigmax.estimators.gp_average import OFFSET, averaged_df, averaged_posterior, mode_search
+from sigmax.estimators.gp_average import (
+    OFFSET,
+    averaged_df,
+    averaged_over_noise,
+    averaged_posterior,
+    likelier_noise,
+    mode_search,
+)
 from sigmax.estimators.gp_inference import GPRows, Hyper, Posterior, predict_latent
+from sigmax.estimators.gp_noise import predict_noise
 from sigmax.estimators.gp_search import Found, starts
 from sigmax.features import Features
 from sigmax.files import take_array
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
-from sigmax.tables import Kind, Table
+from sigmax.tables import Table
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["AbstractGPRegressor"]
@@ -44,6 +51,8 @@ class AbstractGPRegressor(AbstractRegressor):
     n_restarts: int
     max_iter: int
     average: bool
+    categorical_features: Any
+    numeric_features: Any
     random_state: Any
     verbose: int
 
@@ -62,11 +71,17 @@ class AbstractGPRegressor(AbstractRegressor):
     ) -> tuple[Posterior, Found]:
         """As `_infer`, with one posterior for every draw of the hyper-parameters."""
         modes = []
-        for number, start in enumerate(starts(self.n_restarts, rows.X.shape[1], rng), 1):
+        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
             advance(f"start {number} of {self.n_restarts}")
             modes.append(mode_search(start, rows, self.max_iter))
         advance("averaging")
-        return averaged_posterior(modes, rows, rng)
+        if not self._noise_varies:
+            return averaged_posterior(modes, rows, rng)
+        infer = averaged_over_noise if len(rows.y) <= LARGEST_AVERAGED else likelier_noise
+        return infer(modes, rows, self.max_iter, rng)
+
+    _noise_varies = False
+    """Whether the noise may depend on x."""
 
     def _averages(self, X: NDArray[np.float64]) -> bool:
         """Whether hyper-parameters are averaged over, given these rows."""
@@ -81,7 +96,7 @@ class AbstractGPRegressor(AbstractRegressor):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or frame of shape (n, d)
         y : array-like of shape (n,) or (n, p)
             One target, or p targets, each with a process of its own.
         sample_weight : array-like of shape (n,), optional
@@ -98,11 +113,10 @@ class AbstractGPRegressor(AbstractRegressor):
         y, weight = rows.y, rows.weight
         self._check_size(len(rows.table))
         key = make_key(self.random_state)
-        self._check_numbers(rows.table)
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         y = self.y_scaling_(y, np.float64)
-        self.features_, _ = Features.fit(rows.table, y, weight, rows.indices)
-        X = self._coordinates(rows.table)
+        self.features_, inputs = Features.fit(rows.table, y, weight, rows.indices, np.float64)
+        X, groups = np.asarray(inputs.coordinates), self._groups
         weight = weight / weight.mean()
 
         from rich.progress import Progress
@@ -125,7 +139,8 @@ class AbstractGPRegressor(AbstractRegressor):
                     bar.update(task, description=name, advance=1)
 
                 rng = named_generator(key, f"output {output}")
-                inferred.append(infer(GPRows(X, y[:, output], weight), rng, advance))
+                data = GPRows(X, y[:, output], weight, groups=groups)
+                inferred.append(infer(data, rng, advance))
         posteriors, found = zip(*inferred, strict=True)
         if not averages:
             posteriors = [jax.tree.map(lambda leaf: leaf[None], one) for one in posteriors]
@@ -134,26 +149,16 @@ class AbstractGPRegressor(AbstractRegressor):
         self.log_evidence_ = np.array([one.log_evidence for one in found])
         self.n_iter_ = max(one.n_iter for one in found)
 
-    def _coordinates(self, table: Table) -> NDArray[np.float64]:
-        """Where rows lie, in double precision, which a covariance needs."""
+    def coordinates(self, X) -> NDArray[np.float64]:
+        """Where rows lie, before length-scales: (n, c) in double precision."""
+        check_is_fitted(self)
+        table = Table.read(self, X, self.features_.schema)
         return np.asarray(self.features_(table, np.float64).coordinates)
 
-    def _check_numbers(self, table: Table) -> None:
-        """Refuse what a covariance of numbers cannot take."""
-        name, remedy = type(self).__name__, "encode it first, or use LocalRegressor"
-        for column in table.schema:
-            if column.kind is not Kind.NUMBER:
-                what = "categories" if column.kind is Kind.CATEGORY else "times"
-                raise InvalidDataError(
-                    f"{name} takes numbers alone, but column {column.name!r} holds {what}:"
-                    f" {remedy}."
-                )
-        is_empty = np.isnan(table.numbers).any(axis=0)
-        if is_empty.any():
-            empty = table.schema.columns[int(np.argmax(is_empty))].name
-            raise InvalidDataError(
-                f"{name} takes numbers without gaps, but column {empty!r} contains NaN: {remedy}."
-            )
+    @property
+    def _groups(self) -> tuple[int, ...]:
+        """Coordinates that share a length-scale; () if each has its own."""
+        return () if self.features_.schema.is_plain else self.features_.length_scale_groups()
 
     def _check_size(self, n_rows: int) -> None:
         """Refuse more rows than can be dealt with."""
@@ -175,10 +180,13 @@ class AbstractGPRegressor(AbstractRegressor):
     def length_scale_(self) -> NDArray[np.float64]:
         """How far each column must move to matter, in its units: (d,), or (p, d) for p outputs.
 
-        The geometric mean of the draws where hyper-parameters are averaged over.
+        The geometric mean of the draws where hyper-parameters are averaged over. Numbers and times
+        come first, then flags of gaps and cycles of times, then categories, any two levels of
+        which are 1 apart.
         """
         log_length_scale = np.mean(self.posterior_.hyper.log_length_scale, axis=1)
-        length_scale = np.exp(log_length_scale) * self.features_.scaling.scale
+        length_scale = np.exp(log_length_scale)
+        length_scale[:, : len(self.features_.scaling.scale)] *= self.features_.scaling.scale
         return length_scale[0] if self.is_single_output_ else length_scale
 
     def _predict(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -187,27 +195,26 @@ class AbstractGPRegressor(AbstractRegressor):
         Of shape (draws, n) or (draws, n, p); the variances are squared scales of Student-t's where
         hyper-parameters are averaged over.
         """
-        check_is_fitted(self)
-        table = Table.read(self, X, self.features_.schema)
-        self._check_numbers(table)
-        X = self._coordinates(table)
-        log_noise = self.posterior_.hyper.log_noise
-        n_outputs, n_draws = log_noise.shape
+        X = self.coordinates(X)
+        n_outputs, n_draws = self.posterior_.hyper.log_noise.shape
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior_)
         n_rows, blocks = ROWS_PER_CALL if n_draws == 1 else AVERAGED_ROWS_PER_CALL, []
         with jax.enable_x64(True):
             for start in range(0, len(X), n_rows):
                 rows = X[start : start + n_rows]
                 padded = pad_rows(rows, bucket_size(len(rows), smallest=64))
-                parts = jax.tree.map(np.asarray, predict_latent(processes, padded))
-                blocks.append([part[:, : len(rows)] for part in parts])
-        mean, latent = (
+                parts = (*predict_latent(processes, padded), predict_noise(processes, padded))
+                blocks.append([np.asarray(part)[:, : len(rows)] for part in parts])
+        mean, latent, noise = (
             np.concatenate(part, axis=1).reshape(n_outputs, n_draws, len(X)).transpose(1, 2, 0)
             for part in zip(*blocks, strict=True)
         )
         scale = self.y_scaling_.scale
-        noise = np.broadcast_to(np.exp(log_noise.T)[:, None, :] * scale**2, mean.shape)
-        mean, latent = self.y_scaling_.mean + scale * mean, scale**2 * latent
+        mean, latent, noise = (
+            self.y_scaling_.mean + scale * mean,
+            scale**2 * latent,
+            scale**2 * noise,
+        )
         if self.is_single_output_:
             return mean[..., 0], latent[..., 0], noise[..., 0]
         return mean, latent, noise
@@ -224,14 +231,19 @@ class AbstractGPRegressor(AbstractRegressor):
     def _set_state(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.is_single_output_ = bool(facts["is_single_output"])
         p = 1 if self.is_single_output_ else len(arrays["y.mean"])
-        d, self.n_iter_ = self.n_features_in_, int(facts["n_iter"])
+        self.n_iter_ = int(facts["n_iter"])
         self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
         self.features_ = Features.from_state(facts, arrays, p)
         self.y_scaling_ = Standardizer.from_state(arrays, "y", p)
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]
+        groups = self._groups
+        d, n_coordinates = max(groups, default=self.n_features_in_), len(groups)
+        n_coordinates = n_coordinates or d
+        varies = "noise_coefficients" in arrays
         shapes = {"log_length_scale": (d,), "log_variance": (), "log_noise": ()}
-        shapes |= {"points": (m, d), "coefficients": (m,), "reduction": (m, m)}
+        shapes |= {"points": (m, n_coordinates), "coefficients": (m,), "reduction": (m, m)}
+        shapes |= {"noise_coefficients": (m,)} if varies else {}
         leaves = [take_array(arrays, name, (p, n_draws, *shape)) for name, shape in shapes.items()]
         offset = 0.0 if math.isinf(self.df_) else OFFSET
-        self.posterior_ = Posterior(Hyper(*leaves[:3], offset=offset), *leaves[3:])
+        self.posterior_ = Posterior(Hyper(*leaves[:3], offset=offset, groups=groups), *leaves[3:])

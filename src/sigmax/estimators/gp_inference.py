@@ -45,6 +45,14 @@ class GPRows(eqx.Module):
     X: Float[Values, "rows features"]
     y: Float[Values, " rows"]
     weight: Float[Values, " rows"]
+    noise_functions: Float[Values, "rows functions"] | None = None
+    """Of which the logarithm of the noise is a sum (`gp_noise`); without, it is constant."""
+    groups: tuple[int, ...] = eqx.field(static=True, default=())
+    """Which length-scale each coordinate has, the last group none; () for one each."""
+
+    @property
+    def n_length_scales(self) -> int:
+        return max(self.groups) if self.groups else self.X.shape[1]
 
 
 @final
@@ -56,12 +64,28 @@ class Hyper(eqx.Module):
     log_noise: Float[Values, "*outputs"]
     offset: float = eqx.field(static=True, default=0.0)
     """Variance of the unknown constant, as a share of the function's and the noise's together."""
+    groups: tuple[int, ...] = eqx.field(static=True, default=())
+    """As `GPRows` has them."""
 
     @classmethod
-    def create(cls, length_scale: np.ndarray, variance: float, noise: float) -> "Hyper":
+    def create(
+        cls,
+        length_scale: np.ndarray,
+        variance: float,
+        noise: float,
+        groups: tuple[int, ...] = (),
+    ) -> "Hyper":
         """From the values themselves."""
         logs = np.log(np.asarray(length_scale, float)), np.log(variance), np.log(noise)
-        return cls(logs[0], np.asarray(logs[1]), np.asarray(logs[2]))
+        return cls(logs[0], np.asarray(logs[1]), np.asarray(logs[2]), groups=groups)
+
+    @property
+    def inverse_length_scale(self) -> Float[Array, " coordinates"]:
+        """Of every coordinate, given the hyper-parameters of one output."""
+        inverse = jnp.exp(-jnp.asarray(self.log_length_scale))
+        if not self.groups:
+            return inverse
+        return jnp.append(inverse, 1.0)[jnp.array(self.groups)]
 
     @property
     def variance(self) -> Float[Array, "*outputs"]:
@@ -99,13 +123,15 @@ class Posterior(eqx.Module):
     points: Float[Values, "*outputs points features"]
     coefficients: Float[Values, "*outputs points"]
     reduction: Float[Values, "*outputs points points"]
+    noise_coefficients: Float[Values, "*outputs points"] | None = None
+    """Of `gp_noise.noise_kernel`, whose sum is the logarithm of the noise beside ``hyper``'s."""
 
 
 def covariance(
     hyper: Hyper, X: Float[Values, "rows features"], Z: Float[Values, "points features"]
 ) -> Float[Array, "rows points"]:
     """Between the function at ``X`` and at ``Z``; matrix products, forwards and backwards."""
-    scale = jnp.exp(-hyper.log_length_scale)[None, :]
+    scale = hyper.inverse_length_scale[None, :]
     X, Z = X * scale, Z * scale
     squares = jnp.sum(X**2, axis=1)[:, None] + jnp.sum(Z**2, axis=1)[None, :]
     squared_distance = jnp.maximum(squares - 2 * X @ Z.T, 0.0)
@@ -147,7 +173,9 @@ def exact_system(
 ) -> tuple[Float[Array, "rows rows"], Float[Array, " rows"], Float[Array, " rows"]]:
     """B = I + R (K + jitter) R and R y, with R the roots of the rows' precisions."""
     eye = jnp.eye(len(rows.y))
-    root = jnp.sqrt(rows.weight) * jnp.exp(-0.5 * hyper.log_noise)
+    is_row = rows.weight > 0
+    root = jnp.where(is_row, jnp.sqrt(jnp.where(is_row, rows.weight, 1.0)), 0.0)  # or nan slopes
+    root = root * jnp.exp(-0.5 * hyper.log_noise)
     K = covariance(hyper, rows.X, rows.X) + jitter * hyper.variance * eye
     return eye + root[:, None] * K * root[None, :], root * rows.y, root
 

@@ -68,12 +68,14 @@ def pad(rows: GPRows, *, multiple: int = 1) -> GPRows:
     return jax.tree.map(lambda leaf: pad_rows(np.asarray(leaf), n_slots), rows)
 
 
-def starts(n: int, n_features: int, rng: np.random.Generator) -> Iterator[Hyper]:
+def starts(n: int, rows: GPRows, rng: np.random.Generator) -> Iterator[Hyper]:
     """Where to start from: length-scales √d and noise 0.1, then scattered about that."""
-    yield Hyper.create(np.full(n_features, n_features**0.5), 1.0, 0.1)
+    d, groups = rows.n_length_scales, rows.groups
+    yield Hyper.create(np.full(d, d**0.5), 1.0, 0.1, groups)
     for _ in range(n - 1):
-        length_scale = n_features**0.5 * np.exp(rng.normal(size=n_features))
-        yield Hyper.create(length_scale, np.exp(0.5 * rng.normal()), 10 ** rng.uniform(-3, -0.3))
+        length_scale = d**0.5 * np.exp(rng.normal(size=d))
+        variance, noise = np.exp(0.5 * rng.normal()), 10 ** rng.uniform(-3, -0.3)
+        yield Hyper.create(length_scale, variance, noise, groups)
 
 
 def with_jitter(compute: Callable[[np.ndarray], Any], jitter: float = SMALLEST_JITTER):
@@ -125,21 +127,27 @@ def to_vector(hyper: Hyper) -> np.ndarray:
     return np.r_[hyper.log_length_scale, hyper.log_variance, hyper.log_noise]
 
 
-def from_vector(theta: Any) -> Hyper:
-    return Hyper(theta[:-2], theta[-2:-1].reshape(()), theta[-1:].reshape(()))
+def from_vector(theta: Any, groups: tuple[int, ...]) -> Hyper:
+    parts = theta[:-2], theta[-2:-1].reshape(()), theta[-1:].reshape(())
+    return Hyper(*parts, groups=groups)
 
 
-def hyper_bounds(n_features: int) -> np.ndarray:
+def hyper_bounds(hyper: Hyper) -> np.ndarray:
     length_scale, variance, noise = np.log([*BOUNDS.values()])
-    return np.vstack([np.tile(length_scale, (n_features, 1)), variance, noise])
+    n_length_scales = len(hyper.log_length_scale)
+    return np.vstack([np.tile(length_scale, (n_length_scales, 1)), variance, noise])
 
 
 @compiled
 def exact_objective(
     theta: Float[Array, " parameters"], rows: GPRows, jitter: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, " parameters"]]:
-    """LocalPosterior and its gradient with respect to the vector of hyper-parameters."""
-    return jax.value_and_grad(lambda theta: exact_evidence(from_vector(theta), rows, jitter))(theta)
+    """Evidence and its gradient with respect to the vector of hyper-parameters."""
+
+    def evidence(theta):
+        return exact_evidence(from_vector(theta, rows.groups), rows, jitter)
+
+    return jax.value_and_grad(evidence)(theta)
 
 
 @compiled
@@ -154,25 +162,23 @@ def sparse_objective(
 
     def bound(theta):
         points = theta[:n_coordinates].reshape(len(live), -1)
-        return sparse_evidence(
-            Inducing(from_vector(theta[n_coordinates:]), points, live), rows, jitter
-        )
+        hyper = from_vector(theta[n_coordinates:], rows.groups)
+        return sparse_evidence(Inducing(hyper, points, live), rows, jitter)
 
     return jax.value_and_grad(bound)(theta)
 
 
 def exact_search(hyper: Hyper, rows: GPRows, max_iter: int) -> Found:
     """Hyper-parameters uphill of ``hyper`` that make the marginal likelihood largest."""
-    bounds = hyper_bounds(len(hyper.log_length_scale))
-    found = maximise(exact_objective, to_vector(hyper), bounds, pad(rows), max_iter)
-    return found._replace(model=from_vector(found.model))
+    found = maximise(exact_objective, to_vector(hyper), hyper_bounds(hyper), pad(rows), max_iter)
+    return found._replace(model=from_vector(found.model, rows.groups))
 
 
 def sparse_search(inducing: Inducing, rows: GPRows, max_iter: int) -> Found:
     """Hyper-parameters and inducing points uphill of ``inducing`` that make the bound largest."""
     shape, live = inducing.points.shape, np.asarray(inducing.live)
     anywhere = np.tile([-np.inf, np.inf], (inducing.points.size, 1))
-    bounds = np.vstack([anywhere, hyper_bounds(shape[1])])
+    bounds = np.vstack([anywhere, hyper_bounds(inducing.hyper)])
     start = np.r_[np.ravel(inducing.points), to_vector(inducing.hyper)]
 
     def objective(theta: np.ndarray, rows: GPRows, jitter: np.ndarray):
@@ -180,7 +186,8 @@ def sparse_search(inducing: Inducing, rows: GPRows, max_iter: int) -> Found:
 
     found = maximise(objective, start, bounds, pad(rows, multiple=BLOCK), max_iter)
     points, hyper = np.split(found.model, [inducing.points.size])
-    return found._replace(model=Inducing(from_vector(hyper), points.reshape(shape), live))
+    hyper = from_vector(hyper, rows.groups)
+    return found._replace(model=Inducing(hyper, points.reshape(shape), live))
 
 
 def climb_from_starts(
@@ -192,7 +199,7 @@ def climb_from_starts(
 ) -> list[Found]:
     """Where every start leads by the evidence of some rows, which may be all."""
     rows, found = some_rows(rows, SEARCH_ROWS, rng), []
-    for number, start in enumerate(starts(n_starts, rows.X.shape[1], rng), 1):
+    for number, start in enumerate(starts(n_starts, rows, rng), 1):
         advance(f"start {number} of {n_starts}")
         found.append(exact_search(start, rows, max_iter))
     return found

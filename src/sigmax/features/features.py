@@ -56,6 +56,7 @@ class Features:
         y: NDArray[np.float64],
         weight: NDArray[np.float64],
         groups: NDArray[np.int_],
+        dtype: Any = np.float32,
     ) -> tuple["Features", Inputs]:
         """What there is to learn from training rows, and these rows as inputs.
 
@@ -70,17 +71,19 @@ class Features:
             How much each row counts.
         groups
             A label for every row; copies share one.
+        dtype
+            Of numbers and coordinates.
         """
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)
         if schema.is_plain:
             found = cls(schema, scaling, (), (), float(np.sqrt(2 * len(schema))))
-            return found, found(table)
+            return found, found(table, dtype)
         times = zip(schema.of_kind(Kind.TIME), table.times.T, strict=True)
         cycles = tuple(cycles_of(column, seconds) for column, seconds in times)
         fitted = [CategoryMap.fit(levels, y, weight, groups) for levels in table.categories]
         found = cls(schema, scaling, cycles, tuple(one for one, _ in fitted), 0.0)
-        rows = found.encode(table, [encoded for _, encoded in fitted])
+        rows = found.encode(table, [encoded for _, encoded in fitted], dtype)
         share = weight / weight.sum()
         position = np.asarray(rows.coordinates, dtype=np.float64)
         variance = share @ (position - share @ position) ** 2
@@ -92,7 +95,7 @@ class Features:
         if self.schema.is_plain:
             return self.plain_inputs(table.numbers, dtype)
         columns = zip(self.categories, table.categories, strict=True)
-        return self.encode(table, [column(levels) for column, levels in columns])
+        return self.encode(table, [column(levels) for column, levels in columns], dtype)
 
     def plain_inputs(self, numbers: NDArray[np.float64], dtype: Any) -> Inputs:
         """Inputs where the training rows were numbers without gaps."""
@@ -105,11 +108,11 @@ class Features:
         position = np.where(is_empty, beyond, filled).astype(dtype)
         return Inputs(filled, position=position)
 
-    def encode(self, table: Table, categories: list[EncodedCategory]) -> Inputs:
+    def encode(self, table: Table, categories: list[EncodedCategory], dtype: Any) -> Inputs:
         """Inputs where there is more than numbers."""
         real, flagged = real_numbers(table), self.flagged()
         is_empty = np.isnan(real)
-        standard = self.scaling(np.where(is_empty, self.scaling.mean[None], real))
+        standard = self.scaling(np.where(is_empty, self.scaling.mean[None], real), dtype)
         flags = is_empty[:, flagged].astype(np.float32)
         circles = np.concatenate(
             [np.empty((len(table), 0)), *map(on_cycles, table.times.T, self.cycles)], axis=1
@@ -150,6 +153,22 @@ class Features:
         if self.schema.is_plain:
             return np.full(len(rows), rows.position is None)
         return np.asarray(rows.coordinates)[:, -1] == 0
+
+    def length_scale_groups(self) -> tuple[int, ...]:
+        """Which coordinates move together, numbered from 0, as kernels with length-scales ask.
+
+        Every number, time and flag of gaps is a group, and so are all levels of a column. The last
+        group has the coordinate of unknown cells alone, which is 0 in all training rows.
+        """
+        n_numbers = len(self.scaling.mean)
+        if self.schema.is_plain:
+            return tuple(range(n_numbers))
+        blank = Table.of_gaps(self.schema, 1)
+        sizes = [1] * (n_numbers + len(self.flagged()))
+        sizes += [2 * len(names) for names in self.cycles if names]
+        columns = zip(self.categories, blank.categories, strict=True)
+        sizes += [column(levels).coordinates.shape[1] for column, levels in columns]
+        return tuple(np.repeat(np.arange(len(sizes) + 1), [*sizes, 1]).tolist())
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""

@@ -11,7 +11,8 @@ from scipy.stats import norm
 
 from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.integrations.surrogates import fit_surrogate
+from sigmax.estimators import GPRegressor
+from sigmax.integrations.surrogates import KINDS, fit_surrogate
 
 try:
     from optuna.distributions import (
@@ -31,7 +32,7 @@ except ImportError as error:
 
 __all__ = ["SigmaxSampler"]
 
-Surrogate = Any  # a `LocalRegressor`
+Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
 
 SHARE_NEAR = 0.5
 """Of the candidates, those that are the best trial with some of its parameters changed."""
@@ -42,11 +43,13 @@ STEPS = (0.003, 0.3)
 
 @final
 class SigmaxSampler(BaseSampler):
-    """Parameters by the expected improvement, or the upper bound, of a `LocalRegressor`.
+    """Parameters by the expected improvement, or the upper bound, of our predictions.
 
     The first trials are random. Then a model of the finished trials predicts random candidates,
     half of them near the best trial, and the most promising is tried. Parameters that not all
-    trials have are sampled at random; trials that were pruned or have failed are left out.
+    trials have are sampled at random; trials that were pruned or have failed are left out. The
+    model is a Gaussian process averaged over its hyper-parameters, whose noise may depend on the
+    parameters; of more than 1,000 trials, a `LocalRegressor`.
 
     Parameters
     ----------
@@ -60,19 +63,22 @@ class SigmaxSampler(BaseSampler):
     n_candidates : int, default 1024
         Parameters that are predicted to choose one.
     refit_every : int, default 5
-        The model is fitted anew after so many finished trials; those in between join its memory.
+        A `LocalRegressor` is fitted anew after so many finished trials; those in between join its
+        memory. A process, which is quicker, is fitted after every trial.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False
         Say so if the same parameters always give the same value.
+    kind : "auto", "gp" or "local", default "auto"
+        The model: a `GPRegressor`, a `LocalRegressor`, or the process as long as it can.
     settings
-        Further settings of `LocalRegressor`, for example ``preset="fast"``.
+        Further settings of the model.
 
     Examples
     --------
     >>> import optuna
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-    >>> study = optuna.create_study(sampler=SigmaxSampler(seed=0, preset="fast", n_steps=20))
+    >>> study = optuna.create_study(sampler=SigmaxSampler(seed=0))
     >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=12)
     >>> len(study.trials)
     12
@@ -88,6 +94,7 @@ class SigmaxSampler(BaseSampler):
         refit_every: int = 5,
         seed: int | None = None,
         noise_free: bool = False,
+        kind: str = "auto",
         **settings: Any,
     ):
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials)
@@ -95,7 +102,8 @@ class SigmaxSampler(BaseSampler):
         self.exploration = exploration
         self.n_candidates = check_count("n_candidates", n_candidates)
         self.refit_every = check_count("refit_every", refit_every)
-        self.settings = {"noise_free": noise_free} | settings
+        kind = check_choice("kind", kind, KINDS)
+        self.settings = {"noise_free": noise_free, "kind": kind} | settings
         self._rng, self._random = np.random.default_rng(seed), RandomSampler(seed)
         self._search_space = IntersectionSearchSpace()
         self._model: Surrogate = None
@@ -144,7 +152,8 @@ class SigmaxSampler(BaseSampler):
     ) -> Surrogate:
         """The model of these trials: fitted, or with the new ones in its memory."""
         is_known = np.isin(numbers, self._known)
-        is_old = len(numbers) - self._n_fitted >= self.refit_every
+        refit_every = 1 if isinstance(self._model, GPRegressor) else self.refit_every
+        is_old = len(numbers) - self._n_fitted >= refit_every
         if self._model is None or is_old or space != self._space:
             kinds = [isinstance(each, CategoricalDistribution) for each in space.values()]
             chosen: dict[str, Any] = {"random_state": int(self._rng.integers(2**31))}

@@ -4,19 +4,44 @@ from typing import Any
 
 import numpy as np
 
-from sigmax.estimators import LocalRegressor
+from sigmax.checks import check_choice
+from sigmax.errors import InvalidArgumentError
+from sigmax.estimators import GPRegressor, LocalRegressor
+from sigmax.estimators.gaussian_process import LARGEST_VARYING
 from sigmax.estimators.recipe import FEW_ROWS
 
-__all__ = ["fit_surrogate"]
+__all__ = ["KINDS", "fit_surrogate"]
+
+KINDS = ("auto", "gp", "local")
 
 ALL_IN_ONE = 64
 """Up to so many rows, every neighbourhood is all of them: one in a batch is enough."""
 
 
 def fit_surrogate(
-    X: np.ndarray, y: np.ndarray, *, noise_free: bool = False, **settings: Any
-) -> LocalRegressor:
-    """A `LocalRegressor` for optimisation; ``settings`` come before what is chosen here.
+    X: np.ndarray, y: np.ndarray, *, kind: str = "auto", noise_free: bool = False, **settings: Any
+) -> GPRegressor | LocalRegressor:
+    """An estimator for optimisation; ``settings`` come before what is chosen here.
+
+    ``kind`` is "gp", a Gaussian process whose noise may depend on x unless ``noise_free``, or
+    "local", a `LocalRegressor`; "auto" takes the process for as many rows as it can.
+    """
+    if check_choice("kind", kind, KINDS) == "auto":
+        kind = "gp" if len(X) <= LARGEST_VARYING else "local"
+    estimator: Any = GPRegressor
+    defaults: dict[str, Any] = {"noise": "constant" if noise_free else "varying"}
+    if kind == "local":
+        estimator, defaults = LocalRegressor, local_defaults(len(X), noise_free)
+    unknown = sorted(set(settings) - set(estimator._get_param_names()))
+    if unknown:
+        raise InvalidArgumentError(
+            f"`{unknown[0]}` is no setting of {estimator.__name__}, which `kind={kind!r}` fits."
+        )
+    return estimator(**defaults | settings).fit(X, y)
+
+
+def local_defaults(n_rows: int, noise_free: bool) -> dict[str, Any]:
+    """Settings of a `LocalRegressor` for optimisation.
 
     There are no forests, which have no gradient, and no map of the target, with which a variance
     has no closed form. Predictions from few rows are not recalibrated: that takes them to the mean
@@ -25,12 +50,10 @@ def fit_surrogate(
     early: few rows without noise are learned as they are.
     """
     defaults: dict[str, Any] = {"n_trees": 0, "target_map": "none"}
-    if len(X) < FEW_ROWS:
+    if n_rows < FEW_ROWS:
         defaults["recalibrate"] = False
         if noise_free:
             defaults["validation_fraction"] = 0.0
-    if len(X) <= ALL_IN_ONE:
+    if n_rows <= ALL_IN_ONE:
         defaults["n_primary"] = 1
-    estimator = LocalRegressor(**defaults | settings)
-    estimator.fit(X, y)
-    return estimator
+    return defaults

@@ -17,8 +17,8 @@ from sigmax.estimators.later_rows import LaterRows, predict_members_with_later
 from sigmax.estimators.local_predictor import embed_members, predict_members
 from sigmax.estimators.remembering import count_centers, widened
 from sigmax.inputs import Inputs
+from sigmax.integrations.botorch.members import columns_of_numbers
 from sigmax.networks import LocalNetwork, TrainingSet
-from sigmax.tables import Kind
 from sigmax.training import bucket_size
 
 __all__ = ["FittedMembers", "MemberMoments", "moments"]
@@ -73,9 +73,7 @@ class FittedMembers(eqx.Module):
             estimator.features_.scaling,
             estimator.predictor_,
         )
-        columns = tuple(j for j, column in enumerate(schema) if column.kind is Kind.NUMBER)
-        if any(column.kind not in (Kind.NUMBER, Kind.CATEGORY) for column in schema):
-            raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
+        columns = tuple(columns_of_numbers(schema))
         units = estimator.units_.scaling
         networks, n_later = predictor.networks, predictor.n_later
         gate, n_centers = networks.gate, count_centers(networks)

@@ -1,48 +1,54 @@
-"""A `LocalRegressor` as a model of BoTorch."""
+"""A fitted estimator as a model of BoTorch."""
 
-import copy
 from typing import Any, final
 
-from botorch.exceptions import UnsupportedError
-from botorch.models.model import Model
+from botorch.models.model import FantasizeMixin, Model
 from torch import Size, Tensor
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.estimators import LocalRegressor
-from sigmax.integrations.botorch.bridge import FittedMembers, moments
+from sigmax.estimators import AbstractRegressor, LocalRegressor
+from sigmax.estimators.gp_base import AbstractGPRegressor
+from sigmax.integrations.botorch.local_members import LocalMembers
+from sigmax.integrations.botorch.members import AbstractMembers
 from sigmax.integrations.botorch.posterior import MemberPosterior
+from sigmax.integrations.botorch.processes import ProcessMembers
 from sigmax.integrations.surrogates import fit_surrogate
 
 __all__ = ["SigmaxModel", "fit_sigmax_model"]
 
 
 @final
-class SigmaxModel(Model):
-    """A fitted `LocalRegressor` of one target as a model of BoTorch.
+class SigmaxModel(Model, FantasizeMixin):
+    """A fitted estimator of one target as a model of BoTorch.
 
     The posterior is a `MemberPosterior`: that of the mean of y, or with ``observation_noise=True``
     that of y. Acquisition functions of BoTorch maximise; to minimise, give ``-Y``.
 
     Parameters
     ----------
-    estimator : LocalRegressor
-        Fitted with ``n_trees=0`` and ``target_map="none"``: forests have no gradient, and a map of
-        the target has no variance in closed form. `fit_sigmax_model` does so.
+    estimator : GPRegressor, SparseGPRegressor or LocalRegressor
+        Fitted. A `LocalRegressor` with ``n_trees=0`` and ``target_map="none"``: forests have no
+        gradient, and a map of the target has no variance in closed form. `fit_sigmax_model` does
+        so.
+    members : optional
+        What stands for the estimator, if not the members that it was fitted with.
 
     Examples
     --------
     >>> import torch
     >>> X = torch.rand(20, 2, dtype=torch.double)
     >>> Y = -((X - 0.5) ** 2).sum(dim=-1, keepdim=True)
-    >>> model = fit_sigmax_model(X, Y, preset="fast", n_steps=20, random_state=0)
+    >>> model = fit_sigmax_model(X, Y, random_state=0)
     >>> model.posterior(torch.rand(4, 3, 2, dtype=torch.double)).mean.shape
     torch.Size([4, 3, 1])
     """
 
-    def __init__(self, estimator: LocalRegressor):
+    likelihood = None  # no GPyTorch likelihood: `fantasize` asks for it
+
+    def __init__(self, estimator: AbstractRegressor, members: AbstractMembers | None = None):
         super().__init__()
         self.estimator = estimator
-        self.fitted = FittedMembers.of(estimator)
+        self.members = members_of(estimator) if members is None else members
 
     @property
     def num_outputs(self) -> int:
@@ -50,9 +56,9 @@ class SigmaxModel(Model):
 
     @property
     def batch_shape(self) -> Size:
-        return Size()
+        return self.members.batch_shape
 
-    def posterior(
+    def posterior(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -75,60 +81,78 @@ class SigmaxModel(Model):
         if output_indices not in (None, [0]):
             raise InvalidArgumentError(f"`output_indices` must be [0], got {output_indices!r}.")
         X = self.transform_inputs(X)
-        *batch, q, d = X.shape
-        found = moments(self.estimator, self.fitted, X.reshape(-1, d))
-
-        def by_batch(values: Tensor) -> Tensor:
-            """Members behind the batch, before the points."""
-            shaped = values.reshape(len(values), *batch, q, *values.shape[2:])
-            return shaped.movedim(0, len(batch))
-
+        found = self.members.joint(X.double())
         noise = None
         if isinstance(observation_noise, Tensor):
-            noise = observation_noise.to(X).squeeze(-1).unsqueeze(-2)
+            noise = observation_noise.to(X).squeeze(-1).unsqueeze(-2).expand(found.mean.shape)
         elif observation_noise:
-            noise = by_batch(found.noise_variance)
-        posterior = MemberPosterior(
-            by_batch(found.mean), by_batch(found.own_variance), noise, by_batch(found.coordinates)
-        )
+            noise = found.noise_variance.to(X)
+        posterior = MemberPosterior(found.mean.to(X), found.covariance.to(X), noise)
         if posterior_transform is None:
             return posterior
         return posterior_transform(posterior=posterior, X=X)
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> "SigmaxModel":
-        """A model that also remembers rows ``X`` (n, d) with ``Y`` (n, 1), without training.
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> "SigmaxModel":
+        """A model that also knows rows ``X`` (batch, n, d) with ``Y`` (batch, n, 1).
 
-        The networks stay as they are; fit anew every few rows. This model is left alone.
+        Nothing is trained: hyper-parameters and networks stay as they are; fit anew every few rows.
+        This model is left alone. Several batches are alternatives, as `fantasize` makes them; a
+        `LocalRegressor` takes one batch at a time.
+
+        Parameters
+        ----------
+        X, Y : Tensor
+        noise : Tensor, optional
+            The variance of the noise of ``Y``; without, what the model expects there. A
+            `LocalRegressor` learns it itself.
         """
-        if X.ndim != 2 or Y.ndim != 2:
-            raise UnsupportedError("SigmaxModel is conditioned on one batch of rows at a time.")
-        rows, targets = as_arrays(self.transform_inputs(X), Y)
-        estimator = copy.deepcopy(self.estimator).partial_remember(rows, targets)
-        conditioned = SigmaxModel(estimator)
+        rows = self.transform_inputs(X).double(), Y.double().squeeze(-1)
+        variance = None if noise is None else noise.double().squeeze(-1)
+        members = self.members.conditioned(*rows, variance)
+        conditioned = SigmaxModel(members.estimator, members)
         if hasattr(self, "input_transform"):
             conditioned.input_transform = self.input_transform
         return conditioned.eval()
 
 
 def fit_sigmax_model(
-    train_X: Tensor, train_Y: Tensor, *, noise_free: bool = False, **settings: Any
+    train_X: Tensor,
+    train_Y: Tensor,
+    *,
+    kind: str = "auto",
+    noise_free: bool = False,
+    **settings: Any,
 ) -> SigmaxModel:
     """A model of BoTorch, fitted to rows ``train_X`` (n, d) with ``train_Y`` (n, 1).
-
-    There are neither forests nor a map of the target, and fewer than 200 rows are not recalibrated.
 
     Parameters
     ----------
     train_X, train_Y : Tensor
         In units of your own: both are standardised inside.
+    kind : "auto", "gp" or "local", default "auto"
+        "gp" is a `GPRegressor` averaged over its hyper-parameters, whose noise may depend on x;
+        "local" a `LocalRegressor` without forests and maps of the target. "auto" takes the process
+        up to 1,000 rows.
     noise_free : bool, default False
-        Say so if the same X always gives the same Y. Fewer than 200 rows are then learned as they
-        are: none is held out to stop the training early.
+        Say so if the same X always gives the same Y.
     settings
-        Of `LocalRegressor`, ``categorical_features`` and ``random_state`` among them.
+        Of the estimator, ``categorical_features`` and ``random_state`` among them.
     """
     rows = as_arrays(train_X, train_Y)
-    return SigmaxModel(fit_surrogate(*rows, noise_free=noise_free, **settings)).eval()
+    return SigmaxModel(fit_surrogate(*rows, kind=kind, noise_free=noise_free, **settings)).eval()
+
+
+def members_of(estimator: AbstractRegressor) -> AbstractMembers:
+    """The members that it was fitted with."""
+    if isinstance(estimator, LocalRegressor):
+        return LocalMembers.of(estimator)
+    if isinstance(estimator, AbstractGPRegressor):
+        return ProcessMembers.of(estimator)
+    name = type(estimator).__name__
+    kinds = "GPRegressor, SparseGPRegressor or LocalRegressor"
+    raise InvalidArgumentError(f"`estimator` must be a fitted {kinds}, got a {name}.")
 
 
 def as_arrays(X: Tensor, Y: Tensor) -> tuple[Any, Any]:

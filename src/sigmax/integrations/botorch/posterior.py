@@ -12,39 +12,36 @@ from torch.quasirandom import SobolEngine
 
 __all__ = ["MemberPosterior"]
 
-JITTER = 1e-6
-"""By so much less than the metric says are two points of a member correlated, or copies of a point
-would make covariances singular."""
+JITTER, LARGEST_JITTER = 1e-6, 1e-2
+"""By so much less than a member says are two points correlated, or copies of a point would make
+covariances singular; more where rounding asks for it."""
 
 
 @final
 class MemberPosterior(Posterior):
     r"""An equal mixture of members, each jointly Normal at the q points of every batch.
 
-    Member m expects $\mu_m(x)$, is uncertain about it with the variance $s_m^2(x)$, and expects
-    noise of the variance $\sigma_m^2(x)$. Its uncertainty at two points is correlated by its own
-    kernel, $\rho_m(x, x') = \exp(-\frac12 \|z_m(x) - z_m(x')\|^2)$ in the learned metric, so that
+    Member m expects $\mu_m(x)$, is uncertain about it with the covariance $C_m(x, x')$, and
+    expects noise of the variance $\sigma_m^2(x)$, so that
 
-    $$\text{Cov}(f(x), f(x')) = \frac1M \sum_m s_m(x) s_m(x') \rho_m(x, x')
+    $$\text{Cov}(f(x), f(x')) = \frac1M \sum_m C_m(x, x')
       + \text{Cov}_m(\mu_m(x), \mu_m(x')),$$
 
     plus the noise on the diagonal where observations are asked for. Mean and variance are those of
-    `predict_dist`: there a member is a mixture of Student-t distributions, here it is the Normal of
-    the same mean and variance.
+    `predict_dist`: there a member is a Student-t distribution or a mixture of such, here it is the
+    Normal of the same mean and variance.
 
     Parameters
     ----------
-    mean, own_variance, noise_variance
+    mean, noise_variance
         Of every member: (batch, members, q). Without noise the posterior is that of the mean of y.
-    coordinates
-        Of the points, in every member's metric: (batch, members, q, dimensions).
+    covariance
+        Of every member: (batch, members, q, q).
     """
 
-    def __init__(
-        self, mean: Tensor, own_variance: Tensor, noise_variance: Tensor | None, coordinates: Tensor
-    ):
-        self.member_means, self.own_variance = mean, own_variance
-        self.noise_variance, self.coordinates = noise_variance, coordinates
+    def __init__(self, mean: Tensor, covariance: Tensor, noise_variance: Tensor | None):
+        self.member_means, self.own_covariance = mean, covariance
+        self.noise_variance = noise_variance
 
     @property
     def device(self) -> torch.device:
@@ -90,29 +87,30 @@ class MemberPosterior(Posterior):
         """(batch, q, q)."""
         apart = self.member_means - self.member_means.mean(dim=-2, keepdim=True)
         between = apart.transpose(-1, -2) @ apart / apart.shape[-2]
-        std = self._member_variance.sqrt()
-        within = std.unsqueeze(-1) * self._correlation * std.unsqueeze(-2)
-        return within.mean(dim=-3) + between
+        return self._member_covariance.mean(dim=-3) + between
 
     @property
     def _member_variance(self) -> Tensor:
-        if self.noise_variance is None:
-            return self.own_variance
-        return self.own_variance + self.noise_variance
+        return self._member_covariance.diagonal(dim1=-2, dim2=-1)
 
     @property
-    def _correlation(self) -> Tensor:
-        """Of every member: (batch, members, q, q)."""
-        z = self.coordinates
-        z = z - z.mean(dim=-2, keepdim=True)  # or differences lose their digits
-        norm = (z**2).sum(dim=-1)
-        products = z @ z.transpose(-1, -2)
-        squared = (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * products).clamp(min=0)
-        share = (self.own_variance / self._member_variance).sqrt()
-        kernel = (1 - JITTER) * torch.exp(-0.5 * squared)
-        found = share.unsqueeze(-1) * kernel * share.unsqueeze(-2)
-        identity = torch.eye(found.shape[-1], dtype=found.dtype, device=found.device)
-        return found * (1 - identity) + identity
+    def _member_covariance(self) -> Tensor:
+        if self.noise_variance is None:
+            return self.own_covariance
+        return self.own_covariance + torch.diag_embed(self.noise_variance)
+
+    def _factors(self) -> Tensor:
+        """Cholesky factors of the members' covariances: (batch, members, q, q)."""
+        std = self._member_variance.sqrt().unsqueeze(-1)
+        correlation = self._member_covariance / (std * std.transpose(-1, -2))
+        identity = torch.eye(std.shape[-2], dtype=std.dtype, device=std.device)
+        jitter = JITTER
+        while True:
+            less = (1 - jitter) * correlation * (1 - identity) + identity
+            factors, failed = torch.linalg.cholesky_ex(less)
+            if jitter >= LARGEST_JITTER or not failed.any():
+                return std * factors
+            jitter *= 10
 
     def rsample(self, sample_shape: Size | None = None) -> Tensor:
         """Draws with gradients: (sample_shape, batch, q, 1)."""
@@ -134,14 +132,13 @@ class MemberPosterior(Posterior):
         base = base_samples.reshape(-1, *self.base_sample_shape).squeeze(-1)
         level = torch.special.ndtr(base[..., :1])
         chosen = (n_members * level).long().clamp(max=n_members - 1)
-        factors, std = torch.linalg.cholesky(self._correlation), self._member_variance.sqrt()
-        places, parts = [], []
+        factors, places, parts = self._factors(), [], []
         for member in range(n_members):  # mostly, a draw is of the same member in all batches
             place = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
             normal = torch.einsum(
                 "...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:]
             )
-            drawn = self.member_means[..., member, :] + std[..., member, :] * normal
+            drawn = self.member_means[..., member, :] + normal
             parts.append(torch.where(chosen[place] == member, drawn, 0.0))
             places.append(place)
         draws = torch.zeros(len(base), *self.batch_shape, q, dtype=self.dtype, device=self.device)

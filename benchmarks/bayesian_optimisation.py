@@ -80,6 +80,19 @@ def on_unit_cube(function: Any, scale: float = 1.0) -> dict[str, Any]:
     }
 
 
+def bumps(n_features: int) -> dict[str, Any]:
+    """Five Gaussian bumps at random places of the unit cube; the highest, of height 1, is alone."""
+    generator = torch.Generator().manual_seed(n_features)
+    places = torch.rand(5, n_features, dtype=torch.double, generator=generator)
+    heights = torch.tensor([1.0, 0.7, 0.6, 0.5, 0.4], dtype=torch.double)
+    width = 0.2 * n_features**0.5
+
+    def value(X: Tensor) -> Tensor:
+        return (heights * torch.exp(-0.5 * (torch.cdist(X, places) / width) ** 2)).amax(dim=-1)
+
+    return {"n_features": n_features, "value": value, "best": 1.0}
+
+
 PROBLEMS = {
     "branin": Problem(**on_unit_cube(Branin())),
     "hartmann6": Problem(**on_unit_cube(Hartmann(dim=6))),
@@ -94,6 +107,7 @@ PROBLEMS = {
     ),
 }
 DEVELOPMENT = {
+    "bumps6": Problem(**bumps(6)),
     "levy2": Problem(**on_unit_cube(Levy(dim=2))),
     "styblinski3": Problem(**on_unit_cube(StyblinskiTang(dim=3), scale=50.0)),
     "camel": Problem(**on_unit_cube(SixHumpCamel())),

@@ -17,7 +17,7 @@ def loss(trial):
     return (math.log10(rate) + 3) ** 2 + 0.1 * (depth - 5) ** 2 + (optimizer == "sgd")
 
 
-study = optuna.create_study(sampler=SigmaxSampler(seed=1, preset="fast", refit_every=10))
+study = optuna.create_study(sampler=SigmaxSampler(seed=1))
 study.optimize(loss, n_trials=20)
 
 print("trials:", len(study.trials), "optimizer:", study.best_params["optimizer"])

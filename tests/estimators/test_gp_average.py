@@ -12,7 +12,6 @@ from sigmax.errors import InvalidDataError
 from sigmax.estimators import gp_base
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.gp_average import (
-    averaged_df,
     importance_sample,
     mode_search,
     posteriors,
@@ -95,7 +94,7 @@ def test_importance_sampling_agrees_with_quadrature(double_precision, weighted):
     assert 1 / np.sum(weights**2) > 300 and log_norm == pytest.approx(expected_norm, abs=0.1)
     found = posteriors(thetas, padded, np.asarray(1e-8))
     means, latents = map(np.asarray, predict_latent(found, X))
-    mean, growth = weights @ means, averaged_df(8) / (averaged_df(8) - 2)
+    mean, growth = weights @ means, 8.5 / (8.5 - 2)
     latent = growth * (weights @ latents) + weights @ (means - mean) ** 2
     noise = growth * (weights @ np.exp(np.asarray(found.hyper.log_noise)))
     np.testing.assert_allclose(mean, expected_mean, atol=0.05)
@@ -113,7 +112,7 @@ def test_the_estimator_agrees_with_quadrature_in_units_of_y():
     np.testing.assert_allclose(found, 30 * mean + 7, atol=30 * 0.2)
     np.testing.assert_allclose(std, 30 * np.sqrt(latent + noise), rtol=0.15)
     assert model.log_evidence_[0] == pytest.approx(log_norm, abs=0.15)
-    assert model.df_ == averaged_df(8)
+    assert model.df_ == 8.5
 
 
 @pytest.mark.long
@@ -130,6 +129,18 @@ def test_intervals_of_few_rows_hold_what_they_should(n, d, least):
         width.append(np.mean(upper - lower))
     assert np.mean(held) >= least
     assert np.mean(width) < (6.0 if n < 5 else 4.0)
+
+
+def test_a_prior_near_the_sample_takes_less_variance_for_granted():
+    X, y = make_problem(6, 2)
+    far = np.full((1, 2), 50.0)
+    std = {
+        prior: GPRegressor(variance_prior=prior, n_restarts=1, random_state=0)
+        .fit(X, y)
+        .predict(far, return_std=True)[1][0]
+        for prior in ("wide", "sample")
+    }
+    assert y.std() < std["sample"] < 0.8 * std["wide"]
 
 
 def test_the_parts_add_up_and_the_noise_is_that_of_the_draws():

@@ -12,9 +12,7 @@ from threadpoolctl import threadpool_limits
 from sigmax import GPRegressor
 from sigmax.errors import InvalidDataError
 from sigmax.estimators.gp_average import (
-    CONCENTRATION,
-    RATE,
-    averaged_df,
+    VARIANCE_PRIORS,
     climb,
     importance_sample,
     log_evidence,
@@ -25,6 +23,8 @@ from sigmax.estimators.gp_average import (
 from sigmax.estimators.gp_inference import GPRows, predict_latent
 from sigmax.estimators.gp_noise import noise_kernel, predict_noise, with_noise
 from sigmax.estimators.gp_search import pad
+
+CONCENTRATION, RATE = VARIANCE_PRIORS["wide"]
 
 pytestmark = pytest.mark.usefixtures("optimized")
 
@@ -195,7 +195,7 @@ def test_of_more_than_200_rows_the_likelier_noise_is_taken(varies):
     coefficients = model.posterior_.noise_coefficients
     assert coefficients is not None and coefficients.shape[1] == 1
     assert bool(np.any(coefficients)) is varies
-    assert model.df_ == averaged_df(240)
+    assert model.df_ == 240 + 2 * CONCENTRATION
     found = model.predict_uncertainty(X)["aleatoric"]
     np.testing.assert_allclose(np.log(found), np.log(std), atol=0.7)
 

@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 
 from sigmax.errors import InvalidDataError
+from sigmax.estimators.gp_average import VARIANCE_PRIORS
 from sigmax.estimators.gp_base import AbstractGPRegressor
 from sigmax.estimators.gp_inference import (
     BLOCK,
@@ -70,6 +71,13 @@ class GPSettings(AbstractSettings):
         logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
         one is taken, and more than 1,000 rows are refused. It implies `average`.""",
     )
+    variance_prior: str = setting(
+        "wide",
+        one_of(VARIANCE_PRIORS),
+        """What averaging assumes of the total variance: "wide" lets it be far larger than that of
+        the sample, of which few rows tell little; "sample" holds it near that. Optimisation takes
+        the latter, and looks at corners less.""",
+    )
 
 
 @final
@@ -131,6 +139,10 @@ class GPRegressor(AbstractGPRegressor):
         Whether the noise may depend on x: "varying" averages over constant noise and noise whose
         logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
         one is taken, and more than 1,000 rows are refused. It implies `average`.
+    variance_prior : "sample" or "wide", default "wide"
+        What averaging assumes of the total variance: "wide" lets it be far larger than that of the
+        sample, of which few rows tell little; "sample" holds it near that. Optimisation takes the
+        latter, and looks at corners less.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -165,6 +177,7 @@ class GPRegressor(AbstractGPRegressor):
     default_recipe = GPSettings()
 
     noise: str
+    variance_prior: str
 
     def __init__(
         self,
@@ -173,6 +186,7 @@ class GPRegressor(AbstractGPRegressor):
         max_iter=100,
         average=True,
         noise="constant",
+        variance_prior="wide",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -183,6 +197,10 @@ class GPRegressor(AbstractGPRegressor):
     @property
     def _noise_varies(self) -> bool:
         return self.noise == "varying"
+
+    @property
+    def _variance_prior(self) -> tuple[float, float]:
+        return VARIANCE_PRIORS[self.variance_prior]
 
     def _averages(self, X) -> bool:
         return self._noise_varies or super()._averages(X)

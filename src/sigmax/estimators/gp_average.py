@@ -71,9 +71,10 @@ LENGTH_SCALE_PRIOR = math.sqrt(2), math.sqrt(3)
 NOISE_PRIOR = -2.0, 2.0
 """Mean and standard deviation of logit(η): the noise has 12 % of the variance, give or take."""
 
-CONCENTRATION, RATE = 0.25, 4.0
-"""Of the inverse-Gamma prior of s², in units of the sample variance. A sample of two or three rows
-often has a far smaller variance than the population, hence the large rate and the heavy tail."""
+VARIANCE_PRIORS = {"wide": (0.25, 4.0), "sample": (5.0, 5.0)}
+"""Shape and rate of the inverse-Gamma prior of s², in units of the sample variance. A sample of two
+or three rows often has a far smaller variance than the population, hence the large rate and the
+heavy tail of the first."""
 
 OFFSET = 1.0
 """Prior variance of the constant, as a share of s²."""
@@ -88,9 +89,9 @@ Theta = Float[Values, " parameters"]
 """The logarithms of the length-scales, logit(η), then the weights of functions of the noise."""
 
 
-def averaged_df(n_rows: int) -> float:
+def averaged_df(n_rows: int, variance_prior: tuple[float, float]) -> float:
     """Degrees of freedom of the predictions: above 2, so that their variance is finite."""
-    return 2 * CONCENTRATION + n_rows
+    return 2 * variance_prior[0] + n_rows
 
 
 def n_functions(rows: GPRows) -> int:
@@ -141,12 +142,13 @@ def marginal_likelihood_and_scale(
     hyper, rows = to_hyper(theta, rows), weighed(rows, theta)
     B, target, _ = exact_system(hyper, rows, jitter)
     quadratic, log_det = quadratic_and_log_det(B, target)
-    concentration = CONCENTRATION + 0.5 * jnp.sum(rows.weight > 0)
-    rate = RATE + 0.5 * quadratic
+    shape, prior_rate = rows.variance_prior
+    concentration = shape + 0.5 * jnp.sum(rows.weight > 0)
+    rate = prior_rate + 0.5 * quadratic
     log_scales = (
         gammaln(concentration)
-        - gammaln(CONCENTRATION)
-        + CONCENTRATION * math.log(RATE)
+        - gammaln(shape)
+        + shape * math.log(prior_rate)
         - concentration * jnp.log(rate)
     )
     evidence = noise_log_density(hyper, rows.weight) - 0.5 * log_det + log_scales

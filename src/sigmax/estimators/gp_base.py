@@ -16,6 +16,7 @@ from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import AbstractRegressor
 from sigmax.estimators.gp_average import (
     OFFSET,
+    VARIANCE_PRIORS,
     averaged_df,
     averaged_over_noise,
     averaged_posterior,
@@ -83,6 +84,10 @@ class AbstractGPRegressor(AbstractRegressor):
     _noise_varies = False
     """Whether the noise may depend on x."""
 
+    @property
+    def _variance_prior(self) -> tuple[float, float]:
+        return VARIANCE_PRIORS["wide"]
+
     def _averages(self, X: NDArray[np.float64]) -> bool:
         """Whether hyper-parameters are averaged over, given these rows."""
         return bool(self.average) and len(X) <= LARGEST_AVERAGED
@@ -139,13 +144,15 @@ class AbstractGPRegressor(AbstractRegressor):
                     bar.update(task, description=name, advance=1)
 
                 rng = named_generator(key, f"output {output}")
-                data = GPRows(X, y[:, output], weight, groups=groups)
+                data = GPRows(
+                    X, y[:, output], weight, groups=groups, variance_prior=self._variance_prior
+                )
                 inferred.append(infer(data, rng, advance))
         posteriors, found = zip(*inferred, strict=True)
         if not averages:
             posteriors = [jax.tree.map(lambda leaf: leaf[None], one) for one in posteriors]
         self.posterior_ = jax.tree.map(lambda *leaves: np.stack(leaves), *posteriors)
-        self.df_ = averaged_df(len(X)) if averages else math.inf
+        self.df_ = averaged_df(len(X), self._variance_prior) if averages else math.inf
         self.log_evidence_ = np.array([one.log_evidence for one in found])
         self.n_iter_ = max(one.n_iter for one in found)
 

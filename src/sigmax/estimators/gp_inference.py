@@ -49,6 +49,9 @@ class GPRows(eqx.Module):
     """Of which the logarithm of the noise is a sum (`gp_noise`); without, it is constant."""
     groups: tuple[int, ...] = eqx.field(static=True, default=())
     """Which length-scale each coordinate has, the last group none; () for one each."""
+    variance_prior: tuple[float, float] = eqx.field(static=True, default=(0.25, 4.0))
+    """Shape and rate of the inverse-Gamma prior of the total variance, where it is averaged over:
+    `gp_average.VARIANCE_PRIORS`."""
 
     @property
     def n_length_scales(self) -> int:

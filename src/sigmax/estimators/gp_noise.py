@@ -21,9 +21,9 @@ __all__ = ["noise_functions", "noise_kernel", "predict_noise", "with_noise"]
 LOG_NOISE_STD = 2.0
 """Of g a priori: two standard deviations are a factor of 55 on the variance, 7 on the std."""
 
-MOST_FUNCTIONS = 8
+N_FUNCTIONS = 8
 LEAST_SHARE = 0.01
-"""Of the variance of g: functions with less are left out."""
+"""Of the variance of g: functions with less are 0, so that their number is always the same."""
 
 
 def noise_kernel(
@@ -45,13 +45,15 @@ def noise_functions(
     >>> X = np.linspace(-1.7, 1.7, 50)[:, None]
     >>> with jax.enable_x64(True):
     ...     basis = np.asarray(noise_kernel(X, X, 1)) @ noise_functions(X, 1)
-    >>> basis.shape[1], bool(np.all(np.sum(basis**2, axis=1) <= LOG_NOISE_STD**2))
-    (4, True)
+    >>> basis.shape, np.any(basis, axis=0).sum()
+    ((50, 8), np.int64(4))
+    >>> bool(np.all(np.sum(basis**2, axis=1) <= LOG_NOISE_STD**2))
+    True
     """
     values, vectors = np.linalg.eigh(np.asarray(noise_kernel(X, X, d)))
-    is_large = values > LEAST_SHARE * len(X)
-    values, vectors = values[is_large][-MOST_FUNCTIONS:], vectors[:, is_large][:, -MOST_FUNCTIONS:]
-    return LOG_NOISE_STD * vectors / np.sqrt(values)
+    is_large = (values > LEAST_SHARE * len(X)) & (np.arange(len(X), 0, -1) <= N_FUNCTIONS)
+    found = LOG_NOISE_STD * vectors[:, is_large] / np.sqrt(values[is_large])
+    return np.pad(found, ((0, 0), (0, N_FUNCTIONS - found.shape[1])))
 
 
 def with_noise(rows: GPRows) -> GPRows:

@@ -29,7 +29,8 @@ def fit_surrogate(
     if check_choice("kind", kind, KINDS) == "auto":
         kind = "gp" if len(X) <= LARGEST_VARYING else "local"
     estimator: Any = GPRegressor
-    defaults: dict[str, Any] = {"noise": "constant" if noise_free else "varying"}
+    noise = "constant" if noise_free else "varying"
+    defaults: dict[str, Any] = {"noise": noise, "variance_prior": "sample"}
     if kind == "local":
         estimator, defaults = LocalRegressor, local_defaults(len(X), noise_free)
     unknown = sorted(set(settings) - set(estimator._get_param_names()))

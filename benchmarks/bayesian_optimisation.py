@@ -1,12 +1,12 @@
 """Bayesian optimisation with our models and with BoTorch's own Gaussian process.
 
-    python benchmarks/bayesian_optimisation.py run --seeds 10 --jobs 2
+    python benchmarks/bayesian_optimisation.py run --seeds 10 --jobs 2 [--acquisition knowledge]
     python benchmarks/bayesian_optimisation.py report
 
 `run` appends a line of JSON for every finished run and leaves out what is there already; `report`
 writes the table and the picture of docs/integrations/botorch.md. All methods begin with the same
-ten Sobol points, maximise qLogNoisyExpectedImprovement in the same way, and stop after 50
-evaluations. `--problems` with the names in DEVELOPMENT runs the problems that settings were chosen
+ten Sobol points, maximise qLogNoisyExpectedImprovement in the same way, or qKnowledgeGradient, and
+stop after 50 evaluations. `--problems` with the names in DEVELOPMENT runs the problems that settings were chosen
 on, which are not reported.
 """
 
@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import botorch
 import numpy as np
 import torch
-from botorch.acquisition import qLogNoisyExpectedImprovement
+from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
@@ -56,6 +56,13 @@ REFIT_EVERY = {"sigmax": 1, "local": 5}
 """Our models are fitted anew after so many evaluations; rows in between join the memory."""
 
 NAMES = {"sigmax": "GPRegressor", "local": "LocalRegressor", "gp": "SingleTaskGP"}
+COLORS = {"sigmax": "C0", "local": "C2", "gp": "C1"}
+TITLES = {
+    "branin": "Branin",
+    "hartmann6": "Hartmann-6",
+    "branin_noisy": "Branin, noise depends on x",
+    "hartmann3_noisy": "Hartmann-3, noise depends on x",
+}
 OURS = {"sigmax": {}, "local": {"kind": "local"}}
 """Settings of `fit_sigmax_model`: the first are the default."""
 
@@ -150,7 +157,39 @@ class GPRun:
         return model
 
 
-def optimise(problem: Problem, method: str, seed: int, **settings: Any) -> dict[str, Any]:
+def by_improvement(model: Any, X: Tensor, bounds: Tensor, seed: int) -> Tensor:
+    """The point of the largest expected improvement."""
+    sampler = SobolQMCNormalSampler(torch.Size([512]), seed=seed)
+    acquisition = qLogNoisyExpectedImprovement(model, X, sampler=sampler, prune_baseline=True)
+    return best_point(acquisition, bounds, raw_samples=128, max_iter=50)
+
+
+def by_knowledge(model: Any, X: Tensor, bounds: Tensor, seed: int) -> Tensor:
+    """The point at which a measurement is expected to raise the largest posterior mean most."""
+    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=seed)
+    acquisition = qKnowledgeGradient(model, num_fantasies=16, sampler=sampler)
+    return best_point(acquisition, bounds, raw_samples=64, max_iter=30)
+
+
+ACQUISITIONS = {"improvement": by_improvement, "knowledge": by_knowledge}
+
+
+def best_point(acquisition: Any, bounds: Tensor, raw_samples: int, max_iter: int) -> Tensor:
+    candidate, _ = optimize_acqf(
+        acquisition,
+        bounds,
+        q=1,
+        num_restarts=4,
+        raw_samples=raw_samples,
+        options={"maxiter": max_iter},
+        retry_on_optimization_warning=False,
+    )
+    return candidate
+
+
+def optimise(
+    problem: Problem, method: str, seed: int, acquisition: str = "improvement", **settings: Any
+) -> dict[str, Any]:
     """One run: regret after every evaluation from the initial ones on, and seconds."""
     torch.manual_seed(seed)
     run = GPRun(seed)
@@ -177,17 +216,7 @@ def optimise(problem: Problem, method: str, seed: int, **settings: Any) -> dict[
         regrets.append(problem.best - float(problem.value(chosen[None])))
         if len(X) == N_EVALUATIONS:
             break
-        sampler = SobolQMCNormalSampler(torch.Size([512]), seed=1000 * seed + len(X))
-        acquisition = qLogNoisyExpectedImprovement(model, X, sampler=sampler, prune_baseline=True)
-        candidate, _ = optimize_acqf(
-            acquisition,
-            bounds,
-            q=1,
-            num_restarts=4,
-            raw_samples=128,
-            options={"maxiter": 50},
-            retry_on_optimization_warning=False,
-        )
+        candidate = ACQUISITIONS[acquisition](model, X, bounds, 1000 * seed + len(X))
         Y = torch.cat([Y, observe(candidate, len(X))])
         X = torch.cat([X, candidate])
     return {"regrets": regrets, "seconds": time.perf_counter() - start}
@@ -202,8 +231,8 @@ def run_one(about: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings = about.get("settings", {})
-        found = optimise(ALL[about["problem"]], about["method"], about["seed"], **settings)
+        chosen = {"acquisition": about["acquisition"]} | about.get("settings", {})
+        found = optimise(ALL[about["problem"]], about["method"], about["seed"], **chosen)
     return about | found | {"versions": {"sigmax": __version__, "botorch": botorch.__version__}}
 
 
@@ -212,6 +241,7 @@ def run_all(arguments: argparse.Namespace) -> None:
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for name, method in product(arguments.problems, arguments.methods):
             about = {"problem": name, "method": method, "seed": seed}
+            about |= {"acquisition": arguments.acquisition}
             settings = {"noise_free": ALL[name].noise is None} | given
             about |= {"settings": settings} if method in OURS else {}
             if not any(about.items() <= record.items() for record in known):
@@ -241,37 +271,36 @@ def report(arguments: argparse.Namespace) -> None:
     """The table, printed, and the picture."""
     import matplotlib.pyplot as plt
 
-    records = list(read(arguments.records))
+    records = [r for r in read(arguments.records) if r["acquisition"] == arguments.acquisition]
     figure, axes = plt.subplots(1, len(arguments.problems), figsize=(14, 3.4), squeeze=False)
-    print("| problem | seeds | method | after 20 | after 30 | after 50 | median | s per run |")
-    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| problem | method | seeds | after 20 | after 30 | after 50 | median | s per run |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    steps = np.arange(N_INITIAL, N_EVALUATIONS + 1)
     for axis, name in zip(axes[0], arguments.problems, strict=True):
         found = {method: regrets_of(records, name, method) for method in NAMES}
-        seeds = sorted(set.intersection(*map(set, found.values())))
-        if not seeds:
-            continue
         for method, label in NAMES.items():
-            curves = np.stack([found[method][seed] for seed in seeds])
-            mean = curves.mean(axis=0)
-            error = curves.std(axis=0, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else 0 * mean
-            steps = np.arange(N_INITIAL, N_EVALUATIONS + 1)
-            axis.plot(steps, mean, label=label)
-            axis.fill_between(steps, np.maximum(mean - error, mean / 10), mean + error, alpha=0.25)
-            cells = [
-                f"{mean[n - N_INITIAL]:.3g} ± {error[n - N_INITIAL]:.2g}" for n in (20, 30, 50)
-            ]
+            curves = np.array(list(found[method].values()))
+            if len(curves) < 2:
+                continue
+            mean, median = curves.mean(axis=0), np.median(curves, axis=0)
+            error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
+            color, band = COLORS[method], np.quantile(curves, [0.25, 0.75], axis=0)
+            axis.plot(steps, median, color=color, label=f"{label}, {len(curves)} seeds")
+            axis.fill_between(steps, *band, color=color, alpha=0.2, linewidth=0)
+            at = np.array([20, 30, 50]) - N_INITIAL
+            cells = [f"{mean[i]:.2g} ± {error[i]:.1g}" for i in at]
             seconds = np.mean(
                 [r["seconds"] for r in records if (r["problem"], r["method"]) == (name, method)]
             )
-            cells += [f"{np.median(curves[:, -1]):.3g}", f"{seconds:.0f}"]
-            print(f"| {name} | {len(seeds)} | {label} | {' | '.join(cells)} |")
-        last = {method: np.stack([found[method][seed][-1] for seed in seeds]) for method in NAMES}
+            cells = [str(len(curves)), *cells, f"{median[-1]:.2g}", f"{seconds:.0f}"]
+            print(f"| {name} | {label} | {' | '.join(cells)} |")
         for method in OURS:
-            wins, n = int(np.sum(last[method] < last["gp"])), len(seeds)
-            print(f"<!-- {name}: {NAMES[method]} below SingleTaskGP in {wins} of {n} -->")
-        axis.set(title=name, xlabel="evaluations", yscale="log")
-    axes[0, 0].set_ylabel("simple regret")
-    axes[0, 0].legend()
+            seeds = sorted(set(found[method]) & set(found["gp"]))
+            wins = sum(bool(found[method][seed][-1] < found["gp"][seed][-1]) for seed in seeds)
+            print(f"<!-- {name}: {NAMES[method]} below SingleTaskGP in {wins} of {len(seeds)} -->")
+        axis.set(title=TITLES.get(name, name), xlabel="evaluations", yscale="log")
+        axis.legend(fontsize="small")
+    axes[0, 0].set_ylabel("simple regret: median and quartiles")
     figure.tight_layout()
     figure.savefig(arguments.picture, dpi=110)
 
@@ -284,6 +313,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--settings", default="{}", help="of our estimators, as JSON")
+    parser.add_argument("--acquisition", default="improvement", choices=list(ACQUISITIONS))
     parser.add_argument("--jobs", type=int, default=1, help="runs at once, a core each")
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--picture", type=Path, default=PICTURE)

@@ -50,7 +50,7 @@ PACKAGES = ("catboost", "ngboost", "xgboost-distribution")
 MOST_BLOCKS = 500
 """Of held-out rows of a fold whose mean scores a record keeps, for paired differences."""
 OURS = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "gp", "sgp")
-OF_TABLES = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "catboost")
+OF_TABLES = (*OURS, "catboost")
 """Methods that take categories and gaps as they are; others get a simple encoding."""
 
 COMPARED = {
@@ -277,7 +277,7 @@ def prepare_inputs(
     method: str, table: TaskTable, train: NDArray[np.intp], test: NDArray[np.intp]
 ) -> tuple[Any, Any]:
     """The training and the test rows as the method takes them."""
-    if method in OURS and method in OF_TABLES:
+    if method in OURS:
         return table.data.X.iloc[train], table.data.X.iloc[test]
     parts = table.table[train], table.table[test]
     encode = own_categories if method == "catboost" else SimpleEncoding.fit(parts[0])

@@ -121,7 +121,7 @@ class AbstractGPRegressor(AbstractRegressor):
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         y = self.y_scaling_(y, np.float64)
         self.features_, inputs = Features.fit(rows.table, y, weight, rows.indices, np.float64)
-        X, groups = np.asarray(inputs.coordinates), self._groups
+        X, groups = self.features_.for_kernels(inputs, rows.table), self._groups
         weight = weight / weight.mean()
 
         from rich.progress import Progress
@@ -160,7 +160,7 @@ class AbstractGPRegressor(AbstractRegressor):
         """Where rows lie, before length-scales: (n, c) in double precision."""
         check_is_fitted(self)
         table = Table.read(self, X, self.features_.schema)
-        return np.asarray(self.features_(table, np.float64).coordinates)
+        return self.features_.for_kernels(self.features_(table, np.float64), table)
 
     @property
     def _groups(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.features.categories import CategoryMap, EncodedCategory
+from sigmax.features.categories import MISMATCH, CategoryMap, EncodedCategory
 from sigmax.features.times import cycles_of, elapsed, on_cycles
 from sigmax.files import take_array
 from sigmax.inputs import Inputs
@@ -121,7 +121,7 @@ class Features:
         letters = [one.letters for one in categories]
         position = [standard, GAP_STEP * flags, CYCLE_RADIUS * circles]
         position += [one.coordinates for one in categories]
-        apart = self.reach * np.sqrt(self.n_unknown(is_empty, flagged, categories))[:, None]
+        apart = self.reach * np.sqrt(self.n_unknown(is_empty, categories))[:, None]
         return Inputs(
             numbers=np.concatenate([standard, *statistics], axis=1),
             extras=np.concatenate([flags, circles, *letters], axis=1),
@@ -131,22 +131,23 @@ class Features:
         )
 
     def n_unknown(
-        self,
-        is_empty: NDArray[np.bool_],
-        flagged: NDArray[np.intp],
-        categories: list[EncodedCategory],
+        self, is_empty: NDArray[np.bool_], categories: list[EncodedCategory]
     ) -> NDArray[np.float64]:
         """How many cells of every row are of a kind that no training row has.
 
         New levels of columns in which most are new count for little.
         """
-        n_direct = sum(column.kind is not Kind.CATEGORY for column in self.schema)
-        is_new = is_empty[:, :n_direct].copy()
-        is_new[:, flagged] = False
-        found = is_new.sum(axis=1).astype(np.float64)
+        found = self.n_new_gaps(is_empty)
         for column, one in zip(self.categories, categories, strict=True):
             found += one.is_new * max(column.novelty, LEAST_NOVELTY)
         return found
+
+    def n_new_gaps(self, is_empty: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """How many numbers and times of every row are gaps in columns that had none."""
+        n_direct = sum(column.kind is not Kind.CATEGORY for column in self.schema)
+        is_new = is_empty[:, :n_direct].copy()
+        is_new[:, self.flagged()] = False
+        return is_new.sum(axis=1).astype(np.float64)
 
     def is_known(self, rows: Inputs) -> NDArray[np.bool_]:
         """Which rows have no cell of a kind that no training row has."""
@@ -154,11 +155,26 @@ class Features:
             return np.full(len(rows), rows.position is None)
         return np.asarray(rows.coordinates)[:, -1] == 0
 
-    def length_scale_groups(self) -> tuple[int, ...]:
-        """Which coordinates move together, numbered from 0, as kernels with length-scales ask.
+    def for_kernels(self, rows: Inputs, table: Table) -> NDArray[np.float64]:
+        """Coordinates of rows for a kernel that learns a length-scale for every column.
 
-        Every number, time and flag of gaps is a group, and so are all levels of a column. The last
-        group has the coordinate of unknown cells alone, which is 0 in all training rows.
+        They differ from those of distances in levels that no training row has: such a level is as
+        far from all others as these are from each other, so that its column may not matter.
+        """
+        position = np.asarray(rows.coordinates, np.float64)
+        if self.schema.is_plain:
+            return position
+        apart = self.reach * np.sqrt(self.n_new_gaps(np.isnan(real_numbers(table))))
+        columns = zip(self.categories, table.categories, strict=True)
+        is_new = [column(levels).is_new for column, levels in columns]
+        new = np.array(is_new, dtype=float).reshape(len(is_new), len(table)).T
+        return np.column_stack([position[:, :-1], MISMATCH / np.sqrt(2) * new, apart])
+
+    def length_scale_groups(self) -> tuple[int, ...]:
+        """Which of the coordinates `for_kernels` move together, numbered from 0.
+
+        Every number, time and flag of gaps is a group, and so are all levels of a column, new ones
+        included. The last group has the coordinate of gaps alone that no training row has.
         """
         n_numbers = len(self.scaling.mean)
         if self.schema.is_plain:
@@ -168,7 +184,9 @@ class Features:
         sizes += [2 * len(names) for names in self.cycles if names]
         columns = zip(self.categories, blank.categories, strict=True)
         sizes += [column(levels).coordinates.shape[1] for column, levels in columns]
-        return tuple(np.repeat(np.arange(len(sizes) + 1), [*sizes, 1]).tolist())
+        n_groups = len(sizes)
+        new = range(n_groups - len(self.categories), n_groups)
+        return (*np.repeat(np.arange(n_groups), sizes).tolist(), *new, n_groups)
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""

@@ -6,8 +6,8 @@
 `run` appends a line of JSON for every finished run and leaves out what is there already; `report`
 writes the table and the picture of docs/integrations/botorch.md. All methods begin with the same
 ten Sobol points, maximise qLogNoisyExpectedImprovement in the same way, or qKnowledgeGradient, and
-stop after 50 evaluations. `--problems` with the names in DEVELOPMENT runs the problems that settings were chosen
-on, which are not reported.
+stop after 50 evaluations. `--problems` with the names in DEVELOPMENT runs the problems that
+settings were chosen on, which are not reported.
 """
 
 import argparse

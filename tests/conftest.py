@@ -62,11 +62,15 @@ def all_optimizations():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+EXAMPLES_OF_PROCESSES = ("botorch_optimisation", "optuna_sampler")
+
+
 @pytest.fixture(autouse=True)
 def optimized_where_it_pays(request):
     """What trains for long, and Gaussian processes, run for longer than they compile."""
     is_long = request.node.get_closest_marker("long") is not None
     is_process = group_of(request.node.nodeid) in ("GPRegressor", "SparseGPRegressor")
+    is_process |= any(f"[{name}]" in request.node.nodeid for name in EXAMPLES_OF_PROCESSES)
     with all_optimizations() if is_long or is_process else nullcontext():
         yield
 

@@ -163,6 +163,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags

@@ -147,13 +147,6 @@ class AbstractNetworkRegressor(AbstractRegressor):
     def _mixture(self, X: Inputs) -> Mixture:
         """The members' densities at some rows: leaves (components, rows, outputs)."""
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
-
     def fit(self, X, y, sample_weight=None) -> "AbstractNetworkRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 

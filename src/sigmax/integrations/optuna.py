@@ -37,6 +37,9 @@ Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
 SHARE_NEAR = 0.5
 """Of the candidates, those that are the best trial with some of its parameters changed."""
 
+FARTHEST = 3.0
+"""How far below the median a value counts, over how far above it the best one is."""
+
 STEPS = (0.003, 0.3)
 """How far these move along a parameter, in shares of its range: between the two, on a log scale."""
 
@@ -140,7 +143,7 @@ class SigmaxSampler(BaseSampler):
             return {}
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         X = np.array([encoded(each.params, search_space) for each in trials])
-        y = sign * np.array([each.value for each in trials])
+        y = without_disasters(sign * np.array([each.value for each in trials]))
         model = self._model_of([each.number for each in trials], X, y, search_space)
         expected = model.predict(X)
         candidates = self._candidates(X[np.argmax(expected)], search_space)
@@ -189,6 +192,23 @@ class SigmaxSampler(BaseSampler):
             return mean + self.exploration * std
         z = (mean - best) / np.maximum(std, 1e-300)
         return std * (z * norm.cdf(z) + norm.pdf(z))
+
+
+def without_disasters(y: np.ndarray) -> np.ndarray:
+    """Values to maximise, of which the worst are taken to a bound.
+
+    A trial that failed badly says no more than that it failed; its value would be the whole spread
+    of what the model sees. No value stays farther below the median than `FARTHEST` times what the
+    best is above it.
+
+    Examples
+    --------
+    >>> without_disasters(np.array([1.0, 2.0, 3.0, -1e9])).tolist()
+    [1.0, 2.0, 3.0, -3.0]
+    """
+    middle = np.median(y)
+    above = y.max() - middle
+    return np.maximum(y, middle - FARTHEST * above) if above > 0 else y
 
 
 def bounds(distribution: BaseDistribution) -> tuple[float, float]:

@@ -81,7 +81,7 @@ class SigmaxModel(Model, FantasizeMixin):
         if output_indices not in (None, [0]):
             raise InvalidArgumentError(f"`output_indices` must be [0], got {output_indices!r}.")
         X = self.transform_inputs(X)
-        found = self.members.joint(X.double())
+        found = self.members.joint(X.double().cpu())
         noise = None
         if isinstance(observation_noise, Tensor):
             noise = observation_noise.to(X).squeeze(-1).unsqueeze(-2).expand(found.mean.shape)
@@ -108,8 +108,8 @@ class SigmaxModel(Model, FantasizeMixin):
             The variance of the noise of ``Y``; without, what the model expects there. A
             `LocalRegressor` learns it itself.
         """
-        rows = self.transform_inputs(X).double(), Y.double().squeeze(-1)
-        variance = None if noise is None else noise.double().squeeze(-1)
+        rows = self.transform_inputs(X).double().cpu(), Y.double().cpu().squeeze(-1)
+        variance = None if noise is None else noise.double().cpu().squeeze(-1)
         members = self.members.conditioned(*rows, variance)
         conditioned = SigmaxModel(members.estimator, members)
         if hasattr(self, "input_transform"):

@@ -84,10 +84,6 @@ class Processes:
     def batch_shape(self) -> Size:
         return self.coefficients.shape[:-2]
 
-    @property
-    def n_members(self) -> int:
-        return self.coefficients.shape[-2]
-
     def covariance(self, X: Tensor, Z: Tensor) -> Tensor:
         """A priori, between the functions at ``X`` (..., q, c) and ``Z`` (..., n, c)."""
         scale = self.inverse_length_scale.unsqueeze(-2)

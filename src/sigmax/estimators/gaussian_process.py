@@ -60,16 +60,17 @@ class GPSettings(AbstractSettings):
     average: bool = setting(
         True,
         FLAG,
-        """Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
-        then looks for modes of their posterior, about which they are drawn. False maximises the
-        marginal likelihood at any number of rows, which with few is far too sure of itself.""",
+        """Whether to average over the hyper-parameters if there are at most 200 rows, or 500 if
+        these are ten for every column or fewer. The optimiser then looks for modes of their
+        posterior, about which they are drawn. False maximises the marginal likelihood at any number
+        of rows, which with few is far too sure of itself.""",
     )
     noise: str = setting(
         "constant",
         one_of(("constant", "varying")),
         """Whether the noise may depend on x: "varying" averages over constant noise and noise whose
-        logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
-        one is taken, and more than 1,000 rows are refused. It implies `average`.""",
+        logarithm is a smooth function, each by its evidence; of more rows than are averaged over
+        the likelier one is taken, and more than 1,000 are refused. It implies `average`.""",
     )
     variance_prior: str = setting(
         "wide",
@@ -105,8 +106,8 @@ class SparseGPSettings(AbstractSettings):
     average: bool = setting(
         True,
         FLAG,
-        """Whether to average over the hyper-parameters, as in `GPRegressor`, if there are at most
-        200 rows and no more distinct ones than inducing points.""",
+        """Whether to average over the hyper-parameters, as in `GPRegressor`, if there are as few
+        rows and no more distinct ones than inducing points.""",
     )
 
 
@@ -117,11 +118,12 @@ class GPRegressor(AbstractGPRegressor):
     The noise is the same everywhere, unless ``noise="varying"``. Categories, dates and gaps are
     taken as they are: all levels of a column are equally far apart, by a length-scale of their own.
 
-    With more than 200 rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows
-    they are averaged over, under weak priors: the prediction is the mixture of the processes of 32
-    draws from the posterior of the hyper-parameters, each with an unknown constant added and with
-    its total variance integrated out, which makes its densities Student-t. Time grows with the
-    cube of the number of rows and memory with its square, so more than 5,000 rows are refused.
+    With many rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows, or 500 if
+    these are ten for every column or fewer, they are averaged over, under weak priors: the
+    prediction is the mixture of the processes of 32 draws from the posterior of the
+    hyper-parameters, each with an unknown constant added and with its total variance integrated
+    out, which makes its densities Student-t. Time grows with the cube of the number of rows and
+    memory with its square, so more than 5,000 rows are refused.
 
     Parameters
     ----------
@@ -132,13 +134,14 @@ class GPRegressor(AbstractGPRegressor):
     max_iter : int, default 100
         Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.
     average : bool, default True
-        Whether to average over the hyper-parameters if there are at most 200 rows. The optimiser
-        then looks for modes of their posterior, about which they are drawn. False maximises the
-        marginal likelihood at any number of rows, which with few is far too sure of itself.
+        Whether to average over the hyper-parameters if there are at most 200 rows, or 500 if these
+        are ten for every column or fewer. The optimiser then looks for modes of their posterior,
+        about which they are drawn. False maximises the marginal likelihood at any number of rows,
+        which with few is far too sure of itself.
     noise : "constant" or "varying", default "constant"
         Whether the noise may depend on x: "varying" averages over constant noise and noise whose
-        logarithm is a smooth function, each by its evidence; with more than 200 rows the likelier
-        one is taken, and more than 1,000 rows are refused. It implies `average`.
+        logarithm is a smooth function, each by its evidence; of more rows than are averaged over
+        the likelier one is taken, and more than 1,000 are refused. It implies `average`.
     variance_prior : "sample" or "wide", default "wide"
         What averaging assumes of the total variance: "wide" lets it be far larger than that of the
         sample, of which few rows tell little; "sample" holds it near that. Optimisation takes the
@@ -246,8 +249,8 @@ class SparseGPRegressor(AbstractGPRegressor):
         Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
         more than 5,000 rows they are done on 5,000 of them, and ten more on all.
     average : bool, default True
-        Whether to average over the hyper-parameters, as in `GPRegressor`, if there are at most 200
-        rows and no more distinct ones than inducing points.
+        Whether to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows
+        and no more distinct ones than inducing points.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.

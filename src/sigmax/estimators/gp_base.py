@@ -35,10 +35,23 @@ from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["AbstractGPRegressor"]
 
-LARGEST_AVERAGED = 200
-"""Up to so many rows hyper-parameters are averaged over; more rows determine them well enough."""
+LARGEST_AVERAGED, LARGEST_WIDE, ROWS_PER_LENGTH_SCALE = 200, 500, 10
+"""Up to so many rows hyper-parameters are averaged over; more rows determine them well enough, but
+for tables of many columns."""
 
 ROWS_PER_CALL, AVERAGED_ROWS_PER_CALL = 2048, 512
+
+
+def largest_averaged(n_length_scales: int) -> int:
+    """The most rows with which hyper-parameters are averaged over.
+
+    Examples
+    --------
+    >>> largest_averaged(8), largest_averaged(30), largest_averaged(100)
+    (200, 300, 500)
+    """
+    wide = min(LARGEST_WIDE, ROWS_PER_LENGTH_SCALE * n_length_scales)
+    return max(LARGEST_AVERAGED, wide)
 
 
 class AbstractGPRegressor(AbstractRegressor):
@@ -78,7 +91,8 @@ class AbstractGPRegressor(AbstractRegressor):
         advance("averaging")
         if not self._noise_varies:
             return averaged_posterior(modes, rows, rng)
-        infer = averaged_over_noise if len(rows.y) <= LARGEST_AVERAGED else likelier_noise
+        is_few = len(rows.y) <= largest_averaged(rows.n_length_scales)
+        infer = averaged_over_noise if is_few else likelier_noise
         return infer(modes, rows, self.max_iter, rng)
 
     _noise_varies = False
@@ -90,7 +104,8 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _averages(self, X: NDArray[np.float64]) -> bool:
         """Whether hyper-parameters are averaged over, given these rows."""
-        return bool(self.average) and len(X) <= LARGEST_AVERAGED
+        n_length_scales = max(self._groups, default=X.shape[1])
+        return bool(self.average) and len(X) <= largest_averaged(n_length_scales)
 
     def _check_settings(self) -> None:
         self.default_recipe.override(self.get_params(deep=False), keep_none=False)

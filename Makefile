@@ -1,6 +1,6 @@
 # make demo       own virtual environment, install, a table from file to intervals, the toy picture
 # make test       the same, with the development tools, and the tests
-# make test-long  the tests that train for longer, or start a cluster
+# make test-long  the tests that train for longer
 # make browser    Debian's Chromium for the tests of reports, where apt-get can install it
 # make check      formatting, lint and types
 # make docs       the documentation as pages in site/, every link checked

@@ -125,7 +125,6 @@ def test_workers_and_this_process_find_the_same_scores(tmp_path):
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
 
-@pytest.mark.long
 def test_a_ray_cluster_does_the_same_also_when_a_worker_is_killed(tmp_path):
     pytest.importorskip("ray")
     killed = []

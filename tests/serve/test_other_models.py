@@ -1,4 +1,4 @@
-"""A model that knows neither neighbours nor gaps is served as well."""
+"""A model that has no neighbours, or takes no gaps, is served as well."""
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,9 @@ from sigmax.cli import app as command_line
 from sigmax.commands.folder import load_folder
 from sigmax.serve.app import create_app
 from sigmax.serve.options import ServeOptions
+
+REQUIRED = 'data-kind="number" required'
+"""A field of the page for a number that must be there."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def test_a_gaussian_process_is_served(process):
     gap, known = (post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5))
     assert gap["predictions"][0]["std"] > known["predictions"][0]["std"]
     page = get(app, "/").text
-    assert "Training rows" not in page and " required>" not in page
+    assert "Training rows" not in page and REQUIRED not in page
 
 
 def test_a_model_that_takes_no_gaps_refuses_them(process, monkeypatch):
@@ -51,4 +54,4 @@ def test_a_model_that_takes_no_gaps_refuses_them(process, monkeypatch):
     app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
     refused = post(app, "/predict", {"row": {"a": None, "b": 1}})
     assert has_words(refused, 422, "takes no gaps", '"a"')
-    assert get(app, "/").text.count(" required>") == 2
+    assert get(app, "/").text.count(REQUIRED) == 2

@@ -52,13 +52,11 @@ def undisturbed(session):
     return found
 
 
-@pytest.mark.long
 def test_groups_stop_and_keep_snapshots_as_they_do_here(undisturbed, expected):
     assert_same(undisturbed, expected)
     assert len(expected["group 0, patience 3"]) < len(expected["group 0, patience 0"])
 
 
-@pytest.mark.long
 def test_a_worker_that_is_killed_is_replaced_and_its_work_repeated(undisturbed, monkeypatch):
     killed = []
 
@@ -74,7 +72,6 @@ def test_a_worker_that_is_killed_is_replaced_and_its_work_repeated(undisturbed, 
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-@pytest.mark.long
 def test_a_program_that_has_a_session_fits_here_unless_it_asks(session, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
@@ -96,7 +93,6 @@ def test_a_program_that_has_a_session_fits_here_unless_it_asks(session, monkeypa
     np.testing.assert_allclose(found.variance, wanted.variance, rtol=1e-3)
 
 
-@pytest.mark.long
 def test_an_error_of_the_training_is_raised_as_it_is_here(session, monkeypatch):
     def refuse(network, batch, data):
         raise ZeroDivisionError("so it goes")
@@ -109,7 +105,6 @@ def test_an_error_of_the_training_is_raised_as_it_is_here(session, monkeypatch):
         device_cases.train_regressors()
 
 
-@pytest.mark.long
 def test_what_cannot_be_is_refused_in_one_sentence(session):
     wrong: list[dict[str, Any]] = [{"device": "steam"}, {"n_workers": 0}]
     for settings in wrong:

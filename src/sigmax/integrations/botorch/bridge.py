@@ -94,10 +94,6 @@ class FittedMembers(eqx.Module):
         )
         return jax.tree.map(in_double, fitted)
 
-    @property
-    def n_members(self) -> int:
-        return len(self.training_sets.weight)
-
 
 def shortened(tree: Any, n_rows: int) -> Any:
     """Slots of rows, on the second axis, down to the fewest that other numbers of rows share."""

@@ -10,7 +10,7 @@ from sigmax.features.features import GAP_STEP
 from sigmax.features.statistics import cross_fitted_statistics, level_statistics
 from sigmax.features.texts import TextMap
 from sigmax.inputs import InputShape
-from sigmax.tables import Table, infer_schema
+from sigmax.tables import Kind, Table, infer_schema
 from sigmax.tables.columns import as_frame, columns_of_frame
 
 
@@ -63,17 +63,27 @@ def test_distances_see_numbers_in_standard_deviations(X):
     np.testing.assert_allclose(np.linalg.norm(here - there, axis=1), 2, rtol=1e-4)
 
 
-def test_a_gap_where_only_numbers_were_learned_is_the_mean_and_far_away(X):
-    features, rows = fit_numbers(X)
-    gappy = X[:2].copy()
-    gappy[0, 1] = np.nan
-    found = features(Table.of_numbers(gappy))
-    assert found.numbers[0, 1] == 0 and np.all(np.isfinite(found.coordinates))
-    others = np.asarray(rows.coordinates)
-    nearest = np.linalg.norm(np.asarray(found.coordinates)[:, None] - others[None], axis=2).min(
-        axis=1
+def test_a_missing_number_is_filled_in_by_rows_that_are_alike_in_what_it_depends_on():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4))
+    X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=2000)
+    features, _ = fit_numbers(X)
+    gappy = X[:50].copy()
+    gappy[:40, 1] = np.nan
+    found = features.complete(Table.of_numbers(gappy))
+    assert found.choices is not None and found.n_rows == 50
+    filled = found.table.numbers[found.choices, 1]  # (completions, rows)
+    np.testing.assert_allclose(filled.mean(axis=0)[:40], X[:40, 0], atol=0.5)
+    assert np.sqrt(np.mean((filled.mean(axis=0)[:40] - X[:40, 0]) ** 2)) < 0.15
+    assert np.array_equal(found.table.numbers[:40, [0, 2, 3]], X[:40, [0, 2, 3]])
+    np.testing.assert_array_equal(
+        found.average(np.arange(len(found.table)))[40:], np.arange(40, 50)
     )
-    assert nearest[1] == 0 and nearest[0] >= np.sqrt(6)
+    independent = X[:40].copy()
+    independent[:, 3] = np.nan
+    found = features.complete(Table.of_numbers(independent))
+    spread = found.table.numbers[found.choices, 3].std(axis=0)
+    assert 0.8 < spread.mean() < 1.1  # nothing is known about it
 
 
 @pytest.fixture(scope="module")
@@ -134,19 +144,45 @@ def test_a_gap_among_numbers_is_at_the_mean_and_a_step_away(frame):
 @pytest.mark.parametrize(
     "change", [{"cut": "unheard of"}, {"size": np.nan}, {"sold": pd.NaT}, {"zone": None}]
 )
-def test_new_levels_and_new_gaps_are_far_away(frame, change):
+def test_unknown_cells_are_filled_in_and_all_others_stay(frame, change):
     features, _ = fit(frame)
-    found = distances(features, pd.concat([frame.iloc[[0]].assign(**change), frame]))[0, 1:]
-    assert found.min() > 0.9 * features.reach > distances(features, frame).mean() / 2
+    rows = as_table(frame.iloc[:20].assign(**change), features.schema)
+    is_unknown = features.unknown(rows)
+    assert is_unknown.sum(axis=0).tolist().count(20) == 1 and is_unknown.sum() == 20
+    found = features.complete(rows)
+    assert not features.unknown(found.table).any() and found.choices.shape == (16, 20)
+    original, one = as_table(frame.iloc[:20], features.schema), found.table[:20]
+    column = int(np.flatnonzero(is_unknown[0])[0])
+    before, after = (np.delete(table.values, column, axis=1) for table in (rows, one))
+    assert np.array_equal(before[:, :4], after[:, :4]) or column < 4
+    assert not features.unknown(original).any()
 
 
-def test_new_levels_are_less_far_where_most_are_new(frame):
+def test_a_missing_time_keeps_the_time_to_the_other_that_its_donor_has(frame):
+    paid = frame["sold"] + pd.Timedelta(days=7)
+    features, _ = fit(frame.assign(paid=paid))
+    rows = as_table(frame.iloc[:5].assign(paid=pd.NaT), features.schema)
+    found = features.complete(rows).table
+    names = [column.name for column in features.schema.of_kind(Kind.TIME)]
+    apart = found.times[:, names.index("paid")] - found.times[:, names.index("sold")]
+    np.testing.assert_allclose(apart, 7 * 86400)
+
+
+def test_unseen_categories_are_known_where_most_are_new(frame):
     """Each of 400 names stands once: one more is no surprise."""
     rng = np.random.default_rng(0)
     names = frame.assign(name=[f"{i} {rng.integers(1_000_000)}" for i in range(len(frame))])
     features, _ = fit(names)
     new = names.iloc[[0]].assign(name="someone else")
-    assert distances(features, pd.concat([new, names]))[0, 1:].min() < 0.7 * features.reach
+    assert not features.unknown(as_table(new, features.schema)).any()
+
+
+def test_every_coordinate_belongs_to_a_column(frame):
+    features, rows = fit(frame)
+    found = features.column_of()
+    assert found.shape == rows.coordinates.shape[1:] and set(found) == set(range(6))
+    statistics = np.asarray(rows.coordinates)[:, features.statistics()]
+    assert set(found[features.statistics()]) == {5} and statistics.shape == (400, 2)
 
 
 def test_new_and_rare_levels_share_a_code(frame):

@@ -5,6 +5,7 @@ from typing import Any, final
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -41,15 +42,29 @@ class Inputs(eqx.Module):
     """Categories, from 0 in every column."""
     position: Float[Array | np.ndarray, "*rows coordinates"] | None = None
     """The coordinates, where they are not the numbers themselves."""
+    beyond: Float[Array | np.ndarray, "*rows reals"] | None = None
+    """How far the first numbers lie beyond the range of the training data, before `within`."""
     n_codes: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
     def coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
         """Euclidean coordinates: near rows are near in them.
 
-        Neighbour graphs, extrapolation gates and kernels in input space see these alone.
+        Neighbour graphs, forests and kernels in input space see these alone.
         """
         return self.numbers if self.position is None else self.position
+
+    @property
+    def actual_coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
+        """The coordinates of the rows where they are, also beyond the range of the training data.
+
+        Extrapolation gates see these.
+        """
+        if self.beyond is None:
+            return self.coordinates
+        n_reals = self.beyond.shape[-1]
+        inside, others = self.coordinates[..., :n_reals], self.coordinates[..., n_reals:]
+        return jnp.concatenate([inside + self.beyond, others], axis=-1)
 
     @property
     def input_shape(self) -> InputShape:
@@ -57,23 +72,31 @@ class Inputs(eqx.Module):
         return InputShape(self.numbers.shape[-1], n_extras, self.n_codes)
 
     def within(
-        self, lower: Float[np.ndarray, " numbers"], upper: Float[np.ndarray, " numbers"]
+        self,
+        lower: Float[Array | np.ndarray, " numbers"],
+        upper: Float[Array | np.ndarray, " numbers"],
+        n_reals: int,
     ) -> "Inputs":
-        """The rows with their numbers taken to the nearest within bounds, and coordinates as is.
+        """The rows with their numbers taken to the nearest within bounds.
+
+        The first ``n_reals`` numbers are the first coordinates, too, which move with them.
 
         Examples
         --------
-        >>> rows = Inputs(np.array([[0.5], [7.0]])).within(np.zeros(1), np.ones(1))
-        >>> rows.numbers.ravel().tolist(), rows.coordinates.ravel().tolist()
-        ([0.5, 1.0], [0.5, 7.0])
+        >>> rows = Inputs(np.array([[0.5], [7.0]])).within(np.zeros(1), np.ones(1), 1)
+        >>> rows.coordinates.ravel().tolist(), rows.beyond.ravel().tolist()
+        ([0.5, 1.0], [0.0, 6.0])
+        >>> rows.actual_coordinates.ravel().tolist()
+        [0.5, 7.0]
         """
-        numbers = np.clip(self.numbers, lower, upper)
-        return eqx.tree_at(
-            lambda rows: (rows.numbers, rows.position),
-            self,
-            (numbers, self.coordinates),
-            is_leaf=lambda node: node is None,
-        )
+        xp = np if isinstance(self.numbers, np.ndarray) else jnp
+        numbers = xp.clip(self.numbers, lower, upper)
+        beyond = (self.numbers - numbers)[..., :n_reals]
+        position = self.position
+        if position is not None:
+            inside = position[..., :n_reals] - beyond
+            position = xp.concatenate([inside, position[..., n_reals:]], axis=-1)
+        return Inputs(numbers, self.extras, self.codes, position, beyond, self.n_codes)
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -122,21 +122,25 @@ def test_the_order_of_rows_and_columns_and_types_do_not_change_a_fit(fitted, ren
     ids=["new level", "new gap in numbers", "new gap in categories", "new gap in times"],
 )
 @pytest.mark.parametrize("name", MODELS)
-def test_new_levels_and_new_gaps_work_and_are_less_known(fitted, rents, name, change):
-    frame = rents[0].iloc[:20]
-    new = frame.assign(**change)
-    model = fitted[name]
+def test_unknown_cells_are_averaged_over_and_do_not_discard_the_other_columns(
+    fitted, rents, name, change
+):
+    frame = rents[0].iloc[:100]
+    new, model = frame.assign(**change), fitted[name]
     mean, std = model.predict(new, return_std=True)
+    before, before_std = model.predict(frame, return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(std > 0)
+    assert std.mean() > 0.99 * before_std.mean()
+    if "size" in change:  # networks of 30 steps hardly use it
+        assert name not in PROCESSES or std.mean() > 1.02 * before_std.mean()
+    else:
+        assert np.corrcoef(before, mean)[0, 1] > 0.8
     if name in OFF_DATA:
-        before, after = model.predict_uncertainty(frame), model.predict_uncertainty(new)
-        assert np.all(after["gate"] >= before["gate"])
-        assert after["gate"].mean() > before["gate"].mean() + 1e-4
-        if name == "Local":
-            assert np.all(after["evidence"] < before["evidence"])
-    if name in PROCESSES:  # a new level is one more level, a new gap far from all rows
-        before, after = (model.predict_uncertainty(rows)["epistemic"] for rows in (frame, new))
-        assert np.all(after > (1 if "heating" in change else 3) * before)
+        assert (
+            np.mean(model.predict_gate(new) > 0.5)
+            <= np.mean(model.predict_gate(frame) > 0.5) + 0.05
+        )
+    np.testing.assert_allclose(model.predict(new.iloc[[7]]), mean[[7]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -199,11 +203,10 @@ def test_the_levels_of_a_column_share_a_length_scale(fitted, rents, name):
     model, frame = fitted[name], rents[0]
     groups = model.features_.length_scale_groups()
     assert model.coordinates(frame).shape == (N_ROWS, len(groups)) and groups[-1] == max(groups)
-    assert model.length_scale_.shape == (max(groups),)
-    categories = range(max(groups) - 3, max(groups))
-    assert [groups.count(group) for group in categories] == [2 + 1, 3 + 1, 8 + 1]
+    assert model.length_scale_.shape == (max(groups) + 1,)
+    categories = range(max(groups) - 2, max(groups) + 1)
+    assert [groups.count(group) for group in categories] == [2, 3, 8]
     varied = frame.iloc[[0] * 8].assign(quarter=sorted(frame["quarter"].unique()))
-    varied.iloc[0, frame.columns.get_loc("quarter")] = "quarter 99"  # also a new level
     apart = np.linalg.norm(np.diff(model.coordinates(varied), axis=0), axis=1)
     np.testing.assert_allclose(apart, 1, rtol=1e-6)
 

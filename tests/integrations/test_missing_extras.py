@@ -14,7 +14,6 @@ from sigmax.errors import MissingExtraError
         ("skpro", "skpro", "skpro"),
         ("torch", "torch", "PyTorch"),
         ("mlflow", "mlflow", "MLflow"),
-        ("onnx", "onnx", "ONNX"),
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, module, package, named):

@@ -11,6 +11,7 @@ from sigmax.distributions import StudentT
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
+    Edges,
     ExtrapolationGate,
     InputLayer,
     KernelParameters,
@@ -42,6 +43,7 @@ def create_network(n_components=1):
         spread=create(4 if n_components == 1 else 2 * 4 * n_components),
         kernel=KernelParameters(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
+        edges=Edges.none(3, 2),
         steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
@@ -283,20 +285,44 @@ def test_far_away_nothing_contributes_and_the_prior_is_that_of_y(rows, n_compone
             np.testing.assert_allclose(found.dist.mean, 0.0, atol=1e-2)
 
 
-def test_a_half_open_gate_halves_the_kernel_sums_and_widens_the_prior(network, rows):
+def test_a_half_open_gate_halves_the_evidence_and_takes_the_mean_as_far_as_it_fades(network, rows):
     X, y = rows
     gate = ExtrapolationGate.create(np.zeros((1, 3)), 1, scale=0.22)
     network = eqx.tree_at(lambda n: n.gate, network, gate)
     training_set = network.embed_training_set(X, y, jnp.ones(64))
     embedded, g = network.embed(X), np.asarray(network.gate_value(X))[:, None]
     sums = network.kernel_sums(embedded.coordinates, training_set)
-    own, count = np.exp(network.kernel.log_prior_rows), (1 - g) * np.asarray(sums.count)[:, None]
+    own, count = np.exp(network.kernel.log_prior_rows), np.asarray(sums.count)[:, None]
     average = embedded.mean + sums.total / sums.count[:, None]
-    expected = (own * (1 - g**2) * embedded.mean + count * average) / (own + count)
-    found = network(X, training_set)
+    on_data = (own * embedded.mean + count * average) / (own + count)
     assert 0.1 < np.median(g) < 0.9
-    np.testing.assert_allclose(found.dist.mean, expected, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(found.count, count[:, 0], rtol=1e-4)
+    for fade in (0.0, 0.3, 1.0):
+        fading = eqx.tree_at(lambda n: n.edges.fade, network, jnp.asarray(fade))
+        found = fading(X, training_set)
+        expected = (1 - fade * g**2) * on_data
+        np.testing.assert_allclose(found.dist.mean, expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found.count, (1 - g[:, 0]) * count[:, 0], rtol=1e-4)
+
+
+def test_beyond_the_range_the_mean_follows_the_slope_and_the_variance_grows(network, rows):
+    X, y = rows
+    training_set = network.embed_training_set(X, y, jnp.ones(64))
+    shut = eqx.tree_at(lambda n: n.gate.relevance, network, jnp.zeros(3))
+    slope = jnp.zeros((2, 3, 2)).at[1, 0].set(jnp.array([2.0, -1.0]))
+    excess = jnp.zeros((2, 3, 2)).at[1, 0].set(0.5)
+    edged = eqx.tree_at(lambda n: (n.edges.slope, n.edges.excess), shut, (slope, excess))
+    bounds = np.full(3, -9.0, np.float32), np.full(3, 9.0, np.float32)
+    at = Inputs(np.asarray(X.numbers)).within(*bounds, 3)
+    base = edged(at, training_set).dist
+    for distance, share, growth in ((0.25, 0.25, 0.5), (1.0, 1.0, 1.0), (2.0, 1.0, 2.0)):
+        beyond = np.zeros((64, 3), np.float32)
+        beyond[:, 0] = distance
+        found = edged(eqx.tree_at(lambda x: x.beyond, at, beyond), training_set).dist
+        shift = np.tile(share * np.array([2.0, -1.0]), (64, 1))
+        np.testing.assert_allclose(found.mean - base.mean, shift, atol=1e-4)
+        np.testing.assert_allclose(found.variance - base.variance, 0.5 * growth, rtol=1e-3)
+    below = eqx.tree_at(lambda x: x.beyond, at, -beyond)
+    np.testing.assert_allclose(edged(below, training_set).dist.mean, base.mean, atol=1e-5)
 
 
 def test_rows_without_weight_do_not_contribute(network, rows):

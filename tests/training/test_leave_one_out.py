@@ -9,6 +9,7 @@ import pytest
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
     MLP,
+    Edges,
     ExtrapolationGate,
     InputLayer,
     KernelParameters,
@@ -38,6 +39,7 @@ def network(request):
         spread=create(2 if n_components == 1 else 4 * n_components),
         kernel=KernelParameters(jnp.asarray(0.0), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
+        edges=Edges.none(2, 1),
         steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),

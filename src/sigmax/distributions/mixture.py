@@ -6,6 +6,7 @@ from typing import final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import logit, logsumexp
 from jax.typing import ArrayLike
@@ -102,6 +103,44 @@ class Mixture(AbstractDistribution):
         if self.epistemic_share is None:
             return 0.0
         return self._average(self.epistemic_share * self.components.variance)
+
+    def over_choices(self, choices: np.ndarray, log_weight: np.ndarray) -> "Mixture":
+        """Mixtures of the densities of several rows, on the host, in NumPy.
+
+        What the choices differ by is noise to every member, and no disagreement of members.
+
+        Parameters
+        ----------
+        choices, log_weight
+            Arrays (choices, rows): positions of rows of this mixture, and the logarithms of their
+            weights.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> dist = Mixture(Normal(jnp.array([[0.0, 2.0]]), jnp.array([[1.0, 1.0]])))
+        >>> either = dist.over_choices(np.array([[0], [1]]), np.log([[0.5], [0.5]]))
+        >>> either.mean, either.variance
+        (Array([1.], dtype=float32), Array([2.], dtype=float32))
+        """
+        n_members, n_choices, n_outputs = self.n_members, len(choices), len(self.shape) - 1
+
+        def regroup(leaf: ArrayLike) -> np.ndarray:
+            """Leaves (members x parts, rows, ...) as (members x choices x parts, rows, ...)."""
+            leaf = np.asarray(leaf)[:, choices]
+            leaf = leaf.reshape(n_members, self.n_parts, *leaf.shape[1:]).swapaxes(1, 2)
+            return leaf.reshape(-1, *leaf.shape[3:])
+
+        own = self.log_weight
+        if own is None:
+            own = np.full(self.components.shape, -math.log(self.components.shape[0]))
+        parts = jax.tree.map(regroup, (self.components, self.epistemic_share, own))
+        of_choices = np.repeat(log_weight, self.n_parts, axis=0)
+        of_choices = np.concatenate([of_choices] * n_members).reshape(
+            -1, choices.shape[1], *[1] * n_outputs
+        )
+        weight = np.asarray(parts[2] + of_choices, np.asarray(parts[2]).dtype)
+        return Mixture(parts[0], parts[1], weight, n_choices * self.n_parts)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:

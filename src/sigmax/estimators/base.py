@@ -8,13 +8,13 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from sigmax.checks import check_choice
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators.saving import AbstractSavable
-from sigmax.features import Features
+from sigmax.features import Completion, Features
 from sigmax.monitoring import Monitor
 from sigmax.tables import Table
 
@@ -169,6 +169,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+    def _completed(self, X) -> Completion:
+        """Rows to predict, their unknown cells filled in."""
+        check_is_fitted(self)
+        return self.features_.complete(Table.read(self, X, self.features_.schema))
 
     def _read_training(self, X, y, sample_weight) -> "TrainingRows":
         """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``.

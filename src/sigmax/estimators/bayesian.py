@@ -100,10 +100,10 @@ class BayesianRegressor(AbstractSampledRegressor):
         store(self, locals())
 
     def _create_networks(
-        self, X: Inputs, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
+        self, X: Inputs, y: np.ndarray, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[FlipoutNetwork, np.ndarray]:
         def create(rng: np.random.Generator) -> FlipoutNetwork:
-            shape = (X.input_shape, recipe.hidden_sizes, n_outputs)
+            shape = (X.input_shape, recipe.hidden_sizes, y.shape[1])
             return FlipoutNetwork.create(rng, *shape, activation=recipe.activation)
 
         return create_members(create, recipe, key), no_centers(X)

@@ -118,12 +118,12 @@ class MCDropoutRegressor(AbstractSampledRegressor):
         store(self, locals())
 
     def _create_networks(
-        self, X: Inputs, n_outputs: int, recipe: SampledRecipe, key: PRNGKeyArray
+        self, X: Inputs, y: np.ndarray, recipe: SampledRecipe, key: PRNGKeyArray
     ) -> tuple[DropoutNetwork, np.ndarray]:
         def create(rng: np.random.Generator) -> DropoutNetwork:
-            shape = (X.input_shape, recipe.hidden_sizes, n_outputs)
+            shape = (X.input_shape, recipe.hidden_sizes, y.shape[1])
             mlp = TabularMLP.create(rng, *shape, activation=recipe.activation)
-            return DropoutNetwork(mlp, jnp.zeros(n_outputs), recipe.dropout_rate)
+            return DropoutNetwork(mlp, jnp.zeros(y.shape[1]), recipe.dropout_rate)
 
         return create_members(create, recipe, key), no_centers(X)
 

@@ -20,14 +20,22 @@ SAMPLED = 32
 
 
 def create_gate(
-    X: np.ndarray, n_inducing: int, key: PRNGKeyArray, *, scale: float | None = None
+    X: np.ndarray,
+    n_inducing: int,
+    key: PRNGKeyArray,
+    *,
+    scale: float | None = None,
+    relevance: np.ndarray | None = None,
 ) -> tuple[ExtrapolationGate, np.ndarray]:
     """A gate around the data, and for every row the inducing point that it is itself, if any.
 
     Without a ``scale`` the gate is nearly shut on the training rows, each taken as if it were new.
+    Distances see coordinates times their ``relevance``, which is 1 by default.
     """
-    centers, own_center = inducing_points(X, n_inducing, key)
-    gate = ExtrapolationGate.create(centers, n_inducing, scale=scale or 1.0)
+    relevance = np.ones(X.shape[1], np.float32) if relevance is None else relevance
+    relevance = relevance.astype(np.float32)
+    centers, own_center = inducing_points(X * relevance, n_inducing, key)
+    gate = ExtrapolationGate.create(centers, n_inducing, scale=scale or 1.0, relevance=relevance)
     if scale is not None:
         return gate, own_center
     rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
@@ -49,7 +57,7 @@ def with_centers(
     centers = np.zeros((n_known + len(X), X.shape[1]))
     centers[:n_known] = np.asarray(gates.inducing_points)[0, :n_known]
     n_used = n_known
-    for x in np.asarray(X, np.float64):
+    for x in np.asarray(X * np.asarray(gates.relevance)[0], np.float64):
         offsets = x - centers[:n_used]
         squared = np.sum(offsets**2, axis=1)
         nearest = np.argmin(squared)
@@ -77,7 +85,7 @@ def gate_values(
     gate = jax.tree.map(lambda leaf: np.asarray(leaf)[0].astype(np.float64), gates)
     centers, at_zero = gate.inducing_points[:n_centers], 1 / (1 + np.exp(OFFSET))
     found = np.empty(len(X))
-    for row, x in enumerate(np.asarray(X, np.float64)):
+    for row, x in enumerate(np.asarray(X, np.float64) * gate.relevance):
         offsets = x - centers
         squared = np.sum(offsets**2, axis=1)
         nearest = np.argmin(squared)

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_count
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
@@ -104,7 +103,7 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _averages(self, X: NDArray[np.float64]) -> bool:
         """Whether hyper-parameters are averaged over, given these rows."""
-        n_length_scales = max(self._groups, default=X.shape[1])
+        n_length_scales = max(self._groups, default=X.shape[1] - 1) + 1
         return bool(self.average) and len(X) <= largest_averaged(n_length_scales)
 
     def _check_settings(self) -> None:
@@ -136,7 +135,7 @@ class AbstractGPRegressor(AbstractRegressor):
         self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
         y = self.y_scaling_(y, np.float64)
         self.features_, inputs = Features.fit(rows.table, y, weight, rows.indices, np.float64)
-        X, groups = self.features_.for_kernels(inputs, rows.table), self._groups
+        X, groups = np.asarray(inputs.coordinates), self._groups
         weight = weight / weight.mean()
 
         from rich.progress import Progress
@@ -173,9 +172,11 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def coordinates(self, X) -> NDArray[np.float64]:
         """Where rows lie, before length-scales: (n, c) in double precision."""
-        check_is_fitted(self)
-        table = Table.read(self, X, self.features_.schema)
-        return self.features_.for_kernels(self.features_(table, np.float64), table)
+        rows = self._completed(X)
+        return self._coordinates(rows.table[: rows.n_rows])
+
+    def _coordinates(self, table: Table) -> NDArray[np.float64]:
+        return np.asarray(self.features_(table, np.float64).coordinates, np.float64)
 
     @property
     def _groups(self) -> tuple[int, ...]:
@@ -191,12 +192,14 @@ class AbstractGPRegressor(AbstractRegressor):
         Normal, or the mixture of the Student-t densities of the hyper-parameters' draws. What is
         unknown of the function, and of the hyper-parameters, is epistemic.
         """
-        mean, latent, noise = self._predict(X)
+        rows = self._completed(X)
+        mean, latent, noise = self._predict(rows.table)
         total = latent + noise
         if math.isinf(self.df_):
-            return Predictive(Mixture(Normal(mean, np.sqrt(total)), latent / total))
-        dist = StudentT(mean, np.full_like(mean, self.df_), np.sqrt(total))
-        return Predictive(Mixture(dist, latent / total))
+            dist = Normal(mean, np.sqrt(total))
+        else:
+            dist = StudentT(mean, np.full_like(mean, self.df_), np.sqrt(total))
+        return Predictive(rows.mixture(Mixture(dist, latent / total)))
 
     @property
     def length_scale_(self) -> NDArray[np.float64]:
@@ -211,13 +214,15 @@ class AbstractGPRegressor(AbstractRegressor):
         length_scale[:, : len(self.features_.scaling.scale)] *= self.features_.scaling.scale
         return length_scale[0] if self.is_single_output_ else length_scale
 
-    def _predict(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def _predict(
+        self, table: Table
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Mean, variance of the function and variance of the noise, in the units of ``y``.
 
         Of shape (draws, n) or (draws, n, p); the variances are squared scales of Student-t's where
         hyper-parameters are averaged over.
         """
-        X = self.coordinates(X)
+        X = self._coordinates(table)
         n_outputs, n_draws = self.posterior_.hyper.log_noise.shape
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior_)
         n_rows, blocks = ROWS_PER_CALL if n_draws == 1 else AVERAGED_ROWS_PER_CALL, []
@@ -260,7 +265,8 @@ class AbstractGPRegressor(AbstractRegressor):
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]
         groups = self._groups
-        d, n_coordinates = max(groups, default=self.n_features_in_), len(groups)
+        d = max(groups, default=self.n_features_in_ - 1) + 1
+        n_coordinates = len(groups)
         n_coordinates = n_coordinates or d
         varies = "noise_coefficients" in arrays
         shapes = {"log_length_scale": (d,), "log_variance": (), "log_noise": ()}

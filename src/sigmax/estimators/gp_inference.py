@@ -55,7 +55,7 @@ class GPRows(eqx.Module):
 
     @property
     def n_length_scales(self) -> int:
-        return max(self.groups) if self.groups else self.X.shape[1]
+        return max(self.groups) + 1 if self.groups else self.X.shape[1]
 
 
 @final
@@ -88,7 +88,7 @@ class Hyper(eqx.Module):
         inverse = jnp.exp(-jnp.asarray(self.log_length_scale))
         if not self.groups:
             return inverse
-        return jnp.append(inverse, 1.0)[jnp.array(self.groups)]
+        return inverse[jnp.array(self.groups)]
 
     @property
     def variance(self) -> Float[Array, "*outputs"]:

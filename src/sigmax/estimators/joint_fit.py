@@ -247,7 +247,7 @@ def create_inputs(model: Model, read: ReadRows, target_map: str) -> FitInputs:
     held_out = hold_out(read.labels, share, recipe.n_members, key, largest=largest)
     model.features_, X = Features.fit(table, units(y, np.float64), weight, read.labels)
     y = units(y)
-    networks, own_center = model._create_networks(X, y.shape[1], recipe, key)
+    networks, own_center = model._create_networks(X, y, recipe, key)
     keys = jax.random.split(named_key(key, "members"), recipe.n_members)
     graphs = neighborhoods(np.asarray(X.coordinates), recipe)
     of_rows = X, y, weight, indices, read.labels, read.n_distinct

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, final
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from sigmax.checks import check_count
 from sigmax.distributions import Mixture, Predictive
 from sigmax.estimators.base import uncertainty_parts
 from sigmax.estimators.blocks import stack_members
+from sigmax.estimators.extrapolation import fit_edges
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.kept_rows import KeptRows, Memory
@@ -29,9 +32,10 @@ from sigmax.estimators.remembering import count_centers, predictor_of, remember,
 from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.variance_base import mean_gates
 from sigmax.inputs import Inputs
-from sigmax.networks import LocalNetwork, LocalPosterior
+from sigmax.networks import Edges, LocalNetwork, LocalPosterior
 from sigmax.random import named_generator
 from sigmax.settings import store
+from sigmax.tables import Table
 from sigmax.training import Fold, Stage, TrainingData, held_out_density
 
 __all__ = ["LocalRegressor"]
@@ -243,26 +247,27 @@ class LocalRegressor(AbstractNetworkRegressor):
             their kernel weights;
             ``gate``, 0 on the data and 1 far from them.
         """
-        found, dist = self._predict(X)
-        return uncertainty_parts(dist) | {
-            "evidence": np.asarray(found.count).mean(axis=0),
-            "gate": np.asarray(found.gate).mean(axis=0),
-        }
+        dist, evidence, gate = self._predict(X)
+        return uncertainty_parts(dist) | {"evidence": evidence, "gate": gate}
 
     def predict_gate(self, X) -> NDArray[np.float64]:
         """How far each row is off the data, from 0 to 1."""
-        return mean_gates(self.networks_, self._inputs(X))
+        rows = self._completed(X)
+        return rows.average(mean_gates(self.networks_, self._encoded(rows.table)))
 
     def predict_dist_and_gate(self, X) -> tuple[Predictive, NDArray[np.float64]]:
         """What `predict_dist` and `predict_gate` give, from one pass over the rows."""
-        found, dist = self._predict(X)
-        return dist, np.asarray(found.gate).mean(axis=0)
+        dist, _, gate = self._predict(X)
+        return dist, gate
 
-    def _predict(self, X) -> tuple[LocalPosterior, Predictive]:
-        """The members' predictions, and their mixture in the units of y."""
-        inputs = self._inputs(X)
+    def _predict(self, X) -> tuple[Predictive, NDArray[np.float64], NDArray[np.float64]]:
+        """Predictive distribution, effective number of training rows, and gate."""
+        rows = self._completed(X)
+        inputs = self._encoded(rows.table)
         found = self.predictor_.predict(inputs)
-        return found, self._predictive(as_mixture(self._complete(found, inputs)))
+        mixture = rows.mixture(as_mixture(self._with_forests(found, inputs)))
+        parts = (np.asarray(part).mean(axis=0) for part in (found.count, found.gate))
+        return self._predictive(mixture), *map(rows.average, parts)
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.
@@ -286,13 +291,18 @@ class LocalRegressor(AbstractNetworkRegressor):
         return self.rows_.indices[rows.astype(int)], shares
 
     def _create_networks(
-        self, X: Inputs, n_outputs: int, recipe: LocalRecipe, key: PRNGKeyArray
+        self, X: Inputs, y: np.ndarray, recipe: LocalRecipe, key: PRNGKeyArray
     ) -> tuple[LocalNetwork, np.ndarray]:
-        gate, own_center = create_gate(np.asarray(X.coordinates), recipe.n_inducing, key)
+        relevance, n_reals = self._relevance(X, y, key), len(self.features_.scaling.mean)
+        gate, own_center = create_gate(
+            np.asarray(X.coordinates), recipe.n_inducing, key, relevance=relevance
+        )
+        edges = Edges.none(n_reals, y.shape[1])
 
         def create(member: int) -> LocalNetwork:
             rng = named_generator(key, f"member {member}")
-            return create_network(rng, X.input_shape, n_outputs, gate, self.units_.steps(), recipe)
+            shapes = X.input_shape, y.shape[1]
+            return create_network(rng, *shapes, gate, edges, self.units_.steps(), recipe)
 
         return stack_members([create(member) for member in range(recipe.n_members)]), own_center
 
@@ -327,18 +337,26 @@ class LocalRegressor(AbstractNetworkRegressor):
         return held_out_moments(self.networks_, folds, data, held_out_density)
 
     def _keep_rows(self, inputs: FitInputs) -> None:
+        key = inputs.keys[0]
+        coordinates, features = np.asarray(inputs.X.coordinates), self.features_
+        relevance = np.asarray(self.networks_.gate.relevance)[0]
+        rng = named_generator(key, "edges")
+        sizes = len(features.scaling.mean), inputs.y
+        edges = fit_edges(coordinates, *sizes, relevance, features.trends(), rng)
+        edges = stack_members([edges] * len(self.networks_.factor))
+        self.networks_ = eqx.tree_at(lambda n: n.edges, self.networks_, edges)
         unit = float(inputs.weight.mean())
         weight = (inputs.weight / unit).astype(np.float32)
         rows = KeptRows(inputs.X, inputs.y.astype(np.float32), weight, inputs.indices)
         self._set_rows(rows, Memory(len(weight), count_centers(self.networks_), unit))
 
-    def _inputs(self, X) -> Inputs:
-        """Rows to predict; beyond the training rows the networks see the rim of these.
+    def _encoded(self, table: Table) -> Inputs:
+        """Rows to predict, taken to the range of the training data.
 
-        Networks that extrapolate swing, each in its own way. Kernel and gate see the rows where
-        they are.
+        Networks that extrapolate swing, each in its own way. `Edges` says what is known beyond;
+        the gate sees the rows where they are.
         """
-        return super()._inputs(X).within(*self._rim)
+        return super()._encoded(table).within(*self._rim, len(self.features_.scaling.mean))
 
     def _set_rows(self, rows: KeptRows, memory: Memory | None = None) -> None:
         self.rows_, self.memory_, self._rim = rows, memory or self.memory_, rim(rows)
@@ -363,14 +381,15 @@ class LocalRegressor(AbstractNetworkRegressor):
             self._set_rows(self.rows_)
 
     def _mixture(self, X: Inputs) -> Mixture:
-        return as_mixture(self._complete(self.predictor_.predict(X), X))
+        return as_mixture(self._with_forests(self.predictor_.predict(X), X))
 
-    def _complete(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
+    def _with_forests(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
         """The members' predictions, with forests if there are any, and what later rows say."""
         if self.forests_ is not None:
             coordinates, steps = np.asarray(X.coordinates), first_steps(self.networks_)
             rows = coordinates, self.rows_.y, steps, self.networks_.prior_variance
-            found = self.forests_.beside(found, *rows)
+            edges = jax.tree.map(lambda leaf: leaf[0], self.networks_.edges)
+            found = self.forests_.beside(found, *rows, edges, X.beyond)
         return widened(found, self.memory_.factor)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

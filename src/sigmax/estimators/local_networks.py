@@ -12,6 +12,7 @@ from sigmax.inputs import InputShape
 from sigmax.networks import (
     COMPONENT_GAIN,
     MLP,
+    Edges,
     ExtrapolationGate,
     InputLayer,
     KernelParameters,
@@ -32,6 +33,7 @@ def create_network(
     shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
+    edges: Edges,
     steps: tuple[np.ndarray, np.ndarray],
     recipe: LocalRecipe,
 ) -> LocalNetwork:
@@ -59,6 +61,7 @@ def create_network(
         spread=create_spread(network, n_outputs, recipe.n_components),
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
+        edges=edges,
         steps=TargetSteps(*(on_device(part, np.float32) for part in steps)),
         factor=on_device(1.0, np.float32),
         most_df=on_device(np.inf, np.float32),

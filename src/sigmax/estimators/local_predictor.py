@@ -328,14 +328,15 @@ def largest_contributions(
             network.kernel_weights(network.embed(X).coordinates, training_set.coordinates)
             * training_set.weight[None]
         )
-        weights = weights * (1 - network.gate_value(X))[:, None]
+        kept = 1 - network.edges.fade * network.gate_value(X) ** 2
         own = jnp.exp(network.kernel.log_prior_rows)
-        return weights / (own + jnp.sum(weights, axis=1))[:, None]
+        return weights * (kept / (own + jnp.sum(weights, axis=1)))[:, None]
 
     shares = jnp.mean(eqx.filter_vmap(share, in_axes=(MEMBER, 0))(networks, training_sets), axis=0)
     if named is not None:
         gates = eqx.filter_vmap(lambda network: network.gate_value(X), in_axes=(MEMBER,))(networks)
-        own = of_forests * (1 - jnp.mean(gates, axis=0)) / named.shape[1]
+        kept = 1 - networks.edges.fade[0] * jnp.mean(gates, axis=0) ** 2
+        own = of_forests * kept / named.shape[1]
         shares = jnp.asarray((1 - of_forests) * shares)
         shares = shares.at[jnp.arange(len(named))[:, None], named].add(own[:, None])
     ranked, rows = lax.top_k(jnp.where(is_row[None], shares, -1.0), k)

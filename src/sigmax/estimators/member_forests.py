@@ -32,7 +32,7 @@ from sigmax.estimators.recalibration import (
 )
 from sigmax.files import take_array
 from sigmax.forests import Forests
-from sigmax.networks import LocalPosterior, TargetSteps, WeightedStudentT
+from sigmax.networks import Edges, LocalPosterior, TargetSteps, WeightedStudentT
 from sigmax.training import Fold
 
 __all__ = ["GrownForests", "MemberForests"]
@@ -181,6 +181,8 @@ class MemberForests:
         y: Float[np.ndarray, "learned outputs"],
         steps: TargetSteps,
         prior_variance: float,
+        edges: Edges,
+        beyond: Float[np.ndarray, "rows reals"] | None,
     ) -> LocalPosterior:
         """What networks say of some rows, with what the forests say as members of their own.
 
@@ -188,11 +190,12 @@ class MemberForests:
         """
         n_parts = found.dist.log_weight.shape[-1]
 
-        def predict(block: tuple[Draws, Array]) -> WeightedStudentT:
-            return forest_densities(*block, steps, prior_variance, np.float32(self.factor))
+        def predict(block: tuple[Draws, Array, Array | None]) -> WeightedStudentT:
+            factor = np.float32(self.factor)
+            return forest_densities(*block, steps, edges, prior_variance, factor)
 
         gate = np.asarray(found.gate).mean(axis=0).astype(np.float32)
-        dist = by_blocks(predict, (self._draws_at(X, y, n_parts), gate), axis=1)
+        dist = by_blocks(predict, (self._draws_at(X, y, n_parts), gate, beyond), axis=1)
         own = np.log([1 - self.share, self.share]) + np.log(2)  # as members have the same weight
 
         def interleave(of_networks: np.ndarray, of_forests: np.ndarray) -> np.ndarray:
@@ -237,14 +240,8 @@ class MemberForests:
         return cls(forests, share, factor)
 
 
-def forest_density(
-    draws: Draws,
-    gate: Float[Array, " rows"],
-    steps: TargetSteps,
-    prior_variance: float,
-    factor: Float[Array, ""],
-) -> WeightedStudentT:
-    """One forest's density, which off the data tends to the mean and the variance of y."""
+def forest_density(draws: Draws, steps: TargetSteps, factor: Float[Array, ""]) -> WeightedStudentT:
+    """One forest's density on the data."""
     # No group has so few values that a variance of nearly 0 would have to be believed.
     variance = jnp.asarray(draws.variance)
     variance = 0.8 * variance + 0.2 * jnp.mean(variance, axis=-1, keepdims=True)
@@ -252,22 +249,24 @@ def forest_density(
     n_parts = scale.shape[-1]
     components = StudentT(jnp.asarray(draws.mean), jnp.full_like(scale, DF), scale)
     dist = WeightedStudentT(components, jnp.full_like(scale, -np.log(n_parts)))
-    dist = dist.on_grid(steps).widen(factor)
-    return dist.toward(prior_variance, gate[:, None], mean_share=gate[:, None] ** 2)
+    return dist.on_grid(steps).widen(factor)
 
 
 @compiled
 def forest_densities(
     draws: Draws,
     gate: Float[Array, " rows"],
+    beyond: Float[Array, "rows reals"] | None,
     steps: TargetSteps,
+    edges: Edges,
     prior_variance: float,
     factor: Float[Array | np.ndarray, ""],
 ) -> WeightedStudentT:
-    """Of all members: leaves (members, rows, outputs, parts)."""
+    """Densities of all members, also off the data: leaves (members, rows, outputs, parts)."""
 
     def predict(draws: Draws) -> WeightedStudentT:
-        return forest_density(draws, gate, steps, prior_variance, jnp.asarray(factor))
+        dist = forest_density(draws, steps, jnp.asarray(factor))
+        return edges.apply(dist, gate, beyond, prior_variance)
 
     return jax.vmap(predict, in_axes=1)(draws)
 
@@ -318,8 +317,7 @@ def mix(
 
     def density(draws: Draws) -> WeightedStudentT:
         """Leaves (rows, outputs, parts)."""
-        gate = jnp.zeros(len(draws.mean))
-        return forest_density(draws, gate, steps, 1.0, jnp.ones(()))
+        return forest_density(draws, steps, jnp.ones(()))
 
     def score(dist: WeightedStudentT) -> Float[Array, " rows"]:
         found = -dist.rough_crps(y) if repeats else dist.log_prob(y)

@@ -16,6 +16,7 @@ from sigmax.compilation import on_device
 from sigmax.distributions import Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators.base import AbstractRegressor
+from sigmax.estimators.extrapolation import column_relevance
 from sigmax.estimators.held_out_scores import HeldOutScores
 from sigmax.estimators.joint_fit import FitInputs, fit_together
 from sigmax.estimators.recipe import DEFAULT, PRESETS
@@ -23,6 +24,7 @@ from sigmax.estimators.saving import named_leaves, restore
 from sigmax.estimators.stream_fit import ArrayStream, fit_stream
 from sigmax.features import Features
 from sigmax.inputs import Inputs
+from sigmax.random import named_generator
 from sigmax.tables import Table
 from sigmax.targets import TargetUnits
 from sigmax.training import Fold, Stage, TrainingData
@@ -89,9 +91,19 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     @abstractmethod
     def _create_networks(
-        self, X: Inputs, n_outputs: int, recipe: Any, key: PRNGKeyArray
+        self, X: Inputs, y: np.ndarray, recipe: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
-        """Untrained members along a first axis, and the inducing point that each row is."""
+        """Untrained members along a first axis, and the inducing point that each row is.
+
+        ``y`` (rows, outputs) are the targets in standardised units.
+        """
+
+    def _relevance(self, X: Inputs, y: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        """Relevance of every coordinate to the gate; times may go on."""
+        rng = named_generator(key, "relevance")
+        found = column_relevance(np.asarray(X.coordinates), y, self.features_.column_of(), rng)
+        found[self.features_.trends()] = 0.0
+        return found
 
     @abstractmethod
     def _stages(self, recipe: Any) -> tuple[Stage, ...]:
@@ -169,24 +181,34 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def predict_dist(self, X) -> Predictive:
         """The equal mixture of the members' densities, in the units of ``y``."""
-        return self._predictive(self._mixture(self._inputs(X)))
+        return self._predictive(self._completed_mixture(X))
 
     def _conformal_interval(self, X, coverage: float) -> NDArray[np.float64]:
-        inputs = self._inputs(X)
+        check_is_fitted(self)
         if not len(self.held_out_):
             raise InvalidArgumentError(
                 "`method` can be 'conformal' only where members hold rows out, with a"
                 " `validation_fraction` above 0."
             )
-        mean, variance = member_moments(self._mixture(inputs), self.held_out_.members.shape[1])
+        n_members = self.held_out_.members.shape[1]
+        mean, variance = member_moments(self._completed_mixture(X), n_members)
         bounds = self.held_out_.interval(mean, variance, coverage)
         bounds = self.units_.restore(bounds.swapaxes(1, 2)).swapaxes(1, 2)
         return bounds[:, 0] if self.is_single_output_ else bounds
 
+    def _completed_mixture(self, X) -> Mixture:
+        """The members' densities, as mixtures over the completions of every row."""
+        rows = self._completed(X)
+        return rows.mixture(self._mixture(self._encoded(rows.table)))
+
     def _inputs(self, X) -> Inputs:
-        """Rows to predict, as networks take them."""
-        check_is_fitted(self)
-        return self.features_(Table.read(self, X, self.features_.schema))
+        """Rows to predict as networks take them, each by its first completion."""
+        rows = self._completed(X)
+        return self._encoded(rows.table[: rows.n_rows])
+
+    def _encoded(self, table: Table) -> Inputs:
+        """Complete rows as networks take them."""
+        return self.features_(table)
 
     def _predictive(self, mixture: Mixture) -> Predictive:
         """A mixture in standardised units, in the units of y."""
@@ -219,7 +241,8 @@ class AbstractNetworkRegressor(AbstractRegressor):
             if name.startswith("history.")
         }
         rows, key = self.features_.blank(2), jax.random.key(0)
-        skeleton, _ = self._create_networks(rows, n_outputs, self._saved_recipe(facts), key)
+        y = np.zeros((2, n_outputs), np.float32)
+        skeleton, _ = self._create_networks(rows, y, self._saved_recipe(facts), key)
         self.networks_ = jax.tree.map(on_device, restore(skeleton, "networks", arrays))
 
     def _saved_recipe(self, facts: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ from sigmax.networks import (
     TrainingSet,
     weighted_sums,
 )
-from sigmax.tables import Table
+from sigmax.tables import Kind, Table
 from sigmax.training import bucket_size
 
 __all__ = ["count_centers", "predictor_of", "remember", "rim", "widened"]
@@ -64,12 +64,11 @@ def remember(model: Model, X: Any, y: Any, sample_weight: Any = None) -> dict[st
     rows, memory = model.rows_ + new, model.memory_
     first, n_before = len(model.rows_.y), len(model.rows_.y) - memory.n_fitted
     coordinates = np.asarray(rows.X.coordinates)
-    is_known = model.features_.is_known(new.X)
     n_inducing = model._recipe().n_inducing
     networks = eqx.tree_at(
         lambda n: n.gate,
         model.networks_,
-        with_centers(model.networks_.gate, coordinates[first:][is_known], n_inducing),
+        with_centers(model.networks_.gate, coordinates[first:], n_inducing),
     )
     forests = model.forests_
     if forests is not None:
@@ -101,14 +100,17 @@ def read_rows(model: Model, X: Any, y: Any, sample_weight: Any) -> KeptRows:
     unit = model.memory_.weight_unit
     weight = np.full(len(y), unit) if sample_weight is None else sample_weight
     weight = _check_sample_weight(weight, y, dtype=np.float64, ensure_non_negative=True)
-    inputs = model.features_(table)
-    if model.features_.schema.is_plain and inputs.position is not None:
-        row, column = np.argwhere(np.isnan(table.numbers))[0]
-        name = table.schema.columns[column].name
+    is_missing = np.isnan(np.column_stack([table.numbers, table.times]))
+    is_unknown = model.features_.unknown(table)[:, : is_missing.shape[1]]
+    if (is_missing & is_unknown).any():
+        row, column = np.argwhere(is_missing & is_unknown)[0]
+        kinds = (table.schema.of_kind(kind) for kind in (Kind.NUMBER, Kind.TIME))
+        name = [column for columns in kinds for column in columns][column].name
         raise InvalidDataError(
-            f"Column {name!r} is empty in row {row}, but in no row of the fit: a row with such a"
-            " gap cannot be remembered, it needs a new fit."
+            f"Column {name!r} is missing in row {row}, but in no row of the fit: such a row cannot"
+            " be added. Fit again with it."
         )
+    inputs = model.features_(table)
     known, kept = model.rows_.indices, np.flatnonzero(weight > 0)
     indices = max(model.n_learned_, int(known.max()) + 1) + np.arange(len(y))
     weight = (weight / unit).astype(np.float32)
@@ -205,7 +207,7 @@ def own_centers(networks: LocalNetwork, X: Inputs) -> Int[np.ndarray, " rows"]:
     gate = networks.gate
     centers = np.asarray(gate.inducing_points)[0, np.asarray(gate.is_used)[0]]
     by_content = {center.tobytes(): number for number, center in enumerate(centers)}
-    rows = np.ascontiguousarray(X.coordinates, np.float32)
+    rows = np.ascontiguousarray(X.coordinates, np.float32) * np.asarray(gate.relevance)[0]
     return np.array([by_content.get(row.tobytes(), NO_CENTER) for row in rows], np.int32)
 
 

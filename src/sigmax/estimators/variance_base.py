@@ -49,7 +49,8 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
 
     def predict_gate(self, X) -> NDArray[np.float64]:
         """How far each row is off the data, from 0 to 1."""
-        return mean_gates(self.networks_, self._inputs(X))
+        rows = self._completed(X)
+        return rows.average(mean_gates(self.networks_, self._encoded(rows.table)))
 
     @property
     def factor_(self) -> float:
@@ -57,13 +58,16 @@ class AbstractVarianceNetworkRegressor(AbstractNetworkRegressor):
         return float(self.networks_.factor[0])
 
     def _create_networks(
-        self, X: Inputs, n_outputs: int, recipe: Recipe, key: PRNGKeyArray
+        self, X: Inputs, y: np.ndarray, recipe: Recipe, key: PRNGKeyArray
     ) -> tuple[VarianceNetwork, np.ndarray]:
         gate, own_center = None, np.full(len(X), NO_CENTER)
         if recipe.extrapolate:
             coordinates, scale = np.asarray(X.coordinates), recipe.gate_scale
-            gate, own_center = create_gate(coordinates, recipe.n_inducing, key, scale=scale)
-        return create_networks(key, X.input_shape, n_outputs, gate, recipe), own_center
+            relevance = None if scale is not None else self._relevance(X, y, key)
+            gate, own_center = create_gate(
+                coordinates, recipe.n_inducing, key, scale=scale, relevance=relevance
+            )
+        return create_networks(key, X.input_shape, y.shape[1], gate, recipe), own_center
 
     def _stages(self, recipe: Recipe) -> tuple[Stage, ...]:
         return recipe.stages()

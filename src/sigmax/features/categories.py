@@ -29,6 +29,9 @@ NEW = 0
 OFTEN_NEW = 0.05
 """With so large a share of rows that are alone in their level, a new level is nothing new."""
 
+USUAL_NOVELTY = 0.5
+"""Unseen categories are filled in only in columns where they are more unusual than this."""
+
 LEAST_STD = 0.2
 """Statistics that differ less, in standard deviations of the target, are not blown up."""
 
@@ -55,8 +58,6 @@ class EncodedCategory:
     letters: NDArray[np.float32]
     """Where the name of the level stands among all names; none in columns of few levels."""
     coordinates: NDArray[np.float32]
-    is_new: NDArray[np.bool_]
-    """Levels, or gaps, that no training row has."""
 
 
 @final
@@ -142,9 +143,16 @@ class CategoryMap:
                 names = [levels.names[code] for code in codes]
                 letters[is_new] = self.letter_scales[0] * self.text(names)[place]
             coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
-        if not self.has_gaps:
-            is_new = is_new | (entry == n_levels)
-        return EncodedCategory(self.codes[entry], statistics, letters, coordinates, is_new)
+        return EncodedCategory(self.codes[entry], statistics, letters, coordinates)
+
+    def is_unknown(self, levels: Levels) -> NDArray[np.bool_]:
+        """Rows of which nothing was learned: missing where none was, or an unseen category.
+
+        Where unseen categories are usual in the training rows, they were learned from.
+        """
+        entry = levels.among(self.names, unknown=len(self.names))
+        is_unseen = (entry == len(self.names)) & (self.novelty > USUAL_NOVELTY)
+        return is_unseen | ((entry == GAP) & (not self.has_gaps))
 
     def state(self, name: str) -> dict[str, np.ndarray]:
         """The arrays that a saved model keeps of it, under names that begin with ``name``."""

@@ -1,17 +1,19 @@
 """What was learned about the columns of a table, and how rows of it become inputs."""
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.features.categories import MISMATCH, CategoryMap, EncodedCategory
+from sigmax.features.categories import CategoryMap, EncodedCategory
+from sigmax.features.completion import Completion, complete, unknown_cells
 from sigmax.features.times import cycles_of, elapsed, on_cycles
 from sigmax.files import take_array
 from sigmax.inputs import Inputs
 from sigmax.scaling import Standardizer
-from sigmax.tables import Kind, Schema, Table
+from sigmax.tables import Kind, Levels, Schema, Table
 
 __all__ = ["Features"]
 
@@ -21,8 +23,8 @@ GAP_STEP = 0.5
 CYCLE_RADIUS = 0.35
 """Radius of the circles on which distances see times of day, week and year."""
 
-LEAST_NOVELTY = 0.1
-"""What a new level counts for among unknown cells, at least."""
+MOST_DONORS = 1000
+"""Training rows that are kept to fill in unknown cells."""
 
 
 @final
@@ -36,8 +38,7 @@ class Features:
     letters of their names.
 
     Distances see the same numbers. Two categories of few levels are one step apart, however rare
-    they are, and so are gaps. A level or a gap that no training row has is about as far away as
-    another row, in a direction of its own.
+    they are, and so are gaps. Cells about which nothing was learned are filled in by `complete`.
     """
 
     schema: Schema
@@ -46,8 +47,8 @@ class Features:
     cycles: tuple[tuple[str, ...], ...]
     """Of every column of times."""
     categories: tuple[CategoryMap, ...]
-    reach: float
-    """Root mean squared distance of two training rows."""
+    donors: Table
+    """Some training rows, whose cells fill in unknown ones."""
 
     @classmethod
     def fit(
@@ -77,36 +78,39 @@ class Features:
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)
         if schema.is_plain:
-            found = cls(schema, scaling, (), (), float(np.sqrt(2 * len(schema))))
+            found = cls(schema, scaling, (), (), some_rows(table))
             return found, found(table, dtype)
         times = zip(schema.of_kind(Kind.TIME), table.times.T, strict=True)
         cycles = tuple(cycles_of(column, seconds) for column, seconds in times)
         fitted = [CategoryMap.fit(levels, y, weight, groups) for levels in table.categories]
-        found = cls(schema, scaling, cycles, tuple(one for one, _ in fitted), 0.0)
-        rows = found.encode(table, [encoded for _, encoded in fitted], dtype)
-        share = weight / weight.sum()
-        position = np.asarray(rows.coordinates, dtype=np.float64)
-        variance = share @ (position - share @ position) ** 2
-        reach = float(np.sqrt(2 * variance.sum()))
-        return cls(schema, scaling, cycles, found.categories, max(reach, 1.0)), rows
+        maps = tuple(one for one, _ in fitted)
+        found = cls(schema, scaling, cycles, maps, some_rows(table))
+        return found, found.encode(table, [encoded for _, encoded in fitted], dtype)
 
     def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
         """The rows as networks and distances take them."""
         if self.schema.is_plain:
-            return self.plain_inputs(table.numbers, dtype)
+            numbers = np.where(np.isnan(table.numbers), self.scaling.mean, table.numbers)
+            return Inputs(self.scaling(numbers, dtype))
         columns = zip(self.categories, table.categories, strict=True)
         return self.encode(table, [column(levels) for column, levels in columns], dtype)
 
-    def plain_inputs(self, numbers: NDArray[np.float64], dtype: Any) -> Inputs:
-        """Inputs where the training rows were numbers without gaps."""
-        is_empty = np.isnan(numbers)
-        if not is_empty.any():
-            return Inputs(self.scaling(numbers, dtype))
-        filled = self.scaling(np.where(is_empty, self.scaling.mean, numbers), dtype)
-        highest = [0.0 if column.high is None else column.high for column in self.schema]
-        beyond = self.scaling(np.array(highest)[None], dtype) + self.reach
-        position = np.where(is_empty, beyond, filled).astype(dtype)
-        return Inputs(filled, position=position)
+    def unknown(self, table: Table) -> NDArray[np.bool_]:
+        """Cells (rows, columns) about which nothing was learned; numbers, times, categories."""
+        columns = zip(self.categories, table.categories, strict=True)
+        return unknown_cells(
+            self.schema, table, [column.is_unknown(levels) for column, levels in columns]
+        )
+
+    def complete(self, table: Table) -> Completion:
+        """The rows with unknown cells filled in, each in several ways."""
+        is_unknown = self.unknown(table)
+        if not is_unknown.any():
+            return Completion(table)
+        rows, donors = (np.asarray(self(part).coordinates) for part in (table, self.donors))
+        column_of = self.column_of()
+        column_of[self.statistics()] = -1  # of donors, they hold the donor's own target
+        return complete(table, is_unknown, self.donors, rows, donors, column_of)
 
     def encode(self, table: Table, categories: list[EncodedCategory], dtype: Any) -> Inputs:
         """Inputs where there is more than numbers."""
@@ -121,72 +125,60 @@ class Features:
         letters = [one.letters for one in categories]
         position = [standard, GAP_STEP * flags, CYCLE_RADIUS * circles]
         position += [one.coordinates for one in categories]
-        apart = self.reach * np.sqrt(self.n_unknown(is_empty, categories))[:, None]
         return Inputs(
             numbers=np.concatenate([standard, *statistics], axis=1),
             extras=np.concatenate([flags, circles, *letters], axis=1),
             codes=np.stack([one.codes for one in categories], axis=1) if categories else None,
-            position=np.concatenate([*position, apart.astype(np.float32)], axis=1),
+            position=np.concatenate(position, axis=1),
             n_codes=tuple(column.n_codes for column in self.categories),
         )
 
-    def n_unknown(
-        self, is_empty: NDArray[np.bool_], categories: list[EncodedCategory]
-    ) -> NDArray[np.float64]:
-        """How many cells of every row are of a kind that no training row has.
+    def column_of(self) -> NDArray[np.intp]:
+        """The column of every coordinate: numbers, times, then categories, numbered from 0.
 
-        New levels of columns in which most are new count for little.
+        The time between two columns of times belongs to the second of them.
         """
-        found = self.n_new_gaps(is_empty)
-        for column, one in zip(self.categories, categories, strict=True):
-            found += one.is_new * max(column.novelty, LEAST_NOVELTY)
-        return found
-
-    def n_new_gaps(self, is_empty: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """How many numbers and times of every row are gaps in columns that had none."""
-        n_direct = sum(column.kind is not Kind.CATEGORY for column in self.schema)
-        is_new = is_empty[:, :n_direct].copy()
-        is_new[:, self.flagged()] = False
-        return is_new.sum(axis=1).astype(np.float64)
-
-    def is_known(self, rows: Inputs) -> NDArray[np.bool_]:
-        """Which rows have no cell of a kind that no training row has."""
+        n_numbers, n_times = (len(self.schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
+        direct = np.arange(n_numbers + n_times)
         if self.schema.is_plain:
-            return np.full(len(rows), rows.position is None)
-        return np.asarray(rows.coordinates)[:, -1] == 0
+            return direct
+        n_between = len(self.scaling.mean) - len(direct)
+        between = n_numbers + np.array([b for _, b in combinations(range(n_times), 2)], int)
+        cycles = np.repeat(direct[n_numbers:], [2 * len(names) for names in self.cycles])
+        categories = np.repeat(len(direct) + np.arange(len(self.categories)), self.category_sizes())
+        parts = [direct, between[:n_between], self.flagged(), cycles, categories]
+        return np.concatenate(parts).astype(np.intp)
 
-    def for_kernels(self, rows: Inputs, table: Table) -> NDArray[np.float64]:
-        """Coordinates of rows for a kernel that learns a length-scale for every column.
+    def trends(self) -> NDArray[np.intp]:
+        """The numbers that are times: later ones than those of the training rows are normal."""
+        n_numbers, n_times = (len(self.schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
+        return np.arange(n_numbers, n_numbers + n_times)
 
-        They differ from those of distances in levels that no training row has: such a level is as
-        far from all others as these are from each other, so that its column may not matter.
-        """
-        position = np.asarray(rows.coordinates, np.float64)
-        if self.schema.is_plain:
-            return position
-        apart = self.reach * np.sqrt(self.n_new_gaps(np.isnan(real_numbers(table))))
-        columns = zip(self.categories, table.categories, strict=True)
-        is_new = [column(levels).is_new for column, levels in columns]
-        new = np.array(is_new, dtype=float).reshape(len(is_new), len(table)).T
-        return np.column_stack([position[:, :-1], MISMATCH / np.sqrt(2) * new, apart])
+    def statistics(self) -> NDArray[np.intp]:
+        """The coordinates that are statistics of the target."""
+        sizes = self.category_sizes()
+        first = len(self.column_of()) - sum(sizes) + np.cumsum([0, *sizes])
+        parts = [
+            np.arange(start, start + column.statistics.shape[1])
+            for start, column in zip(first, self.categories, strict=False)
+        ]
+        return np.concatenate([np.empty(0, np.intp), *parts])
+
+    def category_sizes(self) -> list[int]:
+        """Coordinates of every column of categories."""
+        blank = Table.of_gaps(self.schema, 1)
+        columns = zip(self.categories, blank.categories, strict=True)
+        return [column(levels).coordinates.shape[1] for column, levels in columns]
 
     def length_scale_groups(self) -> tuple[int, ...]:
-        """Which of the coordinates `for_kernels` move together, numbered from 0.
+        """Which coordinates move together, numbered from 0, for kernels with a scale per group.
 
-        Every number, time and flag of gaps is a group, and so are all levels of a column, new ones
-        included. The last group has the coordinate of gaps alone that no training row has.
+        Every number, time and flag of gaps is a group, and so are the cycles of a column of times
+        and all levels of a column of categories.
         """
-        n_numbers = len(self.scaling.mean)
-        if self.schema.is_plain:
-            return tuple(range(n_numbers))
-        blank = Table.of_gaps(self.schema, 1)
-        sizes = [1] * (n_numbers + len(self.flagged()))
-        sizes += [2 * len(names) for names in self.cycles if names]
-        columns = zip(self.categories, blank.categories, strict=True)
-        sizes += [column(levels).coordinates.shape[1] for column, levels in columns]
-        n_groups = len(sizes)
-        new = range(n_groups - len(self.categories), n_groups)
-        return (*np.repeat(np.arange(n_groups), sizes).tolist(), *new, n_groups)
+        sizes = [1] * (len(self.scaling.mean) + len(self.flagged()))
+        sizes += [2 * len(names) for names in self.cycles if names] + self.category_sizes()
+        return tuple(np.repeat(np.arange(len(sizes)), sizes).tolist())
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""
@@ -205,9 +197,13 @@ class Features:
 
     def state(self) -> dict[str, np.ndarray]:
         """What a saved model needs of it, as named arrays."""
-        arrays = self.scaling.state("features") | {"features.reach": np.array([self.reach])}
+        arrays = self.scaling.state("features")
         for j, column in enumerate(self.categories):
             arrays |= column.state(f"features.category{j}")
+        codes = [levels.codes for levels in self.donors.categories]
+        arrays["features.donors"] = np.column_stack([self.donors.numbers, self.donors.times])
+        if codes:
+            arrays["features.donor_codes"] = np.stack(codes, axis=1)
         return arrays
 
     @classmethod
@@ -225,8 +221,33 @@ class Features:
             for j, column in enumerate(schema.of_kind(Kind.CATEGORY))
         )
         scaling = Standardizer.from_state(arrays, "features", n_real)
-        reach = float(take_array(arrays, "features.reach", ()))
-        return cls(schema, scaling, cycles, categories, reach)
+        return cls(schema, scaling, cycles, categories, read_donors(schema, arrays))
+
+
+def some_rows(table: Table) -> Table:
+    """Evenly spaced rows, at most `MOST_DONORS`, with the categories that the schema names."""
+    rows = np.unique(np.linspace(0, len(table) - 1, min(len(table), MOST_DONORS)).astype(np.intp))
+    return table[rows]
+
+
+def read_donors(schema: Schema, arrays: dict[str, np.ndarray]) -> Table:
+    """The donors of `Features.state`; raises ValueError if they do not fit the schema."""
+    columns = schema.of_kind(Kind.CATEGORY)
+    n_numbers, n_times = (len(schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
+    n_rows = len(arrays["features.donors"])
+    cells = take_array(arrays, "features.donors", (n_rows, n_numbers + n_times))
+    categories = ()
+    if columns:
+        shape = n_rows, len(columns)
+        codes = take_array(arrays, "features.donor_codes", shape, np.dtype(np.int32))
+        if any(
+            own.max() >= len(column.levels) for own, column in zip(codes.T, columns, strict=True)
+        ):
+            raise ValueError("features.donor_codes has codes of no category")
+        categories = tuple(
+            Levels(own, column.levels) for own, column in zip(codes.T, columns, strict=True)
+        )
+    return Table(schema, cells[:, :n_numbers], cells[:, n_numbers:], categories)
 
 
 def real_numbers(table: Table) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """Arrays in, distribution parameters out: Equinox modules of one member, no member axis."""
 
 from sigmax.networks.dropout import DropoutNetwork
+from sigmax.networks.edges import Edges
 from sigmax.networks.extrapolation import NO_CENTER, OFFSET, ExtrapolationGate, blend_factor
 from sigmax.networks.flipout import FlipoutLayer, FlipoutNetwork
 from sigmax.networks.heads import AbstractSpread, InverseGammaSpread, NormalSpread, inverse_softplus
@@ -33,6 +34,7 @@ __all__ = [
     "UNKNOWN_SHARE",
     "AbstractSpread",
     "DropoutNetwork",
+    "Edges",
     "EmbeddedRows",
     "ExtrapolationGate",
     "FlipoutLayer",

@@ -56,6 +56,9 @@ class ExtrapolationGate(eqx.Module):
     """
 
     inducing_points: Float[Array, "centers features"]
+    """In coordinates times their relevance."""
+    relevance: Float[Array, " features"]
+    """Of every coordinate, from 0 to 1: distances see the coordinates multiplied by it."""
     log_scale: Float[Array, ""]
     margin: Float[Array, ""]
     axis_scale: Float[Array, ""]
@@ -65,12 +68,23 @@ class ExtrapolationGate(eqx.Module):
 
     @classmethod
     def create(
-        cls, centers: np.ndarray, n_slots: int, *, scale: float, margin: float = 0.0
+        cls,
+        centers: np.ndarray,
+        n_slots: int,
+        *,
+        scale: float,
+        margin: float = 0.0,
+        relevance: np.ndarray | None = None,
     ) -> "ExtrapolationGate":
-        """A gate around ``centers``, padded to ``n_slots`` so that its shape does not follow N."""
+        """A gate around ``centers``, padded to ``n_slots`` so that its shape does not follow N.
+
+        The centres are in coordinates times their ``relevance``, which is 1 by default.
+        """
         padding = n_slots - len(centers)
+        relevance = np.ones(centers.shape[1]) if relevance is None else relevance
         return cls(
             on_device(np.pad(centers, ((0, padding), (0, 0))), np.float32),
+            on_device(relevance, np.float32),
             on_device(math.log(scale), np.float32),
             on_device(margin, np.float32),
             on_device(1.0, np.float32),
@@ -91,7 +105,7 @@ class ExtrapolationGate(eqx.Module):
         On small data every training row is an inducing point; with its own one counted, no
         training row would be any distance from the data and nothing could be learned from them.
         """
-        centers = self.inducing_points
+        x, centers = x * lax.stop_gradient(self.relevance)[None], self.inducing_points
         squared = jnp.sum(x**2, axis=1)[:, None] - 2 * x @ centers.T
         squared = squared + jnp.sum(centers**2, axis=1)[None]
         slots = jnp.arange(len(centers))
@@ -103,8 +117,12 @@ class ExtrapolationGate(eqx.Module):
     def offset(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
     ) -> Float[Array, "rows features"]:
-        """Where each row is, seen from the nearest inducing point other than its own."""
-        return x - self.inducing_points[self.nearest(x, own_center)]
+        """Where each row is, seen from the nearest inducing point other than its own.
+
+        In coordinates times their relevance.
+        """
+        relevance = lax.stop_gradient(self.relevance)[None]
+        return x * relevance - self.inducing_points[self.nearest(x, own_center)]
 
     def distance(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]

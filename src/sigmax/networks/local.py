@@ -15,11 +15,13 @@ from typing import final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Shaped
 
 from sigmax.distributions import StudentT, log_gamma
 from sigmax.inputs import Inputs
+from sigmax.networks.edges import Edges
 from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.input_layer import InputLayer
@@ -75,6 +77,8 @@ class EmbeddedRows(eqx.Module):
     """Coordinates in which the learned metric is Euclidean."""
     mean: Float[Array, "rows outputs"]
     """The prior mean."""
+    beyond: Float[Array | np.ndarray, "rows reals"] | None = None
+    """How far they lie beyond the range of the training data."""
 
 
 @final
@@ -126,6 +130,7 @@ class LocalNetwork(eqx.Module):
     spread: MLP
     kernel: KernelParameters
     gate: ExtrapolationGate
+    edges: Edges
     steps: TargetSteps | None
     """Of a target on a grid."""
     factor: Float[Array, ""]
@@ -144,7 +149,7 @@ class LocalNetwork(eqx.Module):
         if self.trunk is not None:
             inputs = jax.nn.silu(self.trunk(inputs))
         coordinates = jnp.concatenate([self.embedding(inputs), in_input_space], axis=1)
-        return EmbeddedRows(inputs, coordinates, self.mean(inputs))
+        return EmbeddedRows(inputs, coordinates, self.mean(inputs), x.beyond)
 
     def prior(self, rows: EmbeddedRows) -> WeightedStudentT:
         """The predictive density on the data without any training row.
@@ -166,18 +171,9 @@ class LocalNetwork(eqx.Module):
         components = StudentT.from_inverse_gamma(center, concentration, rate)
         return WeightedStudentT(components, jax.nn.log_softmax(logits, axis=-1))
 
-    def gated_prior(self, rows: EmbeddedRows, gate: Float[Array, "rows 1"]) -> WeightedStudentT:
-        """The prior, by which a prediction off the data tends to the mean and the variance of y.
-
-        The mean does so later than the variance, as in `VarianceNetwork`.
-        """
-        unsupported = 1 + jnp.exp(-self.kernel.log_prior_rows)
-        prior_variance = self.prior_variance / unsupported
-        return self.prior(rows).toward(prior_variance, gate, mean_share=gate**2)
-
     def gate_value(self, x: Inputs) -> Float[Array, " rows"]:
         """The gate at every row: 0 on the data, 1 far from them."""
-        return self.gate(jnp.asarray(x.coordinates), jnp.full(len(x), NO_CENTER))
+        return self.gate(jnp.asarray(x.actual_coordinates), jnp.full(len(x), NO_CENTER))
 
     def kernel_weights(
         self, coordinates: Float[Array, "rows metric"], others: Float[Array, "others metric"]
@@ -251,13 +247,14 @@ class LocalNetwork(eqx.Module):
     def posterior(
         self, rows: EmbeddedRows, gate: Float[Array, " rows"], sums: Sums
     ) -> LocalPosterior:
-        """The predictive density from kernel sums, which the gate takes to 0 off the data."""
-        prior, shut = self.gated_prior(rows, gate[:, None]), (1 - gate)[:, None]
-        gated = Sums((1 - gate) * sums.count, shut * sums.total, shut * sums.squares)
-        found = self.update(prior, gated, rows.mean)
+        """The predictive density from kernel sums: the conjugate update, then what lies beyond."""
+        found, shut = self.update(self.prior(rows), sums, rows.mean), (1 - gate)[:, None]
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
+        dist = self.edges.apply(dist, gate, rows.beyond, self.prior_variance)
         dist = dist.toward(self.prior_variance, self.shrinkage)
-        return LocalPosterior(dist, found.count, found.epistemic_share, gate)
+        count = (1 - gate) * found.count
+        share = 1 / (jnp.exp(self.kernel.log_prior_rows) + count + 1)
+        return LocalPosterior(dist, count, share, gate)
 
     def __call__(self, x: Inputs, training_set: TrainingSet) -> LocalPosterior:
         """The predictive density of queries ``x`` given the whole training set."""

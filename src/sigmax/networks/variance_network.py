@@ -64,6 +64,6 @@ class VarianceNetwork(eqx.Module):
         if self.gate is None:
             return jnp.zeros(len(x))
         return self.gate(
-            jnp.asarray(x.coordinates),
+            jnp.asarray(x.actual_coordinates),
             jnp.full(len(x), NO_CENTER) if own_center is None else own_center,
         )

@@ -123,6 +123,16 @@ class WeightedStudentT(eqx.Module):
         components = StudentT(self.components.mean, self.components.df, scale)
         return WeightedStudentT(components, self.log_weight, self.least)
 
+    def moved(self, shift: ArrayLike, variance: ArrayLike) -> "WeightedStudentT":
+        """Every component moved by ``shift``, and its variance larger by ``variance``."""
+        growth = of_components(variance) / self.components.variance
+        components = StudentT(
+            self.components.mean + of_components(shift),
+            self.components.df,
+            self.components.scale * jnp.sqrt(1 + growth),
+        )
+        return WeightedStudentT(components, self.log_weight, self.least)
+
     def toward(
         self, prior_variance: ArrayLike, share: ArrayLike, mean_share: ArrayLike | None = None
     ) -> "WeightedStudentT":

@@ -119,7 +119,7 @@ def inputs_at(estimator: LocalRegressor, fitted: FittedMembers, X: np.ndarray) -
     numbers = (X[:, fitted.columns] - mean) / scale
     if estimator.features_.schema.is_plain:
         return Inputs(numbers, position=numbers)
-    rows = estimator._inputs(X)
+    rows = estimator.features_(estimator._completed(X).table)
     n = len(fitted.columns)
     return eqx.tree_at(
         lambda rows: (rows.numbers, rows.position),
@@ -176,13 +176,8 @@ def pad(values: np.ndarray, axis: int, repeat: bool) -> np.ndarray:
 
 def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
     """What every member predicts: the mixture of `predict_dist`, by its moments."""
-    lower, upper = fitted.rim
-    rows = eqx.tree_at(
-        lambda rows: rows.numbers,
-        rows,
-        jnp.clip(rows.numbers, jnp.asarray(lower)[None], jnp.asarray(upper)[None]),
-    )
-
+    lower, upper = (jnp.asarray(bound)[None] for bound in fitted.rim)
+    rows = rows.within(lower, upper, len(fitted.scaling[0]))
     if fitted.later is None:
         found = predict_members(fitted.networks, fitted.training_sets, rows)
     else:

@@ -64,7 +64,6 @@ class Processes:
         inverse = np.exp(-np.asarray(hyper.log_length_scale))
         n_length_scales = inverse.shape[-1]
         if hyper.groups:
-            inverse = np.append(inverse, np.ones_like(inverse[..., :1]), axis=-1)
             inverse = inverse[..., list(hyper.groups)]
         arrays = {
             "inverse_length_scale": inverse,

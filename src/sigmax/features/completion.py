@@ -1,0 +1,195 @@
+"""Rows with unknown cells, completed by cells of similar training rows.
+
+A cell is unknown if it is missing in a column that had no missing value in training, or if it holds
+a category that no training row has. Nothing was learned about such cells. So the prediction is the
+average over what the cell could be given the other columns: the cells of the training rows that
+are most alike in the columns that it depends on.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.distributions import Mixture
+from sigmax.tables import GAP, Kind, Levels, Schema, Table
+
+__all__ = ["Completion", "complete", "unknown_cells"]
+
+N_COMPLETIONS, N_SIMILAR = 16, 64
+"""Ways in which the unknown cells of a row are filled in, and the donors that these stand for."""
+
+LEAST_WEIGHT = 0.02
+"""Weight of a column that tells nothing about the unknown one, where 1 determines it."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Rows without unknown cells: the first completion of every row, then the further ones."""
+
+    table: Table
+    choices: NDArray[np.intp] | None = None
+    """Positions (completions, rows) in the table; None if all rows were complete."""
+    log_weight: NDArray[np.float64] | None = None
+    """Logarithm of the weight of each choice: equal weights, or all on the first one."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of the given rows."""
+        return len(self.table) if self.choices is None else self.choices.shape[1]
+
+    def mixture(self, mixture: Mixture) -> Mixture:
+        """The predictions of the given rows: mixtures over their completions."""
+        if self.choices is None or self.log_weight is None:
+            return mixture
+        return mixture.over_choices(self.choices, self.log_weight)
+
+    def average(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Average of values (..., rows) over the completions of every row."""
+        if self.choices is None or self.log_weight is None:
+            return values
+        return np.sum(values[..., self.choices] * np.exp(self.log_weight), axis=-2)
+
+
+def unknown_cells(
+    schema: Schema, table: Table, is_unseen: list[NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Cells (rows, columns) about which nothing was learned; columns by kind, as in a `Table`.
+
+    ``is_unseen`` marks the rows of every column of categories whose category is unknown.
+    """
+    numbers, times = (
+        np.isnan(cells) & ~np.array([column.has_gaps for column in schema.of_kind(kind)], bool)
+        for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times))
+    )
+    return np.column_stack([numbers, times, *is_unseen])
+
+
+def complete(
+    table: Table,
+    is_unknown: NDArray[np.bool_],
+    donors: Table,
+    coordinates: NDArray[np.floating],
+    donor_coordinates: NDArray[np.floating],
+    column_of: NDArray[np.intp],
+) -> Completion:
+    """The rows with their unknown cells filled in by those of similar ``donors``.
+
+    Rows of one pattern of unknown cells are compared with the donors in the coordinates of all
+    other columns, each weighted by the share of the unknown columns' variance that it explains: the
+    largest squared correlation. The nearest donors are sorted by their value in the unknown column,
+    and evenly spaced ones among them give their cells, those of one donor together.
+
+    Parameters
+    ----------
+    coordinates, donor_coordinates
+        Positions of rows and donors; those of unknown cells are not looked at.
+    column_of
+        The column of every coordinate, numbered as those of ``is_unknown``; -1 for coordinates that
+        are not to be compared.
+    """
+    incomplete = np.flatnonzero(is_unknown.any(axis=1))
+    if not len(incomplete):
+        return Completion(table)
+    n, k = len(table), min(N_COMPLETIONS, len(donors))
+    squared_correlation = correlations(donor_coordinates)
+    chosen = np.empty((len(incomplete), k), dtype=np.intp)
+    patterns, pattern_of = np.unique(is_unknown[incomplete], axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        own = np.flatnonzero(pattern_of.reshape(-1) == number)
+        rows, is_unknown_here = incomplete[own], pattern[column_of] & (column_of >= 0)
+        is_known = ~is_unknown_here & (column_of >= 0)
+        explained = squared_correlation[:, is_unknown_here].max(axis=1, initial=0.0)
+        weight = np.sqrt(np.maximum(explained, LEAST_WEIGHT))[is_known]
+        similar = nearest(
+            coordinates[rows][:, is_known] * weight,
+            donor_coordinates[:, is_known] * weight,
+            min(N_SIMILAR, len(donors)),
+        )
+        chosen[own] = spaced(similar, donor_coordinates[:, is_unknown_here], k)
+    extra = n + np.arange(len(incomplete) * (k - 1)).reshape(k - 1, len(incomplete))
+    choices = np.tile(np.arange(n), (k, 1))
+    choices[1:, incomplete] = extra
+    log_weight = np.full((k, n), -np.inf)
+    log_weight[0] = 0.0
+    log_weight[:, incomplete] = -np.log(k)
+    rows = np.concatenate([np.arange(n), np.tile(incomplete, k - 1)])
+    donor_of = np.zeros(len(rows), dtype=np.intp)
+    donor_of[incomplete] = chosen[:, 0]
+    donor_of[n:] = chosen[:, 1:].T.reshape(-1)
+    return Completion(filled(table[rows], is_unknown[rows], donors[donor_of]), choices, log_weight)
+
+
+def correlations(coordinates: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Squared correlations of all pairs of coordinates, without what chance would give."""
+    centered = np.asarray(coordinates, np.float64) - coordinates.mean(axis=0, dtype=np.float64)
+    length = np.sqrt(np.sum(centered**2, axis=0))
+    standard = centered / np.where(length > 0, length, 1.0)
+    return np.maximum((standard.T @ standard) ** 2 - 2 / len(coordinates), 0.0)
+
+
+def nearest(rows: NDArray[np.floating], donors: NDArray[np.floating], k: int) -> NDArray[np.intp]:
+    """Positions of the ``k`` nearest donors of every row, in blocks of rows."""
+    found = []
+    for first in range(0, len(rows), 256):
+        block = rows[first : first + 256]
+        squared = np.sum(donors**2, axis=1)[None] - 2 * block @ donors.T
+        found.append(np.argpartition(squared, k - 1, axis=1)[:, :k])
+    return np.concatenate(found)
+
+
+def spaced(
+    similar: NDArray[np.intp], coordinates: NDArray[np.floating], k: int
+) -> NDArray[np.intp]:
+    """``k`` of the ``similar`` donors (rows, donors), evenly spaced along the unknown coordinates.
+
+    Several coordinates are projected to the direction in which the donors differ most.
+    """
+    if not coordinates.shape[1]:
+        coordinates = np.zeros((len(coordinates), 1))
+    centered = coordinates - coordinates.mean(axis=0)
+    direction = np.linalg.svd(centered, full_matrices=False)[2][0]
+    order = np.argsort((centered @ direction)[similar], axis=1, kind="stable")
+    levels = ((np.arange(k) + 0.5) * similar.shape[1] / k).astype(np.intp)
+    return np.take_along_axis(similar, order[:, levels], axis=1)
+
+
+def filled(table: Table, is_unknown: NDArray[np.bool_], donors: Table) -> Table:
+    """The rows with their unknown cells taken from ``donors``, one for every row."""
+    n_numbers, n_times = table.numbers.shape[1], table.times.shape[1]
+    of_numbers, of_times, of_categories = np.split(
+        is_unknown, [n_numbers, n_numbers + n_times], axis=1
+    )
+    categories = tuple(
+        mixed_levels(own, other, unknown)
+        for own, other, unknown in zip(
+            table.categories, donors.categories, of_categories.T, strict=True
+        )
+    )
+    return replace(
+        table,
+        numbers=np.where(of_numbers, donors.numbers, table.numbers),
+        times=np.where(of_times, donors.times + shifts(table.times, donors.times), table.times),
+        categories=categories,
+    )
+
+
+def shifts(times: NDArray[np.float64], donors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much later each row is than its donor, by the times that both have: (rows, 1).
+
+    A donor's time is moved by it, so that the time between two columns stays that of the donor.
+    """
+    apart = times - donors
+    known = ~np.isnan(apart)
+    return (np.where(known, apart, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))[:, None]
+
+
+def mixed_levels(own: Levels, other: Levels, is_other: NDArray[np.bool_]) -> Levels:
+    """Categories of ``own``, and of ``other`` where ``is_other``."""
+    if not is_other.any():
+        return own
+    codes = np.where(other.codes == GAP, GAP, other.codes + len(own.names))
+    codes = np.where(is_other, codes, own.codes).astype(np.int32)
+    return Levels(codes, (*own.names, *other.names))

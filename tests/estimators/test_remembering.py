@@ -80,7 +80,7 @@ def test_predictions_are_those_of_a_predictor_with_all_rows_in_its_memory(
         1 - np.asarray(found.gate)
     )
     widened = np.asarray(expected.scale) * np.repeat(scale, 3, axis=0)[..., None]
-    complete: Any = as_mixture(remembered._complete(found, inputs)).components
+    complete: Any = as_mixture(remembered._with_forests(found, inputs)).components
     np.testing.assert_allclose(complete.scale, widened, rtol=1e-3)
 
 
@@ -89,7 +89,7 @@ def test_the_gate_is_that_of_all_rows(remembered, rows, new_rows):
     centers = (np.concatenate([rows[0], new_rows[0]]) - mean) / std
     gate = remembered.networks_.gate
     queries = np.random.default_rng(2).uniform([-3, -4], [10, 4], (200, 2))
-    offsets = ((queries - mean) / std)[:, None] - centers[None]
+    offsets = (((queries - mean) / std)[:, None] - centers[None]) * np.asarray(gate.relevance)[0]
     distance = np.linalg.norm(offsets, axis=2)
     nearest = np.take_along_axis(offsets, distance.argmin(axis=1)[:, None, None], axis=1)[:, 0]
     by_distance = np.maximum(distance.min(axis=1) - gate.margin[0], 0) / np.exp(gate.log_scale[0])
@@ -178,7 +178,7 @@ def test_a_twin_says_nothing_about_widths(model, new_rows):
     X, y = new_rows[0][:20], new_rows[1][:20]
     once = copy.deepcopy(model).partial_remember(X, y)
     twice = copy.deepcopy(model).partial_remember(np.repeat(X, 2, axis=0), np.repeat(y, 2))
-    assert twice.memory_.factor >= 0.95 * once.memory_.factor
+    assert twice.memory_.factor >= 0.85 * once.memory_.factor
     known = copy.deepcopy(model).partial_remember(*[part[:5] for part in new_rows])
     n_centers = np.sum(known.networks_.gate.is_used[0])
     known.partial_remember(*[part[:5] for part in new_rows])
@@ -215,7 +215,7 @@ def test_errors_are_clear_and_change_nothing(model, new_rows):
         own.partial_remember(X, np.where(y > 0, np.nan, y))
     gap = X.copy()
     gap[3, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="empty in row 3"):
+    with pytest.raises(InvalidDataError, match="missing in row 3"):
         own.partial_remember(gap, y)
     assert all(value is known[name] for name, value in vars(own).items())
     with pytest.raises(NotFittedError):
@@ -265,14 +265,13 @@ def test_forests_name_the_new_rows_and_predictions_follow_them(shop_model):
     assert np.mean(named >= 400) > 0.9
 
 
-def test_a_level_that_the_fit_does_not_know_stays_off_the_data(shop_model):
+def test_rows_of_a_category_that_the_fit_does_not_know_are_kept_and_count(shop_model):
     X = pd.DataFrame({"size": [3.0] * 30 + [np.nan], "kind": ["new"] * 31})
     own = copy.deepcopy(shop_model).partial_remember(X, np.full(31, 50.0))
     other = pd.DataFrame({"size": [3.0], "kind": ["other"]})
-    before = shop_model.predict_gate(other)
-    np.testing.assert_array_equal(own.predict_gate(other), before)
-    np.testing.assert_array_equal(own.predict_gate(X[:1]), before)
-    assert before > 0.5 and len(own.rows_.y) == 431
+    assert len(own.rows_.y) == 431
+    before, after = (model.predict(other)[0] for model in (shop_model, own))
+    assert before < after < 50
 
 
 def test_intervals_are_not_held_to_a_grid_that_new_targets_break(shop_model, shop):

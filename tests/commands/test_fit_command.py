@@ -63,14 +63,14 @@ def test_the_report_shows_text_of_the_file_as_text(table, tmp_path):
     assert "\\u003cscript\\u003ealert(1)" in page  # in the data of charts, where no tag begins
 
 
-def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model):
+def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     page = (model / "report.html").read_text()
     facts = json.loads((model / "schema.json").read_text())
     scores = json.loads((model / "scores.json").read_text())
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
     assert f"rests on {n_test} rows that the model had not seen: {n_inside} of them" in page
-    command = "sigmax fit deliveries.csv --target minutes --preset fast --set n_steps=20"
+    command = f"sigmax fit {table} --target minutes --out {model} --preset fast --set n_steps=20"
     assert command in page and "setting hidden_sizes" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):
         assert f'<section id="{part}"' in page
@@ -127,6 +127,34 @@ def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, chan
     flat = [text for text in flat if text is not None]
     assert refused(run("fit", table, *flat), *words)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--preset", "slow"), ["`preset`", "fast"]),
+        (("--set", "n_stepz=3"), ["no setting n_stepz"]),
+        (("--set", "n_members=0"), ["`n_members`"]),
+        (("--method", "gp", "--set", "max_iter=-1"), ["`max_iter`"]),
+        (("--holdout", 1.5), ["--holdout"]),
+    ],
+)
+def test_options_are_checked_before_the_table_is_read(tmp_path, options, words):
+    """No table is there: a fit that read it first would say so."""
+    assert refused(run("fit", tmp_path / "nowhere.csv", "--target", "y", *options), *words)
+
+
+def test_rows_are_counted_as_in_the_file(tmp_path):
+    """From 1, and with the rows that have no target."""
+    frame = make_deliveries(40).assign(code=7)
+    frame.loc[:9, "minutes"] = None
+    frame["code"] = frame["code"].astype(str)
+    frame.loc[19, "code"] = "n/k"
+    frame.loc[29, "ordered"] = "later"
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    command = ("fit", tmp_path / "odd.csv", "--target", "minutes", "--out", tmp_path / "out")
+    assert refused(run(*command, "--number", "code", "--drop", "ordered"), "'code'", "row 20 ")
+    assert refused(run(*command, "--time-column", "ordered"), "'later' in row 30")
 
 
 def test_a_cluster_that_is_not_there_is_told_in_a_sentence(table, tmp_path):

@@ -62,13 +62,13 @@ def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None
     write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
     show(f"$ sigmax fit {deliveries} --target {TARGET} --preset fast --out {folder / 'model'}")
     options = FitOptions(target=TARGET, preset="fast", seed=seed)
-    known = {"name": deliveries.name, "show": show, "verbose": True}
-    result = fit_table(read_table(deliveries), options, **known)
+    known = {"name": deliveries.name, "source": str(deliveries), "out": folder / "model"}
+    result = fit_table(read_table(deliveries), options, **known, show=show, verbose=True)
     write_result(result, folder / "model", force=True)
     show(f"$ sigmax predict {folder / 'model'} {new}")
     saved = load_folder(folder / "model")
     out = folder / "new_predicted.csv"
-    predict_file(saved, str(new), str(out), PredictOptions(), {})
+    predict_file(saved, str(new), str(out), PredictOptions(), {}, overwrite=True)
     show(first_rows(read_table(out), frame[TARGET].iloc[-N_NEW:].tolist()))
 
 

@@ -19,7 +19,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted
 
 from sigmax.compilation import compiled
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.estimators.blocks import padded
 from sigmax.estimators.gates import gate_values, with_centers
 from sigmax.estimators.kept_rows import KeptRows, Memory
@@ -105,9 +105,10 @@ def read_rows(model: Model, X: Any, y: Any, sample_weight: Any) -> KeptRows:
     if model.features_.schema.is_plain and inputs.position is not None:
         row, column = np.argwhere(np.isnan(table.numbers))[0]
         name = table.schema.columns[column].name
-        raise InvalidDataError(
-            f"Column {name!r} is empty in row {row}, but in no row of the fit: a row with such a"
-            " gap cannot be remembered, it needs a new fit."
+        raise InvalidCellError(
+            f"Column {name!r} is empty in row {{row}}, but in no row of the fit: a row with such a"
+            " gap cannot be remembered, it needs a new fit.",
+            int(row) + 1,
         )
     known, kept = model.rows_.indices, np.flatnonzero(weight > 0)
     indices = max(model.n_learned_, int(known.max()) + 1) + np.arange(len(y))

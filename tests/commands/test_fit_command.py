@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,12 @@ import pytest
 from command_cases import SMALL, refused, run
 
 from sigmax import LocalRegressor
+from sigmax.commands.fit import fit_table
 from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.usable_rows import UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
+from sigmax.runs.tables import ReportTable
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
@@ -25,7 +28,30 @@ def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
-    assert "fitting again, to all 255 rows" in output
+    assert "Refitting on all 255 rows." in output
+
+
+def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
+    events = []
+
+    @contextmanager
+    def bar(name):
+        yield lambda what, share: None
+        events.append(name)
+
+    options = FitOptions(target="minutes", method="nn", settings={"n_steps": 5, "n_members": 1})
+    fit_table(make_deliveries(60), options, show=lambda item: events.append(item), bar=bar)
+    phases = [event for event in events if isinstance(event, str)]
+    assert phases == [
+        "checking columns",
+        "held out: 12 of 60 rows, rows at random, copies on one side",
+        "fitting MeanVarianceRegressor to 48 rows",
+        "scoring 12 held-out rows",
+        "report",
+        "Refitting on all 60 rows.",
+    ]
+    scored = events.index("scoring 12 held-out rows")
+    assert isinstance(events[scored + 1], ReportTable)
 
 
 def test_scores_have_errors_and_stand_beside_those_of_plain_predictors(model):
@@ -94,7 +120,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
     result = run("fit", table, "--target", "minutes", "--out", out, *options, *SMALL)
     assert result.exit_code == 0, result.output
     assert "the last rows by 'ordered', from 2025-" in result.output
-    assert "is also learned from" in result.output and "fitting again" not in result.output
+    assert "is also learned from" in result.output and "Refitting" not in result.output
     facts = json.loads((out / "schema.json").read_text())
     assert LocalRegressor.load(out / "model").n_rows_ == facts["rows"]["train"]
     assert {"district", "weight_kg"}.isdisjoint(column["name"] for column in facts["features"])

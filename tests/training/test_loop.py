@@ -217,7 +217,7 @@ def test_training_stops_when_no_member_gets_better(run):
     _, (figures,) = train_stage(networks, keys, folds, data, still, reports.append)
     history = figures["score"]
     assert len(history) < 20
-    assert [p.chunk for p in reports] == list(range(1, len(history) + 1))
+    assert [p.chunk for p in reports] == list(range(len(history) + 1))
     assert reports[0].stage.n_chunks == 100
 
 

@@ -82,7 +82,7 @@ def fit_table(
         The file of the table, the folder for the result, and how the file was read: the command
         that the report shows.
     bar
-        Shows how far the report is.
+        Shows which phase the work is in, and how far.
 
     Raises
     ------
@@ -95,14 +95,15 @@ def fit_table(
     model = options.create_model()
     with InvalidCellError.numbered(data.numbers):
         table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
-    profile = profile_table(
-        frame,
-        options.target,
-        schema=table.schema,
-        time_column=options.time_column,
-        group_column=options.group_column,
-        drop=[column for column in frame.columns if column not in [*data.features, options.target]],
-    )
+    with bar("checking columns"):
+        profile = profile_table(
+            frame,
+            options.target,
+            schema=table.schema,
+            time_column=options.time_column,
+            group_column=options.group_column,
+            drop=[name for name in frame.columns if name not in [*data.features, options.target]],
+        )
     for part in screen(profile, name):
         show(part)
     for line in options.notes():
@@ -123,7 +124,8 @@ def fit_table(
     n_learned = f"{len(split.train):,} rows" if many is None else "all others, in shards"
     show(f"fitting {type(model).__name__} to {n_learned}")
     seconds = fit_model(model, data, options, split, many, verbose=verbose)
-    held_out = score_held_out(model, data, split, table, method=options.intervals)
+    with bar(f"scoring {len(split.test):,} held-out rows"):
+        held_out = score_held_out(model, data, split, table, method=options.intervals)
     scores_table = score_table(held_out.summaries, options.target)
     show(scores_table)
     facts = describe_fit(options, data, table.schema, split, name)
@@ -148,7 +150,7 @@ def fit_table(
         ).page(progress)
     if options.refit:
         n_rows = facts["rows"]["with_target"]
-        show(f"fitting again, to all {n_rows:,} rows, for the model that is kept")
+        show(f"Refitting on all {n_rows:,} rows.")
         fit_model(model, data, options, None, many, verbose=verbose)
     scores = {
         "target": options.target,

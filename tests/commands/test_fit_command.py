@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -237,7 +236,6 @@ def test_a_killed_fit_leaves_nothing_behind(table, tmp_path):
     for line in process.stdout:
         if line.startswith("fitting"):
             break
-    time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL and not os.listdir(tmp_path)

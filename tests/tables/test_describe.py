@@ -126,7 +126,7 @@ def test_the_program_itself_ends_with_a_sentence_and_no_traceback(tmp_path):
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 2 and result.stdout == ""

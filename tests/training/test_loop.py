@@ -326,7 +326,7 @@ def on_four_devices(tmp_path_factory):
     flags = "--xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, device_cases.__file__, str(path)]
-    subprocess.run(command, env=environment, timeout=400, check=True)
+    subprocess.run(command, env=environment, timeout=600, check=True)
     return np.load(path)
 
 

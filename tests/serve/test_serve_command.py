@@ -22,16 +22,6 @@ def run(*arguments, **environment):
     return result.exit_code, " ".join(result.stderr.split())
 
 
-def test_an_extra_that_is_not_installed_is_named(folder, monkeypatch):
-    for name in list(sys.modules):
-        if name.startswith(("starlette", "uvicorn", "sigmax.serve")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    code, text = run(folder)
-    assert code == 1 and text.endswith("pip install 'sigmax[serve]'.")
-    assert "uvicorn" in text and "Traceback" not in text
-
-
 @pytest.mark.parametrize(
     "arguments, environment, words",
     [

@@ -62,7 +62,8 @@ def test_time_is_cut_into_ten_equal_parts(model, table, tmp_path):
 
 
 def test_parts_by_time_or_group_hold_every_row_and_divide_no_time():
-    frame = pd.DataFrame({"day": np.repeat(["2025-01-01", "2025-01-02", None], [400, 80, 20])})
+    days = ["2025-01-01"] * 400 + ["2025-01-02"] * 80 + [None] * 20
+    frame = pd.DataFrame({"day": days})
     parts = find_parts(frame, EvaluateOptions(time_column="day"))
     assert {name: len(rows) for name, rows in parts.items()} == {
         "2025-01-01 to 2025-01-01": 400,

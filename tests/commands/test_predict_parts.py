@@ -128,12 +128,23 @@ def test_another_model_option_or_input_is_refused_unless_it_is_to_begin_anew(
 def test_a_part_with_other_rows_than_its_input_fails_the_run(model, inputs, tmp_path, monkeypatch):
     usual = predict_writing.predicted
     monkeypatch.setattr(
-        predict_writing, "predicted", lambda *given: usual(*given)[: max(0, len(given[-1]) - 1)]
+        predict_writing, "predicted", lambda *given: usual(*given)[: max(0, len(given[3]) - 1)]
     )
     out = tmp_path / "out"
     result = run("predict", model, inputs / "day-0.parquet", "--out", f"{out}/", *SMALL_PARTS)
     assert refused(result, "part-00000.parquet has 79 rows", "80 were read", "not complete")
     assert json.loads((out / MANIFEST).read_text())["finished"] is None
+
+
+def test_a_cell_that_cannot_be_used_is_named_by_its_row_in_the_file(model, inputs, tmp_path):
+    frame = pd.read_parquet(inputs / "day-0.parquet")
+    frame["distance_km"] = frame["distance_km"].astype(str)
+    frame.loc[120, "distance_km"] = "far"
+    pq.write_table(as_table(frame), tmp_path / "bad.parquet", row_group_size=40)
+    result = run(
+        "predict", model, tmp_path / "bad.parquet", "--out", f"{tmp_path}/out/", *SMALL_PARTS
+    )
+    assert refused(result, "'distance_km'", "row 121 is 'far'")
 
 
 def test_other_files_empty_ones_and_large_row_groups(model, inputs, tmp_path):

@@ -1,6 +1,6 @@
 # make demo       own virtual environment, install, a table from file to intervals, the toy picture
-# make test       the same, with the development tools, and the tests
-# make test-long  the tests that train for longer
+# make test       the same, with the development tools, and the quick tests: at most 8 minutes on two idle cores
+# make test-all   all tests, also those that are slow or train for longer
 # make browser    Debian's Chromium for the tests of reports, where apt-get can install it
 # make check      formatting, lint and types
 # make docs       the documentation as pages in site/, every link checked
@@ -9,7 +9,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo browser test test-long check docs examples format bench clean
+.PHONY: demo browser test test-all check docs examples format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/sigmax demo
@@ -19,10 +19,11 @@ browser:  # tests in a browser are skipped without one, so that nothing fails he
 	else (export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium) \
 	  || echo "chromium could not be installed: tests in a browser are skipped"; fi
 
-test: browser $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not long"
+test: $(VENV)/.developed
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not long"
 
-test-long: $(VENV)/.developed  # compiled as users have it: none of the flags of tests/conftest.py
+test-all: browser $(VENV)/.developed  # long ones are compiled as users have it: none of the flags of tests/conftest.py
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not long"
 	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) -q -m long
 
 check: $(VENV)/.developed

@@ -16,8 +16,12 @@ os.environ.setdefault(
 # Programs that tests start keep theirs to themselves.
 os.environ.setdefault("SIGMAX_PROGRAM_CACHE", "off")
 
+import hypothesis
 import jax
 import pytest
+
+hypothesis.settings.register_profile("any speed", deadline=None)
+hypothesis.settings.load_profile("any speed")
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 """Nothing to run in them, and two modules of one name cannot both be searched for examples."""

@@ -30,7 +30,7 @@ def once_busy(parent: int, task: str, strike: Callable[[list[psutil.Process]], N
     """A thread that waits until a process is in the middle of a task, and strikes."""
 
     def watch() -> None:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             if found := busy_workers(parent, task):
                 strike(found)

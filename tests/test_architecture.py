@@ -132,7 +132,7 @@ def test_every_room_on_the_list_exists():
 
 def test_import_loads_neither_jax_nor_scikit_learn():
     code = "import sys, sigmax; sys.exit('jax' in sys.modules or 'sklearn' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_all_public_names_can_be_reached():

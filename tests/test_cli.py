@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import sigmax
 from sigmax.cli import app
 from sigmax.runs.engines import InProcessEngine
 
@@ -88,6 +89,11 @@ def test_a_setting_that_no_method_has_is_a_failure_that_is_told(tmp_path):
     options = ("--methods", "nn", "--set", "nonsense=1", "--out", tmp_path)
     result = run("reproduce", "toy", *options)
     assert "no setting nonsense" in result.output
+
+
+def test_the_version_is_shown():
+    result = run("--version")
+    assert result.exit_code == 0 and result.output == f"sigmax {sigmax.__version__}\n"
 
 
 def test_help_names_the_commands():

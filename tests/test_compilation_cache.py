@@ -55,7 +55,7 @@ def run(**environment: str) -> tuple[str, int]:
         [sys.executable, "-W", "error", "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=given,
     )
     assert done.returncode == 0, done.stderr

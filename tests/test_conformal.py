@@ -217,6 +217,28 @@ def test_a_fitted_regressor_is_taken_as_it_is():
         ConformalRegressor(BayesianRidge(), cv="prefit").fit(X, Y)
 
 
+class Lenient(LinearRegression):
+    """Takes any setting of ``predict``, and predicts no standard deviation."""
+
+    def predict(self, X, **settings):
+        return super().predict(X)
+
+
+@pytest.mark.parametrize(
+    "plain", [LinearRegression(), make_pipeline(StandardScaler(), LinearRegression()), Lenient()]
+)
+def test_without_a_standard_deviation_absolute_residuals_say_the_width(plain):
+    model = ConformalRegressor(plain, calibration_fraction=0.25, random_state=0).fit(X, Y)
+    order = np.random.RandomState(0).permutation(200)
+    alone = LinearRegression().fit(X[order[50:]], Y[order[50:]])
+    width = np.sort(np.abs(Y - alone.predict(X))[order[:50]])[45]  # ⌈51 · 0.9⌉ = 46
+    expected = alone.predict(X)[:, None] + np.array([-width, width])
+    np.testing.assert_allclose(model.predict_interval(X, coverage=0.9), expected)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X))
+    with pytest.raises(InvalidArgumentError, match="predicts no standard deviation"):
+        model.predict(X, return_std=True)
+
+
 def test_several_outputs_have_their_own_widths():
     y = np.stack([Y, 10 * Y, rng.normal(size=200)], axis=1)
     process = GaussianProcessRegressor(alpha=0.1, optimizer=cast(Any, None))
@@ -276,7 +298,6 @@ class NoSpread(FrameRegressor):
         ({"cv": "all"}, '`cv` must be None, a number of folds, a splitter or "prefit"'),
         ({"cv": RepeatedKFold(n_splits=2, n_repeats=2)}, "`cv` must hold out every row at most"),
         ({"calibration_fraction": 1.0}, "`calibration_fraction` must be"),
-        ({"estimator": LinearRegression()}, r"must have `predict\(X, return_std=True\)`, got Lin"),
         ({"estimator": NoSpread()}, "`estimator` must predict numbers and no negative spread"),
     ],
 )

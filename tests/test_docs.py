@@ -112,7 +112,7 @@ def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=600)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
     return folder
 

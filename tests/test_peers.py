@@ -173,11 +173,11 @@ def test_house_methods_take_the_same_way(script, jobs, tmp_path):
 def test_the_command_runs_in_worker_processes_and_reports(data_folder, tmp_path):
     command = [sys.executable, str(PATH), "--out", str(tmp_path)]
     chosen = ["--datasets", "yacht", "--methods", "marginal", "--splits", "2"]
-    made = subprocess.run([*command, *chosen], capture_output=True, text=True, timeout=240)
+    made = subprocess.run([*command, *chosen], capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr
     assert "| yacht | **-4." in made.stdout
     nowhere = [*command[:-1], str(tmp_path / "nowhere"), "--report"]
-    refused = subprocess.run(nowhere, capture_output=True, text=True, timeout=240)
+    refused = subprocess.run(nowhere, capture_output=True, text=True, timeout=600)
     assert refused.returncode == 1 and refused.stderr.startswith("error: There are no records")
 
 

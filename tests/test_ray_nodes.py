@@ -129,12 +129,12 @@ def test_a_node_dies_in_the_middle_of_a_comparison(cluster, table, tmp_path):
     place = ["--engine", "ray", "--address", cluster.address, "--out", tmp_path / "there"]
     words = [sys.executable, "-m", "sigmax", *map(str, command + place)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    path, end = tmp_path / "there" / "records.jsonl", time.monotonic() + 180
+    path, end = tmp_path / "there" / "records.jsonl", time.monotonic() + 600
     while count_lines(path) < 2 and time.monotonic() < end and process.poll() is None:
         time.sleep(0.05)
     once_busy(raylet(cluster), "run_job_in", lambda workers: kill_second(cluster)).join()
     n_before = count_lines(path)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert "Traceback" not in output and 2 <= n_before < 8
     assert not cluster.worker_nodes

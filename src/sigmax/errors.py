@@ -1,9 +1,14 @@
 """What sigmax raises: one tree, each leaf also the builtin that people expect."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 __all__ = [
     "ClusterError",
     "DataFileError",
     "InvalidArgumentError",
+    "InvalidCellError",
     "InvalidDataError",
     "MissingExtraError",
     "ModelFileError",
@@ -26,6 +31,27 @@ class InvalidArgumentError(SigmaxError, ValueError):
 
 class InvalidDataError(SigmaxError, ValueError):
     """The data cannot be used as given; the message says what is wrong with them."""
+
+
+class InvalidCellError(InvalidDataError):
+    """A cell cannot be used; ``{row}`` in the text stands for its row, counted from 1."""
+
+    def __init__(self, text: str, row: int):
+        super().__init__(text, row)
+
+    def __str__(self) -> str:
+        text, row = self.args
+        return text.replace("{row}", f"{row:,}")
+
+    @classmethod
+    @contextmanager
+    def numbered(cls, numbers: Any) -> Iterator[None]:
+        """Name the rows of a part of a table by their ``numbers`` in the file, one per row."""
+        try:
+            yield
+        except cls as error:
+            text, row = error.args
+            raise cls(text, int(numbers[row - 1])) from error
 
 
 class DataFileError(SigmaxError, OSError):

@@ -14,14 +14,14 @@ from typer.main import get_command
 
 from sigmax.cli import app
 from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
-from sigmax.commands.compare import COMPARED, read_task_table, usual_methods
+from sigmax.commands.compare import COMPARED, JsonKey, read_task_table, usual_methods
 from sigmax.commands.compare_report import COVERED
 from sigmax.commands.compare_tables import ranked_table
 from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
 from sigmax.data.deliveries import make_deliveries
 from sigmax.report.calibration_curves import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
-from sigmax.runs.records import read_records
+from sigmax.runs.records import Task, done, read_records
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,7 @@ def in_this_process(monkeypatch):
     read_task_table.cache_clear()
 
 
+OPTIONS = {"target": "y", "n_folds": 2}
 SMALL = ("--folds", 2, "--set", "n_steps=20", "--set", "hidden_sizes=[8]")
 
 
@@ -49,7 +50,8 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
     assert "predicts minutes best of 3 methods" in page and "Seconds to fit" in page
-    assert f"sigmax compare {table} --target minutes --methods marginal,linear,nn" in page
+    expected = f"sigmax compare {table} --target minutes --out {out} --methods marginal,linear,nn"
+    assert expected in page
     data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
     assert len([layer for layer in data["calibration"]["layers"] if layer["mark"] == "line"]) == 3
 
@@ -102,6 +104,62 @@ def test_paired_differences_are_those_of_rows(table, tmp_path):
     value, error = (float(part) for part in shown.split(" ± "))
     assert value == pytest.approx(gap.mean(), rel=0.05)
     assert error == pytest.approx(gap.std(ddof=1) / np.sqrt(255), rel=0.05)
+
+
+def test_a_difference_is_that_of_the_scores_that_are_shown():
+    """Folds of unequal size, and blocks of rows that do not weigh the same."""
+
+    def record(method, split, n_test, crps, blocks):
+        settings = {"table": {"options": OPTIONS}}
+        named = {"experiment": "compare", "dataset": "a.csv", "method": method}
+        task = Task(**named, split=split, settings=settings)
+        scores = {"crps": crps, "log_likelihood": 0.0, "coverage_90": 0.9}
+        return done(
+            task,
+            scores=scores,
+            curves={"crps": blocks, "log_likelihood": [0.0] * len(blocks)},
+            seconds={"fit": 1.0},
+            data={"n_test": n_test, "input": "numbers"},
+            machine={},
+        )
+
+    records = [
+        record("linear", 0, 900, 1.0, [0.9, 1.1]),
+        record("linear", 1, 100, 2.0, [2.1, 1.9]),
+        record("marginal", 0, 900, 3.0, [2.9, 3.1]),
+        record("marginal", 1, 100, 9.0, [9.1, 8.9]),
+    ]
+    table = ranked_table(records, "crps")
+    assert table.header[2] == "CRPS minus best"
+    first, second, gap = (
+        float(text.split(" ± ")[0])
+        for text in (table.rows[0][1], table.rows[1][1], table.rows[1][2])
+    )
+    assert (first, second) == (1.1, 3.6) and gap == pytest.approx(second - first)
+
+
+def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
+    out = tmp_path / "out"
+    command = ("compare", table, "--target", "minutes", "--methods", "linear,marginal")
+    result = run(*command, "--out", out, "--folds", 3, "--time-column", "ordered")
+    assert result.exit_code == 0, result.output
+    records = read_records(out / "records.jsonl")
+    times = pd.to_datetime(pd.read_csv(table).dropna(subset=["minutes"])["ordered"]).to_numpy()
+    key = JsonKey(records[0].task.settings["table"])
+    folds = read_task_table(str(table), key).folds
+    assert [len(test) for _, test in folds] == [64, 64, 63]
+    for train, test in folds:
+        assert times[train].max() < times[test].min()
+    assert [r.data["n_train"] for r in records[:3]] == [64, 128, 192]
+    page = (out / "report.html").read_text()
+    assert f"--out {out}" in page and "--time-column ordered" in page
+    both = ("--time-column", "ordered", "--group-column", "district")
+    assert refused(run(*command, *both), "choose one")
+    few = ("--time-column", "promised", "--folds", 3)
+    frame = pd.read_csv(table).assign(promised="2025-01-01")
+    frame.to_csv(tmp_path / "few.csv", index=False)
+    result = run("compare", tmp_path / "few.csv", *command[2:], *few)
+    assert refused(result, "--time-column", "too few different times")
 
 
 @pytest.mark.skipif(find_spec("catboost") is None, reason="CatBoost is not installed")

@@ -1,11 +1,17 @@
 """`sigmax demo` and its made-up table."""
 
 import os
+import re
+import shlex
+import shutil
+import sys
+import tomllib
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from command_cases import run
+from command_cases import SMALL, run
 
 from sigmax.commands import demo
 from sigmax.commands.fit_options import FitOptions
@@ -34,3 +40,44 @@ def test_the_demo_goes_from_a_file_to_intervals_and_the_toy_figure(tmp_path, mon
         assert word in result.output
     assert {"deliveries.csv", "new.csv", "new_predicted.csv", "model", "toy"} == {*os.listdir(out)}
     assert (out / "toy" / "toy.png").exists()
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def readme_commands():
+    """What the README's shell blocks show, without comments."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+
+
+def test_every_command_of_the_readme_runs_after_the_demo(table, tmp_path, monkeypatch):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = readme_commands()
+    targets = [words[1] for words in commands if words[0] == "make"]
+    assert targets == ["demo", "test"]
+    assert all(re.search(f"^{target}:", makefile, re.MULTILINE) for target in targets)
+    (tmp_path / "demo").mkdir()
+    shutil.copy(table, tmp_path / "demo" / "deliveries.csv")
+    shutil.copy(table, tmp_path / "demo" / "new.csv")
+    monkeypatch.chdir(tmp_path)
+    told = [words[1:] for words in commands if words[0] == "sigmax"]
+    assert [words[0] for words in told] == ["describe", "fit", "predict", "serve"]
+    for words in told[:-1]:
+        result = run(*words, *(SMALL if words[0] == "fit" else ()))
+        assert result.exit_code == 0, result.output
+    assert Path(told[-1][1], "schema.json").exists()  # what `serve` is given
+
+
+def test_the_plain_install_has_what_serving_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = {re.split(r"[\[<>=; ]", one)[0] for one in project["dependencies"]}
+    imported = {
+        name.partition(".")[0]
+        for path in (ROOT / "src" / "sigmax" / "serve").glob("*.py")
+        for name in re.findall(r"^(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
+    }
+    others = imported - {"sigmax"} - set(sys.stdlib_module_names)
+    assert others >= {"starlette", "uvicorn"} and others <= core
+    assert "h11" in core  # which uvicorn has for HTTP

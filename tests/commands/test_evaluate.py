@@ -8,7 +8,7 @@ import pytest
 from command_cases import refused, run
 
 from sigmax import LocalRegressor
-from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks
+from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks, find_parts
 from sigmax.commands.folder import load_folder
 from sigmax.commands.model_report import learned_rows, saved_training
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
@@ -61,6 +61,25 @@ def test_time_is_cut_into_ten_equal_parts(model, table, tmp_path):
     assert list(parts) == sorted(parts)
 
 
+def test_parts_by_time_or_group_hold_every_row_and_divide_no_time():
+    days = ["2025-01-01"] * 400 + ["2025-01-02"] * 80 + [None] * 20
+    frame = pd.DataFrame({"day": days})
+    parts = find_parts(frame, EvaluateOptions(time_column="day"))
+    assert {name: len(rows) for name, rows in parts.items()} == {
+        "2025-01-01 to 2025-01-01": 400,
+        "2025-01-02 to 2025-01-02": 80,
+        "missing": 20,
+    }
+    numbers = pd.DataFrame({"day": np.random.default_rng(0).integers(0, 30, 500)})
+    parts = find_parts(numbers, EvaluateOptions(time_column="day"))
+    assert sorted(np.concatenate([*parts.values()])) == list(range(500)) and len(parts) == 10
+    days = [set(numbers["day"].iloc[rows]) for rows in parts.values()]
+    assert sum(map(len, days)) == 30  # no day is in two parts
+    mixed = pd.DataFrame({"site": pd.Series([1, "1", 2, None] * 5, dtype=object)})
+    parts = find_parts(mixed, EvaluateOptions(by="site"))
+    assert {name: len(rows) for name, rows in parts.items()} == {"1": 10, "2": 5, "missing": 5}
+
+
 def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
     frame = pd.read_csv(table)
     frame.drop(columns="minutes").to_csv(tmp_path / "unlabelled.csv", index=False)
@@ -84,7 +103,7 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
     assert "rows learned from" in first and "of the rows are the same as rows" in first
     assert "rests on 255 labelled rows of this file" in page
     assert "Coverage by vehicle" in page and "Coverage over ordered" in page
-    assert "sigmax evaluate" in page and "--by vehicle --report report.html" in page
+    assert f"sigmax evaluate {model} {table} --by vehicle --report {report}" in page
 
 
 def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, table):

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,12 @@ import pytest
 from command_cases import SMALL, refused, run
 
 from sigmax import LocalRegressor
+from sigmax.commands.fit import fit_table
 from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.usable_rows import UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
+from sigmax.runs.tables import ReportTable
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
@@ -25,7 +27,30 @@ def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
-    assert "fitting again, to all 255 rows" in output
+    assert "Refitting on all 255 rows." in output
+
+
+def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
+    events = []
+
+    @contextmanager
+    def bar(name):
+        yield lambda what, share: None
+        events.append(name)
+
+    options = FitOptions(target="minutes", method="nn", settings={"n_steps": 5, "n_members": 1})
+    fit_table(make_deliveries(60), options, show=lambda item: events.append(item), bar=bar)
+    phases = [event for event in events if isinstance(event, str)]
+    assert phases == [
+        "checking columns",
+        "held out: 12 of 60 rows, rows at random, copies on one side",
+        "fitting MeanVarianceRegressor to 48 rows",
+        "scoring 12 held-out rows",
+        "report",
+        "Refitting on all 60 rows.",
+    ]
+    scored = events.index("scoring 12 held-out rows")
+    assert isinstance(events[scored + 1], ReportTable)
 
 
 def test_scores_have_errors_and_stand_beside_those_of_plain_predictors(model):
@@ -63,14 +88,14 @@ def test_the_report_shows_text_of_the_file_as_text(table, tmp_path):
     assert "\\u003cscript\\u003ealert(1)" in page  # in the data of charts, where no tag begins
 
 
-def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model):
+def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     page = (model / "report.html").read_text()
     facts = json.loads((model / "schema.json").read_text())
     scores = json.loads((model / "scores.json").read_text())
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
     assert f"rests on {n_test} rows that the model had not seen: {n_inside} of them" in page
-    command = "sigmax fit deliveries.csv --target minutes --preset fast --set n_steps=20"
+    command = f"sigmax fit {table} --target minutes --out {model} --preset fast --set n_steps=20"
     assert command in page and "setting hidden_sizes" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):
         assert f'<section id="{part}"' in page
@@ -94,7 +119,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
     result = run("fit", table, "--target", "minutes", "--out", out, *options, *SMALL)
     assert result.exit_code == 0, result.output
     assert "the last rows by 'ordered', from 2025-" in result.output
-    assert "is also learned from" in result.output and "fitting again" not in result.output
+    assert "is also learned from" in result.output and "Refitting" not in result.output
     facts = json.loads((out / "schema.json").read_text())
     assert LocalRegressor.load(out / "model").n_rows_ == facts["rows"]["train"]
     assert {"district", "weight_kg"}.isdisjoint(column["name"] for column in facts["features"])
@@ -127,6 +152,34 @@ def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, chan
     flat = [text for text in flat if text is not None]
     assert refused(run("fit", table, *flat), *words)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--preset", "slow"), ["`preset`", "fast"]),
+        (("--set", "n_stepz=3"), ["no setting n_stepz"]),
+        (("--set", "n_members=0"), ["`n_members`"]),
+        (("--method", "gp", "--set", "max_iter=-1"), ["`max_iter`"]),
+        (("--holdout", 1.5), ["--holdout"]),
+    ],
+)
+def test_options_are_checked_before_the_table_is_read(tmp_path, options, words):
+    """No table is there: a fit that read it first would say so."""
+    assert refused(run("fit", tmp_path / "nowhere.csv", "--target", "y", *options), *words)
+
+
+def test_rows_are_counted_as_in_the_file(tmp_path):
+    """From 1, and with the rows that have no target."""
+    frame = make_deliveries(40).assign(code=7)
+    frame.loc[:9, "minutes"] = None
+    frame["code"] = frame["code"].astype(str)
+    frame.loc[19, "code"] = "n/k"
+    frame.loc[29, "ordered"] = "later"
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    command = ("fit", tmp_path / "odd.csv", "--target", "minutes", "--out", tmp_path / "out")
+    assert refused(run(*command, "--number", "code", "--drop", "ordered"), "'code'", "row 20 ")
+    assert refused(run(*command, "--time-column", "ordered"), "'later' in row 30")
 
 
 def test_a_cluster_that_is_not_there_is_told_in_a_sentence(table, tmp_path):
@@ -183,7 +236,6 @@ def test_a_killed_fit_leaves_nothing_behind(table, tmp_path):
     for line in process.stdout:
         if line.startswith("fitting"):
             break
-    time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL and not os.listdir(tmp_path)

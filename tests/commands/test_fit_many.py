@@ -64,7 +64,7 @@ def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
     assert "of a random sample of" in output and f"of {N:,} rows" in output
-    assert f"fitting again, to all {N_LEARNED:,} rows" in output
+    assert f"Refitting on all {N_LEARNED:,} rows." in output
     model = LocalRegressor.load(out / "model")
     assert 0.97 * N_LEARNED < model.n_learned_ <= N_LEARNED  # less copies of what members hold out
     assert model.n_rows_ <= 512

@@ -14,6 +14,7 @@ import pytest
 from command_cases import refused, run
 
 from sigmax import LocalRegressor
+from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.commands.folder import load_folder
 from sigmax.commands.predict import PredictOptions, new_names, predict_chunks
 from sigmax.errors import InvalidDataError
@@ -94,6 +95,29 @@ def test_names_that_are_taken_get_a_prefix_or_are_refused():
     assert names["mean"] == "predicted_mean" and names["q0.1"] == "predicted_q0.1"
     with pytest.raises(InvalidDataError, match="predicted_std"):
         new_names(["mean", "predicted_std"], PredictOptions())
+
+
+def test_rows_of_a_file_are_counted_from_1_through_all_chunks(model, table, monkeypatch):
+    frame, saved = pd.read_csv(table), load_folder(model)
+    frame["distance_km"] = frame["distance_km"].astype(object)
+    frame.loc[120, "distance_km"] = "far"
+    chunks = iter([frame.iloc[:100], frame.iloc[100:]])
+    with pytest.raises(InvalidDataError, match="'distance_km' holds numbers, but row 121 is 'far'"):
+        list(predict_chunks(saved, chunks, PredictOptions()))
+    with pytest.raises(InvalidDataError, match="row 121 is 'far'"):
+        evaluate_chunks(saved, [frame.iloc[:100], frame.iloc[100:]], EvaluateOptions())
+
+
+def test_an_output_is_replaced_only_on_request(model, table, tmp_path):
+    frame = pd.read_csv(table).iloc[:20]
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    for out, named in ((tmp_path / "mine.csv", True), (tmp_path / "new_predicted.csv", False)):
+        out.write_text("mine")
+        command = ("predict", model, tmp_path / "new.csv", *(("--out", out) if named else ()))
+        assert refused(run(*command), out.name, "exists", "--overwrite")
+        assert out.read_text() == "mine"
+        assert run(*command, "--overwrite").exit_code == 0
+        assert len(pd.read_csv(out)) == 20
 
 
 def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):

@@ -40,7 +40,7 @@ def serve() -> Iterator[Callable[..., str]]:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 if isinstance(content, str):
-                    release.wait(10)
+                    release.wait(600)
                 elif self.path != path:
                     self.send_error(404)
                 else:

@@ -41,7 +41,7 @@ def test_rows_are_divided_among_devices(n_devices, tmp_path):
     flags = f"--xla_force_host_platform_device_count={n_devices}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", CODE, *names, str(n_devices)]
-    subprocess.run(command, env=environment, timeout=300, check=True)
+    subprocess.run(command, env=environment, timeout=600, check=True)
     found = np.load(names[2])
     dist, gate = model.predict_dist_and_gate(new)
     np.testing.assert_allclose(found["mean"], dist.mean, rtol=1e-4, atol=1e-5)
@@ -89,7 +89,7 @@ def test_devices_that_share_a_member_divide_its_rows_and_end_as_one_device(n_mem
         flags = f"--xla_force_host_platform_device_count={n_devices}"
         environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-c", FIT, *names, str(n_members), str(n_devices)]
-        subprocess.run(command, env=environment, timeout=400, check=True)
+        subprocess.run(command, env=environment, timeout=600, check=True)
         return np.load(names[1])
 
     expected = fit(n_members)  # a device for each

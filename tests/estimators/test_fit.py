@@ -1,10 +1,12 @@
 """A fit is all or nothing, and what went wrong in it is said."""
 
+import io
 from copy import deepcopy
 
 import numpy as np
 import pytest
 from estimator_list import COMBINED, ESTIMATORS, NETWORKS, SHORT, X, Y, fitted, fresh, name_of
+from rich.console import Console
 from sklearn.exceptions import NotFittedError
 
 from sigmax import (
@@ -53,6 +55,17 @@ def test_a_refused_fit_does_not_count_as_one(estimator):
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert not hasattr(model, "n_features_in_")
+
+
+def test_compilation_and_what_follows_the_training_have_their_names(monkeypatch):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr("rich._console", console)
+    fresh(NETWORKS[0]).set_params(verbose=1).fit(X, Y)
+    shown = screen.getvalue()
+    words = ("preparing rows", "compiling, first steps", "calibrating on validation rows")
+    places = [shown.index(word) for word in words]
+    assert places == sorted(places)
 
 
 def broken(members, is_scored=True):

@@ -215,7 +215,7 @@ def test_errors_are_clear_and_change_nothing(model, new_rows):
         own.partial_remember(X, np.where(y > 0, np.nan, y))
     gap = X.copy()
     gap[3, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="missing in row 3"):
+    with pytest.raises(InvalidDataError, match="missing in row 4"):
         own.partial_remember(gap, y)
     assert all(value is known[name] for name, value in vars(own).items())
     with pytest.raises(NotFittedError):

@@ -50,7 +50,7 @@ def visit(browser, files):
         context = browser.new_context(**settings)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(600_000)
         page.on("console", lambda message: said.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: said.append(f"error: {error}"))
         page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))

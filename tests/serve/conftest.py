@@ -41,7 +41,7 @@ def saved(folder):
 @pytest.fixture(scope="session")
 def app(saved):
     """The application, called without a socket."""
-    return create_app(saved, ServeOptions(request_seconds=60.0), warm_up=False)
+    return create_app(saved, ServeOptions(request_seconds=600.0), warm_up=False)
 
 
 @pytest.fixture(scope="session")

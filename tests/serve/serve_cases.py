@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,15 +36,30 @@ def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return json.loads(str(frame.drop(columns="minutes").to_json(orient="records")))
 
 
-def ask(app: Any, *requests: tuple[str, str, dict[str, Any]]) -> list[httpx.Response]:
-    """Answers of the application to requests that come all at once, without a socket."""
+def ask(
+    app: Any,
+    *requests: tuple[str, str, dict[str, Any]],
+    n_first: int = 0,
+    then: Callable[[], None] = lambda: None,
+) -> list[httpx.Response]:
+    """Answers of the application to requests that come all at once, without a socket.
+
+    After the first ``n_first`` answers, ``then`` is called.
+    """
 
     async def send_all() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(
-            transport=transport, base_url="http://localhost", timeout=60
+            transport=transport, base_url="http://localhost", timeout=600
         ) as client:
-            calls = [client.request(method, path, **how) for method, path, how in requests]
+            calls = [
+                asyncio.ensure_future(client.request(method, path, **how))
+                for method, path, how in requests
+            ]
+            for number, answer in enumerate(asyncio.as_completed(calls), start=1):
+                await answer
+                if number == n_first:
+                    then()
             return await asyncio.gather(*calls)
 
     return asyncio.run(send_all())
@@ -74,19 +89,19 @@ def served(saved: Any, options: ServeOptions) -> Iterator[int]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 600
         while not server.started and time.monotonic() < end:
             time.sleep(0.01)
         assert server.started
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(600)
         assert not thread.is_alive()
 
 
 @contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
     """A bare connection, for clients that misbehave."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as made:
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as made:
         yield made

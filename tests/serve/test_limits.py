@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 from serve_cases import ask, has_words, post
@@ -11,10 +10,11 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.serve.answers import Answers
 from sigmax.serve.app import create_app
 from sigmax.serve.options import ServeOptions
+from sigmax.serve.uploads import Upload
 
 
 def limited(saved, **limits):
-    return create_app(saved, ServeOptions(**limits), warm_up=False)
+    return create_app(saved, ServeOptions(**{"request_seconds": 600.0, **limits}), warm_up=False)
 
 
 def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
@@ -36,12 +36,16 @@ def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
 
 
 def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch):
-    """Sixteen bodies of the greatest length: of twenty long ones that come slowly, some are not."""
+    """Sixteen bodies of the greatest length: of twenty that come at once, four are refused."""
     monkeypatch.setattr("sigmax.serve.app.HELD_BODIES", 0)
+    begun, all_begun = [], asyncio.Event()
 
     async def parts():
+        begun.append(True)
+        if len(begun) == 20:
+            all_begun.set()
         yield b" " * 1000
-        await asyncio.sleep(0.5)
+        await asyncio.wait_for(all_begun.wait(), 600)
         yield b"{}"
 
     app = limited(saved, max_body=0.001)
@@ -58,37 +62,39 @@ def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch
 def slow(monkeypatch):
     """Answers that come when they are let go."""
     free = threading.Event()
-    usual = Answers.answer_batch
 
-    def wait(self, questions):
-        free.wait(10)
-        return usual(self, questions)
+    def waiting(usual):
+        def wait(*arguments):
+            free.wait(600)
+            return usual(*arguments)
 
-    monkeypatch.setattr(Answers, "answer_batch", wait)
+        return wait
+
+    monkeypatch.setattr(Answers, "answer_batch", waiting(Answers.answer_batch))
+    monkeypatch.setattr(Upload, "check", waiting(Upload.check))
     yield free
     free.set()
 
 
 def test_an_answer_that_takes_too_long_is_given_up(saved, rows, slow):
-    begin = time.monotonic()
     answer = post(limited(saved, request_seconds=0.3), "/predict", {"row": rows[0]})
-    assert has_words(answer, 504, "0.3 seconds") and time.monotonic() - begin < 5
+    assert has_words(answer, 504, "0.3 seconds") and not slow.is_set()
 
 
 def test_more_requests_at_once_than_allowed_are_told_to_come_again(saved, rows, slow):
     app = limited(saved, max_parallel=2)
-    threading.Timer(1.0, slow.set).start()
-    answers = ask(app, *[("POST", "/predict", {"json": {"row": rows[i]}}) for i in range(5)])
+    sent = [("POST", "/predict", {"json": {"row": rows[i]}}) for i in range(5)]
+    answers = ask(app, *sent, n_first=3, then=slow.set)
     refused = [answer for answer in answers if answer.status_code == 429]
     assert len(refused) == 3 and sum(answer.status_code == 200 for answer in answers) == 2
     assert has_words(refused[0], 429, "2 places") and refused[0].headers["retry-after"] == "1"
     assert post(app, "/predict", {"row": rows[0]}).status_code == 200  # all places are free again
 
 
-def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table):
+def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table, slow):
     app = limited(saved, max_uploads=1)
     sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
-    answers = ask(app, *[("POST", "/predict_csv", sent)] * 3)
+    answers = ask(app, *[("POST", "/predict_csv", sent)] * 3, n_first=2, then=slow.set)
     assert sorted(answer.status_code for answer in answers) == [200, 429, 429]
     assert ask(app, ("POST", "/predict_csv", sent))[0].status_code == 200
 

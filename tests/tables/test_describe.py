@@ -50,6 +50,11 @@ def test_a_wide_table_stays_on_one_screen(run, tmp_path):
     result = run(tmp_path / "wide.csv", "--target", "y")
     assert result.exit_code == 0, result.output
     assert "… 293 more" in result.output and len(result.output.splitlines()) < 40
+    assert "--all" in result.output
+    result = run(tmp_path / "wide.csv", "--target", "y", "--all")
+    assert result.exit_code == 0 and "more" not in result.output
+    names = {line.split()[0] for line in result.output.splitlines() if line.strip()}
+    assert names >= {f"x{i}" for i in range(300)}
 
 
 def test_standard_input_is_described_and_notes_are_told(run):
@@ -121,7 +126,7 @@ def test_the_program_itself_ends_with_a_sentence_and_no_traceback(tmp_path):
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 2 and result.stdout == ""

@@ -146,7 +146,7 @@ def test_formats_of_dates(texts, expected):
 
 
 def test_dates_that_are_none_are_named():
-    with pytest.raises(InvalidDataError, match="Column 'sold' holds times, but one cell is 'soon'"):
+    with pytest.raises(InvalidDataError, match="Column 'sold' holds times, but row 2 is 'soon'"):
         parse_times(np.array(["2014-10-13", "soon"], dtype=object), "ISO8601", "sold")
 
 
@@ -156,6 +156,18 @@ def test_columns_of_a_frame_are_found_by_name():
     table, other = reader.read(frame), reader.read(frame[frame.columns[::-1]])
     np.testing.assert_array_equal(table.values, other.values)
     np.testing.assert_array_equal(reader.table_.values, table.values)
+
+
+@pytest.mark.parametrize("module", [pd, pl])
+def test_numbers_of_a_frame_are_found_by_name_and_other_names_refused(module):
+    frame = module.DataFrame({"b": [1.0, 2.0], "a": [3.0, 4.0], "c": [5, 6]})
+    reader = Reader().fit(frame)
+    found = reader.read(frame[["c", "b", "a"]])
+    np.testing.assert_array_equal(found.values, reader.table_.values)
+    other = module.DataFrame({"b": [1.0, 2.0], "a": [3.0, 4.0], "d": [5, 6]})
+    for wrong in (other, frame[["b", "a"]]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            reader.read(wrong)
 
 
 def test_the_order_of_columns_says_nothing():
@@ -176,13 +188,13 @@ def test_missing_and_extra_columns_are_refused_by_name():
 
 def test_cells_that_are_no_numbers_are_refused_by_name():
     reader = Reader().fit(pd.DataFrame(CELLS))
-    with pytest.raises(InvalidDataError, match="Column 'rooms' holds numbers, but row 1 is 'two'"):
+    with pytest.raises(InvalidDataError, match="Column 'rooms' holds numbers, but row 2 is 'two'"):
         reader.read(pd.DataFrame(CELLS | {"rooms": [1, "two", 3, 4]}))
     with pytest.raises(
         InvalidDataError, match="Column 'rooms' should hold numbers, but holds times"
     ):
         reader.read(pd.DataFrame(CELLS).assign(rooms=pd.Timestamp(0)))
-    with pytest.raises(InvalidDataError, match="Column 'size' holds an infinite number in row 2"):
+    with pytest.raises(InvalidDataError, match="Column 'size' holds an infinite number in row 3"):
         reader.read(pd.DataFrame(CELLS | {"size": [1.0, 2.0, np.inf, None]}))
 
 

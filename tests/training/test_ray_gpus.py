@@ -31,16 +31,19 @@ def two_devices(monkeypatch):
     ray.shutdown()
 
 
-def test_every_task_has_one_of_the_gpus(two_devices):
-    def name_device():  # of a task that goes on until the other one is there
-        name = str(own_device())
-        time.sleep(5)
+def test_every_task_has_one_of_the_gpus(two_devices, tmp_path):
+    def name_device(here):  # of a task that goes on until the other one is there
+        name, end = str(own_device()), time.monotonic() + 600
+        here.touch()
+        while len(list(here.parent.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
         return name
 
     options = ray_session.task_options("gpu", GPU_VARIABLES) | {"max_calls": 0}
     task = ray.remote(**options)(name_device)
-    for _ in range(2):  # also in processes that had a task before
-        names = ray.get([task.remote(), task.remote()])
+    for time_ in ("first", "second"):  # also in processes that had a task before
+        (tmp_path / time_).mkdir()
+        names = ray.get([task.remote(tmp_path / time_ / one) for one in ("a", "b")])
         assert len(set(names)) == 2
     expected = device_cases.train_regressors()
     with sigmax.on_ray(device="gpu"):

@@ -1,4 +1,4 @@
-"""Conformal intervals around any regressor that predicts a standard deviation."""
+"""Conformal intervals around any regressor."""
 
 import math
 from numbers import Integral
@@ -20,10 +20,11 @@ __all__ = ["ConformalRegressor"]
 
 @final
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """Intervals with guaranteed coverage around any regressor with ``predict(X, return_std=True)``.
+    """Intervals with guaranteed coverage around any regressor.
 
     Rows that a copy of the regressor did not learn from say how wide intervals must be, in units of
-    the standard deviation that it predicts. If they and new rows are exchangeable, an interval
+    the standard deviation that it predicts; the intervals of a regressor that predicts none have
+    the same width everywhere. If these rows and new rows are exchangeable, an interval
     holds a new y with a probability of at least its coverage, whatever the data and the regressor:
     on average over all rows, or over those of a group, not for every x.
 
@@ -36,7 +37,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : regressor
-        With ``predict(X, return_std=True)``, as ours, ``BayesianRidge`` and
+        Any. The width of intervals follows the standard deviation of ``predict(X,
+        return_std=True)`` if there is one, as ours, ``BayesianRidge`` and
         ``GaussianProcessRegressor`` have it.
     cv : None, int, splitter or "prefit", default None
         None sets `calibration_fraction` of the rows aside; a number is that of shuffled folds; a
@@ -117,9 +119,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def predict(self, X, return_std: bool = False) -> Any:
         """The regressor's mean and, on request, its standard deviation; of several their mixture's.
 
-        The standard deviation is the one that it predicts by itself.
+        The standard deviation is the one that it predicts by itself. A regressor that predicts
+        none has none here.
         """
-        mean, std = self._moments(X)
+        mean, std = self._moments(X, needs_std=return_std)
         mean, spread = mean.mean(axis=0), np.sqrt(np.mean(std**2, axis=0) + mean.var(axis=0))
         return (mean, spread) if return_std else mean
 
@@ -188,25 +191,32 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         model: Any = clone(self.estimator)
         return model.fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
-    def _moments(self, X) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _moments(
+        self, X, *, needs_std: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Means and standard deviations of all copies, along a new first axis."""
         check_is_fitted(self)
         outputs = () if self.is_single_output_ else self.scores_.score.shape[1:]
-        found = [moments(model, X, outputs) for model in self.estimators_]
+        found = [moments(model, X, outputs, needs_std=needs_std) for model in self.estimators_]
         mean, std = (np.stack(part) for part in zip(*found, strict=True))
         return mean, std
 
 
-def moments(model: Any, X, outputs: tuple[int, ...]) -> tuple[NDArray, NDArray]:
-    """Mean and standard deviation of every row and output."""
+def moments(
+    model: Any, X, outputs: tuple[int, ...], *, needs_std: bool = False
+) -> tuple[NDArray, NDArray]:
+    """Mean and standard deviation of every row and output; 1 for a model that predicts none."""
     try:
         found = model.predict(X, return_std=True)
     except TypeError as error:
         if "return_std" not in str(error):
             raise
-        raise InvalidArgumentError(
-            f"`estimator` must have `predict(X, return_std=True)`, got {type(model).__name__}."
-        ) from error
+        found = model.predict(X)
+    if not isinstance(found, tuple):
+        if needs_std:
+            name = type(model).__name__
+            raise InvalidArgumentError(f"`return_std`: {name} predicts no standard deviation.")
+        found = found, np.ones(np.shape(found))
     mean, std = (np.asarray(part, np.float64) for part in found)
     shape = (len(mean), *outputs)
     if mean.size != math.prod(shape) or std.shape != mean.shape:

@@ -47,6 +47,7 @@ def describe(
     drop: Dropped = None,
     time_column: TimeColumn = None,
     group_column: GroupColumn = None,
+    all_: Annotated[bool, typer.Option("--all", help="Show every column of a wide table.")] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     sheet: Sheet = None,
@@ -65,7 +66,7 @@ def describe(
         )
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         found = describe_file(data, options, reading)
-        for part in screen(found, short_name(data)):
+        for part in screen(found, short_name(data), every_column=all_):
             show_item(part)
 
 
@@ -127,6 +128,7 @@ def fit(
             conformal=conformal,
             seed=seed,
         )
+        options.check()
         check_new_folder(out, force=force, names=NAMES)
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         place = training_place(engine, method, address=address, n_workers=workers, device=device)
@@ -137,6 +139,8 @@ def fit(
                 options,
                 many=many,
                 name=short_name(data),
+                source=data,
+                out=out,
                 show=show_item,
                 verbose=True,
                 reading=reading,
@@ -179,8 +183,11 @@ def predict(
     rows_per_part: Annotated[
         int, typer.Option(min=1, help="At most, where row groups of the files allow it.")
     ] = 262_144,
-    force: Annotated[
-        bool, typer.Option("--force", help="Begin a folder of parts anew, whatever it was of.")
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", "--force", help="Replace an output file; begin a folder of parts anew."
+        ),
     ] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -197,12 +204,15 @@ def predict(
         options = PredictOptions(
             coverage=coverage, quantiles=parse_levels(quantiles), method=method
         )
+        options.check()
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         pool = ray_pool(engine, address, workers, device)
         if pool is None and not is_parts(data, out):
             from sigmax.commands.folder import load_folder
 
-            written = predict_file(load_folder(model), data[0], out, options, reading)
+            written = predict_file(
+                load_folder(model), data[0], out, options, reading, overwrite=overwrite
+            )
             Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
             return
     with table_errors(stopped="stopped; the same command goes on from here"):
@@ -217,7 +227,7 @@ def predict(
                 reading,
                 rows_per_part=rows_per_part,
                 pool=pool,
-                force=force,
+                force=overwrite,
                 progress=progress,
             )
         show_item(str(result))
@@ -264,6 +274,7 @@ def evaluate(
         from sigmax.tables.writing import new_file
 
         options = EvaluateOptions(by=by, time_column=time_column, method=method)
+        options.check()
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         saved = load_folder(model)
         found = evaluate_file(saved, data, options, reading, keep_rows=report is not None)
@@ -277,7 +288,8 @@ def evaluate(
             show_item(f"scores: {out}")
         if report is not None:
             with new_file(report) as stream, show_share("report") as progress:
-                page = evaluation_page(saved, model, data, found, options, reading, progress)
+                others = {"out": out, "report": report, **reading}
+                page = evaluation_page(saved, model, data, found, options, others, progress)
                 stream.write(page.encode())
             show_item(f"report: {report}")
 
@@ -297,6 +309,9 @@ def compare(
         ),
     ] = "",
     rank_by: Annotated[str, typer.Option(help="crps or log_likelihood.")] = "crps",
+    time_column: Annotated[
+        str | None, typer.Option(help="Hold out later rows by this column, fold after fold.")
+    ] = None,
     group_column: GroupColumn = None,
     category: Categories = None,
     number: Numbers = None,
@@ -325,6 +340,7 @@ def compare(
             categories=tuple(category or ()),
             numbers=tuple(number or ()),
             drop=tuple(drop or ()),
+            time_column=time_column,
             group_column=group_column,
             seed=seed,
             settings=dict(map(parse_setting, set_ or [])),

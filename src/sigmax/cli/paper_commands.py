@@ -19,7 +19,7 @@ from sigmax.cli.options import (
     parse_setting,
     split_names,
 )
-from sigmax.cli.showing import show_item, show_line, show_progress
+from sigmax.cli.showing import show_item, show_line, show_progress, show_share
 from sigmax.errors import InvalidArgumentError
 from sigmax.runs import PAPER
 
@@ -37,7 +37,7 @@ def demo(
 
         make_folder(out)
         wait_for_toy = start_toy(out / "toy", seed)
-        run_table_demo(out, seed, show_item)
+        run_table_demo(out, seed, show_item, show_share)
         chosen = f"--methods {','.join(TOY_MODELS)} --set preset=fast"
         show_item(f"$ sigmax reproduce toy {chosen} --out {out / 'toy'}")
         show_result(wait_for_toy())

@@ -10,7 +10,6 @@ from rich.markup import escape
 from sigmax.cli.app import app
 from sigmax.cli.failures import table_errors
 from sigmax.cli.options import ModelFolder
-from sigmax.errors import MissingExtraError
 
 
 @app.command()
@@ -55,15 +54,8 @@ def serve(
 ) -> None:
     """Serve a model as a web page and a JSON interface; SIGMAX_TOKEN is the token, if set."""
     with table_errors(stopped="stopped"):
-        try:
-            from sigmax.serve.server import run_server
-        except ImportError as error:
-            if (error.name or "").partition(".")[0] == "sigmax":
-                raise
-            raise MissingExtraError(
-                f"`sigmax serve` needs {error.name}: pip install 'sigmax[serve]'."
-            ) from error
         from sigmax.serve.options import TOKEN_VARIABLE, ServeOptions
+        from sigmax.serve.server import run_server
 
         options = ServeOptions(
             host=host,

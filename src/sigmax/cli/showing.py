@@ -58,11 +58,19 @@ def show_progress() -> Iterator[Callable[[Any], None]]:
 
 @contextmanager
 def show_share(name: str) -> Iterator[Callable[[str, float], None]]:
-    """A bar of the share of some work that is done, which begins anew for every part of it."""
+    """A bar of the share of some work that is done, which begins anew for every part of it.
+
+    It moves to and fro while the share is not known, or 0.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(name, total=1.0)
-        yield lambda what, share: bar.update(task, completed=share, description=f"{name}: {what}")
+        task = bar.add_task(name, total=None)
+
+        def show(what: str, share: float) -> None:
+            bar.tasks[0].total = 1.0 if share else None
+            bar.update(task, completed=share, description=f"{name}: {what}")
+
+        yield show
 
 
 def as_rich(table: Any) -> rich.table.Table:

@@ -28,9 +28,14 @@ from sigmax.commands.peers import (
     load_package,
 )
 from sigmax.commands.scores import RowScores, score_rows
-from sigmax.commands.splits import cross_validation, group_labels
+from sigmax.commands.splits import cross_validation, group_labels, later_folds
 from sigmax.commands.usable_rows import UsableRows
-from sigmax.errors import InvalidArgumentError, InvalidDataError, TableFileError
+from sigmax.errors import (
+    InvalidArgumentError,
+    InvalidCellError,
+    InvalidDataError,
+    TableFileError,
+)
 from sigmax.estimators.folds import duplicate_groups
 from sigmax.report.calibration_curves import coverage_curve
 from sigmax.runs.engines import AbstractEngine
@@ -82,6 +87,8 @@ class CompareOptions:
     categories: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    time_column: str | None = None
+    """Every fold is later than all rows that are learned from for it."""
     group_column: str | None = None
     """Its groups are never divided between folds."""
     seed: int = 0
@@ -108,6 +115,7 @@ class CompareOptions:
             categories=self.categories,
             numbers=self.numbers,
             drop=self.drop,
+            time_column=self.time_column,
             group_column=self.group_column,
             seed=self.seed,
         )
@@ -127,6 +135,7 @@ class CompareOptions:
             "drop": list(self.drop),
             "group_column": self.group_column,
             "seed": self.seed,
+            **({} if self.time_column is None else {"time_column": self.time_column}),
         }
 
     @classmethod
@@ -152,6 +161,7 @@ def plan_comparison(
     """
     if str(source) == "-":
         raise TableFileError("`compare` reads its table more than once: give it a file.")
+    options.check()
     reading = {name: value for name, value in (reading or {}).items() if value is not None}
     columns = list(map(str, read_table(source, **reading, max_rows=1).columns))
     options = options.for_columns(columns)
@@ -223,7 +233,11 @@ def read_task_table(source: str, key: JsonKey) -> TaskTable:
     clusters = duplicate_groups(table.values)
     if options.group_column is not None:
         clusters = group_labels(data.frame[options.group_column], options.n_folds)
-    folds = cross_validation(clusters, options.n_folds, seed=options.seed)
+    if options.time_column is not None:
+        with InvalidCellError.numbered(data.numbers):
+            folds = later_folds(data.frame[options.time_column], options.n_folds)
+    else:
+        folds = cross_validation(clusters, options.n_folds, seed=options.seed)
     return TaskTable(data, table, folds, clusters)
 
 

@@ -1,6 +1,7 @@
 """The page of a comparison, from the records alone."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -26,12 +27,12 @@ COVERED = "covered"
 """The curve of a record with the shares of rows in central intervals."""
 
 
-def compare_page(records: Sequence[Record]) -> str:
+def compare_page(folder: Path, records: Sequence[Record]) -> str:
     """The page of all comparisons of a folder."""
-    return comparison_page([describe(group) for group in record_groups(records)]).to_html()
+    return comparison_page([describe(folder, group) for group in record_groups(records)]).to_html()
 
 
-def describe(records: Sequence[Record]) -> Comparison:
+def describe(folder: Path, records: Sequence[Record]) -> Comparison:
     """One comparison, its methods ordered by CRPS."""
     found = by_method(records)
     means = {method: mean_score(folds, "crps") for method, folds in found.items()}
@@ -64,7 +65,7 @@ def describe(records: Sequence[Record]) -> Comparison:
         levels=CURVE_LEVELS.tolist(),
         tables=compare_tables(records),
         warnings=failures(records),
-        command=command_of(records),
+        command=command_of(folder, records),
         facts=facts_of(records),
     )
 
@@ -82,7 +83,7 @@ def failures(records: Sequence[Record]) -> list[Caution]:
     ]
 
 
-def command_of(records: Sequence[Record]) -> str:
+def command_of(folder: Path, records: Sequence[Record]) -> str:
     """The command of a comparison."""
     task = records[0].task
     table = task.settings["table"]
@@ -93,11 +94,13 @@ def command_of(records: Sequence[Record]) -> str:
         [task.dataset],
         {
             "target": options["target"],
+            "out": folder,
             "methods": ",".join(dict.fromkeys(record.task.method for record in records)),
             "folds": options["n_folds"],
             "category": options["categories"],
             "number": options["numbers"],
             "drop": options["drop"],
+            "time-column": options.get("time_column"),
             "group-column": options["group_column"],
             "seed": options["seed"] or None,
             "set": settings,

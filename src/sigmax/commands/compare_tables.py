@@ -71,13 +71,13 @@ def ranked_table(records: Sequence[Record], rank_by: str) -> ReportTable:
                 f"{np.mean([record.seconds['fit'] for record in folds.values()]):.3g}",
             ]
         )
-    best_first = f"{TITLES[rank_by]} less the best"
+    minus_best = f"{TITLES[rank_by]} minus best"
     return ReportTable(
         title=f"{full_title(records)}, ranked by {TITLES[rank_by]}",
-        header=["method", TITLES[rank_by], best_first, TITLES[other], "90 % cov.", "s to fit"],
+        header=["method", TITLES[rank_by], minus_best, TITLES[other], "90 % cov.", "s to fit"],
         rows=rows,
         notes=[
-            "± is one standard error, over held-out rows; differences are paired.",
+            "± is one standard error over held-out rows; that of a difference is of the same rows.",
             "* had the table as numbers: in standard deviations, gaps flagged, the twenty most"
             " frequent levels as 0 and 1; all others had it as it is.",
             *left_out(records, methods),
@@ -112,7 +112,8 @@ def by_method(records: Sequence[Record]) -> dict[str, Folds]:
 def full_title(records: Sequence[Record]) -> str:
     options = records[0].task.settings["table"]["options"]
     file = Path(records[0].task.dataset).name
-    return f"{options['target']} of {file}, {options['n_folds']} folds"
+    by_time = f" by {options['time_column']}" if options.get("time_column") else ""
+    return f"{options['target']} of {file}, {options['n_folds']} folds{by_time}"
 
 
 def method_title(method: str, folds: Folds) -> str:
@@ -133,12 +134,16 @@ def mean_score(folds: Folds, name: str) -> Estimate:
 
 
 def difference(folds: Folds, best: Folds, name: str) -> Estimate:
-    """By how much a score is higher than the best method's, on the folds that both have."""
+    """By how much a score is higher than the best method's, on the folds that both have.
+
+    The difference of their means; its error is that of differences of the same rows.
+    """
     common = sorted(folds.keys() & best.keys())
     if not common:
         return Estimate(math.nan, math.nan)
     gaps = blocks(folds, common, name) - blocks(best, common, name)
-    return Estimate(float(np.mean(gaps)), block_error(gaps))
+    means = [weighted({fold: of[fold] for fold in common}, name) for of in (folds, best)]
+    return Estimate(means[0] - means[1], block_error(gaps))
 
 
 def blocks(folds: Folds, splits: Sequence[int], name: str) -> NDArray[np.float64]:
@@ -158,6 +163,10 @@ def left_out(records: Sequence[Record], methods: dict[str, Folds]) -> list[str]:
     notes = []
     for method, found in others.items():
         what = "not applicable" if found[0].status == "infeasible" else "failed"
-        where = f" on {len(found)} folds" if method in methods else ""
+        where = (
+            f" on {len(found)} folds, and compared with the best on the others"
+            if (method in methods)
+            else ""
+        )
         notes.append(f"{method}: {what}{where}: {found[0].reason}.")
     return notes

@@ -9,6 +9,7 @@ from typing import Any
 from sigmax.commands.fit import fit_table, write_result
 from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.folder import load_folder
+from sigmax.commands.model_report import Bar, no_bar
 from sigmax.commands.predict import PredictOptions, predict_file
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import TableFileError
@@ -54,7 +55,7 @@ def start_toy(folder: Path, seed: int) -> Callable[[], ExperimentResult]:
     return found.result
 
 
-def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None:
+def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None], bar: Bar = no_bar) -> None:
     """Write two files, fit a model to one, and predict the other, as the commands would."""
     deliveries, new = folder / "deliveries.csv", folder / "new.csv"
     frame = make_deliveries(seed=seed)
@@ -62,13 +63,13 @@ def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None]) -> None
     write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
     show(f"$ sigmax fit {deliveries} --target {TARGET} --preset fast --out {folder / 'model'}")
     options = FitOptions(target=TARGET, preset="fast", seed=seed)
-    known = {"name": deliveries.name, "show": show, "verbose": True}
-    result = fit_table(read_table(deliveries), options, **known)
+    known = {"name": deliveries.name, "source": str(deliveries), "out": folder / "model"}
+    result = fit_table(read_table(deliveries), options, **known, show=show, verbose=True, bar=bar)
     write_result(result, folder / "model", force=True)
     show(f"$ sigmax predict {folder / 'model'} {new}")
     saved = load_folder(folder / "model")
     out = folder / "new_predicted.csv"
-    predict_file(saved, str(new), str(out), PredictOptions(), {})
+    predict_file(saved, str(new), str(out), PredictOptions(), {}, overwrite=True)
     show(first_rows(read_table(out), frame[TARGET].iloc[-N_NEW:].tolist()))
 
 

@@ -83,7 +83,7 @@ def count_kinds(kinds: Sequence[Kind]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def screen(profile: Profile, name: str) -> list[RenderableType]:
+def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[RenderableType]:
     """A table of columns, a line about the target, and a line for everything that was found."""
     kinds = [column.kind for column in profile.columns]
     title = f"{clean(name)}: {profile.n_rows:,} rows, {count_kinds(kinds)}"
@@ -91,15 +91,17 @@ def screen(profile: Profile, name: str) -> list[RenderableType]:
     for header in ("column", "kind", "gaps", "values"):
         grid.add_column(header, justify="right" if header == "gaps" else "left", no_wrap=True)
     grid.add_column("for example", no_wrap=True, ratio=1)
-    for row in rows_of(profile):
+    for row in rows_of(profile, every_column=every_column):
         grid.add_row(*map(Text, row))
     lines = [target_line(profile.target), *map(finding_line, profile.findings)]
+    if len(profile.columns) > MOST_SHOWN and not every_column:
+        lines.insert(0, Text("`sigmax describe --all` shows every column."))
     return [grid, *lines]
 
 
-def rows_of(profile: Profile) -> list[list[str]]:
+def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
     """One row for every column, or for the first columns of every kind."""
-    if len(profile.columns) <= MOST_SHOWN:
+    if len(profile.columns) <= MOST_SHOWN or every_column:
         return [row_of(column, profile) for column in profile.columns]
     rows = []
     for kind in Kind:

@@ -16,8 +16,8 @@ from sigmax.commands.predict import ROWS_PER_CHUNK, check_columns
 from sigmax.commands.repeat import repeat_command
 from sigmax.commands.score_tables import estimate_text, score_titles
 from sigmax.commands.scores import Estimate, RowScores, score_model
-from sigmax.commands.splits import time_order
-from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.commands.splits import time_order, time_parts
+from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
 from sigmax.report import HeldOutRows
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_chunks
@@ -26,7 +26,7 @@ from sigmax.tables.targets import check_names, read_target
 __all__ = ["EvaluateOptions", "Evaluation", "evaluate_chunks", "evaluate_file", "evaluation_page"]
 
 N_PARTS = 10
-"""Of the rows by time, equal in number."""
+"""Of the rows by time, about equal in number; rows of equal time are in one part."""
 MOST_GROUPS = 30
 """That a table shows; a file holds all."""
 
@@ -39,7 +39,7 @@ class EvaluateOptions:
     by: str | None = None
     """A column of groups."""
     time_column: str | None = None
-    """A column of times, cut into ten equal parts."""
+    """A column of times, cut into at most ten parts of about equal size."""
     method: str | None = None
     """Of the intervals: ``distribution``, ``conformal``, or None for that of the fit."""
 
@@ -143,7 +143,7 @@ def evaluate_chunks(
     """
     options.check()
     method = options.method or saved.facts["intervals"]
-    scores, kept_columns, n_rows = [], [], 0
+    scores, kept_columns, kept_numbers, n_rows = [], [], [], 0
     report: list[HeldOutRows] = []
     group_column = saved.facts["options"]["group_column"]
     by_columns = {options.by, options.time_column, group_column}
@@ -161,10 +161,12 @@ def evaluate_chunks(
         chunk, y = chunk.loc[~np.isnan(y)], y[~np.isnan(y)]
         if len(y):
             X = chunk[saved.features]
-            dist, found = score_model(saved.model, X, y, method)
+            with InvalidCellError.numbered(numbers):
+                dist, found = score_model(saved.model, X, y, method)
             scores.append(found)
             columns = chunk[sorted(by_columns & set(chunk.columns))]
             kept_columns.append(columns)
+            kept_numbers.append(numbers)
             if keep_rows:
                 known = {"dist": dist, "method": method, "numbers": numbers, "columns": columns}
                 report.append(HeldOutRows.predict(saved.model, X, y, **known))
@@ -176,10 +178,9 @@ def evaluate_chunks(
         rows = rows.together(groups.astype(np.int64))
     else:
         rows = rows.together(np.arange(len(rows)))
-    parts = {
-        name: (len(members), rows[members].summary())
-        for name, members in find_parts(columns, options).items()
-    }
+    with InvalidCellError.numbered(np.concatenate(kept_numbers)):
+        members = find_parts(columns, options)
+    parts = {name: (len(part), rows[part].summary()) for name, part in members.items()}
     kept = HeldOutRows.join(report) if keep_rows else None
     return Evaluation(saved.target, len(rows), n_rows - len(rows), rows.summary(), parts, kept)
 
@@ -190,14 +191,17 @@ def evaluation_page(
     source: str,
     found: Evaluation,
     options: EvaluateOptions,
-    reading: Mapping[str, Any],
+    others: Mapping[str, Any],
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> str:
-    """The report of an evaluation that kept its rows, in HTML."""
+    """The report of an evaluation that kept its rows, in HTML.
+
+    ``others`` are further options of the command line, for the command that the report shows.
+    """
     if found.rows is None:
         raise InvalidArgumentError("A report needs an evaluation with `keep_rows`.")
     chosen = {"by": options.by, "time-column": options.time_column, "method": options.method}
-    chosen |= {**reading, "report": "report.html"}
+    chosen |= others
     report = evaluation_report(
         saved,
         Path(source).name if source != "-" else "standard input",
@@ -216,14 +220,17 @@ def find_parts(columns: pd.DataFrame, options: EvaluateOptions) -> dict[str, NDA
     """The rows of every part by its name: groups by their size, or times in their order."""
     if options.by is not None:
         codes, groups = pd.factorize(columns[options.by], use_na_sentinel=False)
+        texts = np.array(["missing" if pd.isna(group) else str(group) for group in groups])
+        codes, names = pd.factorize(texts[codes])
         largest_first = np.argsort(-np.bincount(codes), kind="stable")
-        names = ["(gap)" if pd.isna(group) else str(group) for group in groups]
-        return {names[i]: np.flatnonzero(codes == i) for i in largest_first}
+        return {str(names[i]): np.flatnonzero(codes == i) for i in largest_first}
     if options.time_column is not None:
         column: Any = columns[options.time_column]
         times = time_order(column, option="--time-column")
-        known = np.flatnonzero(~np.isnan(times))
-        order = known[np.argsort(times[known], kind="stable")]
-        parts = [part for part in np.array_split(order, N_PARTS) if len(part)]
-        return {f"{column.iloc[part[0]]} to {column.iloc[part[-1]]}": part for part in parts}
+        parts = {
+            f"{column.iloc[part[0]]} to {column.iloc[part[-1]]}": part
+            for part in time_parts(times, N_PARTS)
+        }
+        without = np.flatnonzero(np.isnan(times))
+        return parts | ({"missing": without} if len(without) else {})
     return {}

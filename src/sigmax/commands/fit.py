@@ -18,12 +18,20 @@ from sigmax.commands.describe import screen
 from sigmax.commands.encoding import SimpleEncoding, read_features
 from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
-from sigmax.commands.model_report import Bar, fit_report, no_bar, saved_training, times_of
+from sigmax.commands.model_report import (
+    Bar,
+    fit_command,
+    fit_report,
+    no_bar,
+    saved_training,
+    times_of,
+)
 from sigmax.commands.score_tables import score_table
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
 from sigmax.commands.usable_rows import ManyRows, UsableRows
 from sigmax.distributions import Predictive
+from sigmax.errors import InvalidCellError
 from sigmax.estimators import AbstractRegressor
 from sigmax.estimators.folds import duplicate_groups
 from sigmax.estimators.stream_fit import fit_stream
@@ -56,6 +64,8 @@ def fit_table(
     options: FitOptions,
     *,
     name: str = "the table",
+    source: str | None = None,
+    out: Path | None = None,
     show: Show = lambda item: None,
     verbose: bool = False,
     reading: Mapping[str, Any] | None = None,
@@ -68,10 +78,11 @@ def fit_table(
     ----------
     many
         All rows, where ``frame`` is a sample of them.
-    reading
-        How the table was read from its file, for the report.
+    source, out, reading
+        The file of the table, the folder for the result, and how the file was read: the command
+        that the report shows.
     bar
-        Shows how far the report is.
+        Shows which phase the work is in, and how far.
 
     Raises
     ------
@@ -82,27 +93,30 @@ def fit_table(
     options.check()
     data = UsableRows.read(frame, options)
     model = options.create_model()
-    table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
-    profile = profile_table(
-        frame,
-        options.target,
-        schema=table.schema,
-        time_column=options.time_column,
-        group_column=options.group_column,
-        drop=[column for column in frame.columns if column not in [*data.features, options.target]],
-    )
+    with InvalidCellError.numbered(data.numbers):
+        table = read_features(data.X, categorical=options.categories, numeric=options.numbers)
+    with bar("checking columns"):
+        profile = profile_table(
+            frame,
+            options.target,
+            schema=table.schema,
+            time_column=options.time_column,
+            group_column=options.group_column,
+            drop=[name for name in frame.columns if name not in [*data.features, options.target]],
+        )
     for part in screen(profile, name):
         show(part)
     for line in options.notes():
         show(line)
-    split = hold_out_rows(
-        data.frame,
-        duplicate_groups(table.values),
-        options.holdout,
-        time_column=options.time_column,
-        group_column=options.group_column,
-        seed=options.seed,
-    )
+    with InvalidCellError.numbered(data.numbers):
+        split = hold_out_rows(
+            data.frame,
+            duplicate_groups(table.values),
+            options.holdout,
+            time_column=options.time_column,
+            group_column=options.group_column,
+            seed=options.seed,
+        )
     if many is not None:
         how = f"{split.how}, of a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
         split = replace(split, how=how)
@@ -110,7 +124,8 @@ def fit_table(
     n_learned = f"{len(split.train):,} rows" if many is None else "all others, in shards"
     show(f"fitting {type(model).__name__} to {n_learned}")
     seconds = fit_model(model, data, options, split, many, verbose=verbose)
-    held_out = score_held_out(model, data, split, table, method=options.intervals)
+    with bar(f"scoring {len(split.test):,} held-out rows"):
+        held_out = score_held_out(model, data, split, table, method=options.intervals)
     scores_table = score_table(held_out.summaries, options.target)
     show(scores_table)
     facts = describe_fit(options, data, table.schema, split, name)
@@ -131,11 +146,11 @@ def fit_table(
             training=saved_training(model) if many is not None else data.learned(split.train),
             seconds=seconds,
             settings=model.recipe(),
-            reading=reading or {},
+            command=fit_command(facts["options"], source or name, out, reading or {}),
         ).page(progress)
     if options.refit:
         n_rows = facts["rows"]["with_target"]
-        show(f"fitting again, to all {n_rows:,} rows, for the model that is kept")
+        show(f"Refitting on all {n_rows:,} rows.")
         fit_model(model, data, options, None, many, verbose=verbose)
     scores = {
         "target": options.target,

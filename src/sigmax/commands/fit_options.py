@@ -51,6 +51,7 @@ class FitOptions:
         check_choice("--method", self.method, METHODS)
         check_number("--holdout", self.holdout, above=0.0, below=1.0)
         check_count("--seed", self.seed, minimum=0)
+        self.create_model().recipe()
         if self.time_column is not None and self.group_column is not None:
             raise InvalidArgumentError(
                 "`--time-column` and `--group-column` are two ways to hold out rows: choose one."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,15 @@ from sigmax.runs.tables import ReportTable
 from sigmax.tables.profile import Finding, Profile
 from sigmax.tables.schema import Kind, Schema
 
-__all__ = ["Bar", "evaluation_report", "fit_report", "no_bar", "saved_training", "times_of"]
+__all__ = [
+    "Bar",
+    "evaluation_report",
+    "fit_command",
+    "fit_report",
+    "no_bar",
+    "saved_training",
+    "times_of",
+]
 
 Progress = Callable[[str, float], None]
 Bar = Callable[[str], AbstractContextManager[Progress]]
@@ -50,7 +59,7 @@ def fit_report(
     training: LearnedRows | None,
     seconds: float,
     settings: Mapping[str, Any],
-    reading: Mapping[str, Any],
+    command: str,
 ) -> ModelReport:
     """The report of a fit, on the rows that were held out."""
     options, target = facts["options"], facts["target"]
@@ -86,7 +95,7 @@ def fit_report(
         conformal=conformal_points(facts["intervals"], summaries["model"]),
         are_grouped=options["group_column"] is not None,
         about=[columns_table(profile)],
-        command=fit_command(facts, reading),
+        command=command,
         facts=made,
     )
 
@@ -215,14 +224,16 @@ def setting_facts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(f"setting {name}", str(value)) for name, value in settings.items()]
 
 
-def fit_command(facts: Mapping[str, Any], reading: Mapping[str, Any]) -> str:
-    """The command of a fit."""
-    options = facts["options"]
+def fit_command(
+    options: Mapping[str, Any], source: str, out: Path | None, reading: Mapping[str, Any]
+) -> str:
+    """The command of a fit to a file."""
     return repeat_command(
         "fit",
-        [facts["source"]],
+        [source],
         {
             "target": options["target"],
+            "out": out,
             "method": None if options["method"] == "local" else options["method"],
             "preset": options["preset"],
             "set": options["settings"],

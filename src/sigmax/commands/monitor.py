@@ -8,7 +8,7 @@ import numpy as np
 
 from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.predict import ROWS_PER_CHUNK, check_columns
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.monitoring import Monitor
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.targets import read_target
@@ -36,11 +36,12 @@ def monitor_file(
         if not n_rows:
             check_columns(saved, chunk)
         y = read_target(chunk, saved.target, first_row=n_rows)
-        n_rows += len(chunk)
+        n_before, n_rows = n_rows, n_rows + len(chunk)
         is_known = ~np.isnan(y)
         if is_known.any():
             n_known += int(is_known.sum())
-            monitor.update(chunk.loc[is_known, saved.features], y[is_known])
+            with InvalidCellError.numbered(n_before + np.flatnonzero(is_known) + 1):
+                monitor.update(chunk.loc[is_known, saved.features], y[is_known])
     if not n_known:
         raise InvalidDataError(f"The target {saved.target!r} is missing in all {n_rows:,} rows.")
     if state is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_number
 from sigmax.commands.folder import SavedTableModel
-from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, TableFileError
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.writing import write_table
 
@@ -61,11 +61,15 @@ def predict_chunks(
     """The rows of every chunk with their predictions, one chunk at a time."""
     options.check()
     names: dict[str, str] | None = None
+    n_rows = 0
     for chunk in chunks:
         if names is None:
             check_columns(saved, chunk)
             names = new_names(list(map(str, chunk.columns)), options)
-        yield add_predictions(saved, chunk, options, names)
+        with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
+            predicted = add_predictions(saved, chunk, options, names)
+        n_rows += len(chunk)
+        yield predicted
 
 
 def predict_file(
@@ -74,6 +78,8 @@ def predict_file(
     out: str | None,
     options: PredictOptions,
     reading: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
 ) -> str:
     """Predict the rows of a file a chunk at a time; where they were written."""
     options.check()
@@ -81,6 +87,8 @@ def predict_file(
         out = "-" if source == "-" else str(default_output(Path(source)))
     if out != "-" and source != "-" and is_same_file(out, source):
         raise InvalidArgumentError(f"`--out` {out} is the table itself: name another file.")
+    if out != "-" and Path(out).is_file() and not overwrite:
+        raise TableFileError(f"{out} exists: name another file by --out, or add --overwrite.")
     chunks = read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading)
     write_table(predict_chunks(saved, chunks, options), out)
     return "standard output" if out == "-" else out

@@ -8,6 +8,7 @@ import pyarrow as pa
 from sigmax.commands.folder import SavedTableModel
 from sigmax.commands.predict import ROWS_PER_CHUNK, new_names, predict_chunks, predict_rows
 from sigmax.commands.predict_run import Run
+from sigmax.errors import InvalidCellError
 from sigmax.tables.file_units import Unit, as_features, read_unit
 from sigmax.tables.places import whole_file
 from sigmax.tables.reading import read_chunks
@@ -35,8 +36,10 @@ def predict_unit(saved: SavedTableModel, run: Run, unit: Unit) -> None:
                 part.write(pa.Table.from_pandas(plain_frame(frame), preserve_index=False))
         else:
             waiting = [predicted(saved, run, unit, run.columns.empty_table())]
+            first = n_before(run, unit)
             for chunk in count.over(read_unit(unit, run.columns, ROWS_PER_CHUNK)):
-                waiting.append(predicted(saved, run, unit, chunk))
+                waiting.append(predicted(saved, run, unit, chunk, first))
+                first += len(chunk)
                 if len(waiting) > CHUNKS_PER_GROUP:
                     part.write(pa.concat_tables(waiting))
                     waiting = waiting[:0]
@@ -59,13 +62,25 @@ class RowCount:
             yield chunk
 
 
-def predicted(saved: SavedTableModel, run: Run, unit: Unit, table: pa.Table) -> pa.Table:
-    """A table with its predictions in further columns; all else stays as it was read."""
+def n_before(run: Run, unit: Unit) -> int:
+    """Rows of the file of a unit that come before it."""
+    groups = next(file.groups for file in run.inputs if file.found.address == unit.address)
+    return sum((groups or ())[: unit.first_group]) + unit.n_skipped
+
+
+def predicted(
+    saved: SavedTableModel, run: Run, unit: Unit, table: pa.Table, n_before: int = 0
+) -> pa.Table:
+    """A table with its predictions in further columns; all else stays as it was read.
+
+    ``n_before`` rows of the file come before it.
+    """
     names = new_names(table.column_names, run.options)
     found = dict.fromkeys(names, pa.array([], pa.float64()))
     if len(table):
-        features = as_features(table, saved.features, unit.address)
-        found = predict_rows(saved, features, run.options)
+        features = as_features(table, saved.features, unit.address, n_before)
+        with InvalidCellError.numbered(features.index + 1):
+            found = predict_rows(saved, features, run.options)
     for name, values in found.items():
         table = table.append_column(names[name], pa.array(values, pa.float64()))
     return table

@@ -7,10 +7,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.estimators.folds import split_large_groups
 
-__all__ = ["Split", "cross_validation", "group_labels", "hold_out_rows", "time_order"]
+__all__ = [
+    "Split",
+    "cross_validation",
+    "group_labels",
+    "hold_out_rows",
+    "later_folds",
+    "time_order",
+    "time_parts",
+]
 
 Labels = NDArray[np.int64]
 
@@ -99,6 +107,30 @@ def group_labels(column: Any, fewest: int = 2) -> Labels:
     return labels
 
 
+def later_folds(column: Any, n_folds: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Pairs of rows to learn from and to judge by: every fold is later than all it learns from.
+
+    The earliest rows, and those without a time, are only learned from.
+    """
+    times = time_order(column, option="--time-column")
+    parts = time_parts(times, n_folds + 1)
+    if len(parts) <= n_folds:
+        raise InvalidDataError(
+            f"`--time-column`: {column.name!r} has too few different times for {n_folds} folds."
+        )
+    is_later = [times >= times[part[0]] for part in parts[1:]]
+    return [(np.flatnonzero(~later), part) for later, part in zip(is_later, parts[1:], strict=True)]
+
+
+def time_parts(times: NDArray[np.float64], n_parts: int) -> list[NDArray[np.intp]]:
+    """Rows with a time in about equal parts, in order; rows of equal time are in one part."""
+    known = np.flatnonzero(~np.isnan(times))
+    order = known[np.argsort(times[known], kind="stable")]
+    cuts = np.cumsum([len(part) for part in np.array_split(order, n_parts)])[:-1]
+    starts = np.searchsorted(times[order], times[order[cuts[cuts < len(order)]]])
+    return [part for part in np.split(order, np.unique(starts)) if len(part)]
+
+
 def last_rows(column: Any, n_test: int) -> Split:
     """The last rows by time; rows of equal time are on one side, those without in training."""
     times = time_order(column, option="--time-column")
@@ -132,9 +164,10 @@ def time_order(column: Any, *, option: str) -> NDArray[np.float64]:
     is_bad = dates.isna().to_numpy() & column.notna().to_numpy()
     if is_bad.any():
         first = int(np.flatnonzero(is_bad)[0])
-        raise InvalidDataError(
+        raise InvalidCellError(
             f"`{option}`: {column.name!r} must hold numbers or dates, got"
-            f" {str(column.iloc[first])[:60]!r} in row {first + 1}."
+            f" {str(column.iloc[first])[:60]!r} in row {{row}}.",
+            first + 1,
         )
     if dates.isna().all():
         raise InvalidDataError(f"`{option}`: {column.name!r} is empty.")

@@ -163,11 +163,12 @@ def read_rows(
     These are learned from in shards, if the method can do that.
     """
     if not is_parquet(source):
-        return read_table(source, **reading), None
+        with bar("reading"):
+            return read_table(source, **reading), None
     files, model = ParquetFiles.open([source]), options.create_model()
     largest = getattr(model, "largest_at_once", None)
     if largest is None or files.n_rows <= largest:
-        frame = files.read() if is_many(source) else read_table(source, **reading)
-        return frame, None
+        with bar("reading"):
+            return files.read() if is_many(source) else read_table(source, **reading), None
     rows = ManyRows.read(files, options, bar)
     return rows.sample, rows

@@ -106,6 +106,11 @@ class AbstractGPRegressor(AbstractRegressor):
         n_length_scales = max(self._groups, default=X.shape[1] - 1) + 1
         return bool(self.average) and len(X) <= largest_averaged(n_length_scales)
 
+    def recipe(self) -> dict[str, Any]:
+        """All settings in force, by name."""
+        self._check_settings()
+        return super().recipe()
+
     def _check_settings(self) -> None:
         self.default_recipe.override(self.get_params(deep=False), keep_none=False)
         check_count("verbose", self.verbose, minimum=0)

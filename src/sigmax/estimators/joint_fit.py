@@ -18,7 +18,7 @@ from sigmax.estimators.atomic_fit import atomic_fit
 from sigmax.estimators.base import TrainingRows
 from sigmax.estimators.few_rows import few_rows_spread
 from sigmax.estimators.folds import count_held_out, duplicate_groups, hold_out
-from sigmax.estimators.progress import progress_bar
+from sigmax.estimators.progress import phase_line, progress_bar
 from sigmax.estimators.recipe import FEW_ROWS, AbstractRecipe
 from sigmax.estimators.target_choice import MapTrial, choose_target_maps
 from sigmax.features import Features
@@ -90,7 +90,14 @@ def fit_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
 
 def train_together(models: Sequence[Model], data: Sequence[tuple]) -> None:
     """Fit unfitted models, which change on the way."""
-    train_prepared(models, prepare_all(models, data))
+    with phase_line("preparing rows", visible=is_verbose(models)):
+        inputs = prepare_all(models, data)
+    train_prepared(models, inputs)
+
+
+def is_verbose(models: Sequence[Model]) -> bool:
+    """True if the progress of a fit is shown; what is no number is refused later."""
+    return isinstance(models[0].verbose, int) and models[0].verbose > 0
 
 
 def train_prepared(
@@ -134,26 +141,28 @@ def train_prepared(
         model._beside_training(jax.tree.map(lambda leaf, own=own: leaf[own], all_folds), given)
         for model, given, own in zip(models, inputs, of_model, strict=True)
     ) as done_beside:
-        with progress_bar(stages, visible=models[0].verbose > 0) as report:
+        with progress_bar(stages, visible=is_verbose(models)) as report:
             for stage in stages:
                 members, found = train_stage(
                     networks, keys, folds, rows, stage, report, supply=supply
                 )
                 networks = members.best
                 histories[stage.name] = [history["score"] for history in found]
-        done = [work and work.result() for work in done_beside]
+        with phase_line("forests", visible=is_verbose(models) and any(done_beside)):
+            done = [work and work.result() for work in done_beside]
     networks = jax.tree.map(np.asarray, networks)
-    for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
-        own, scores = of_model[group], histories[stages[-1].name][group]
-        is_sound = sound_members(networks, own, scores, is_scored=stages[-1].keep_best)
-        own, of_host = own[is_sound], done[group]
-        if of_host is not None and not is_sound.all():
-            of_host = of_host[np.flatnonzero(is_sound)]
-        mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, all_folds))
-        moments = model._finish(mine, fold, rows, given, of_host)
-        model.held_out_ = model._score_held_out(moments, fold, given)
-        model.history_ = {name: history[group] for name, history in histories.items()}
-        model._keep_rows(given)
+    with phase_line("calibrating on validation rows", visible=is_verbose(models)):
+        for group, (model, given) in enumerate(zip(models, inputs, strict=True)):
+            own, scores = of_model[group], histories[stages[-1].name][group]
+            is_sound = sound_members(networks, own, scores, is_scored=stages[-1].keep_best)
+            own, of_host = own[is_sound], done[group]
+            if of_host is not None and not is_sound.all():
+                of_host = of_host[np.flatnonzero(is_sound)]
+            mine, fold = jax.tree.map(lambda leaf, own=own: leaf[own], (networks, all_folds))
+            moments = model._finish(mine, fold, rows, given, of_host)
+            model.held_out_ = model._score_held_out(moments, fold, given)
+            model.history_ = {name: history[group] for name, history in histories.items()}
+            model._keep_rows(given)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A progress bar around a training run, for those who ask for one."""
+"""What a fit is doing, for those who ask: a bar of the training, and a line for other phases."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ import numpy as np
 
 from sigmax.training import AbstractStage, Progress
 
-__all__ = ["progress_bar"]
+__all__ = ["phase_line", "progress_bar"]
 
 
 @contextmanager
@@ -16,7 +16,8 @@ def progress_bar(
 ) -> Iterator[Callable[[Progress], None] | None]:
     """What `train_stage` should report to: a bar on the terminal, or nothing.
 
-    Stages that stop early count as done when the next one starts.
+    Stages that stop early count as done when the next one starts. Until the first chunk of a stage
+    is done, the bar says that it is compiled.
     """
     if not visible:
         yield None
@@ -28,12 +29,30 @@ def progress_bar(
     before = {stage.name: end - stage.n_chunks for stage, end in zip(stages, ends, strict=True)}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, TextColumn("{task.fields[score]}")) as bar:
-        task = bar.add_task("training", total=ends[-1], score="")
+        task = bar.add_task("preparing", total=ends[-1], score="")
 
         def report(progress: Progress) -> None:
-            name, score = progress.stage.name, progress.stage.describe(progress.figures)
-            done = before[name] + progress.chunk
-            bar.update(task, completed=done, description=name, score=score)
+            name, chunk = progress.stage.name, progress.chunk
+            score = progress.stage.describe(progress.figures) if chunk else ""
+            text = name if chunk else f"{name}: compiling, first steps"
+            done = before[name] + chunk
+            bar.update(task, completed=done, description=text, score=score, refresh=not chunk)
 
         yield report
         bar.update(task, completed=ends[-1])
+
+
+@contextmanager
+def phase_line(name: str, *, visible: bool) -> Iterator[None]:
+    """A line on the terminal while a block runs whose share of work is not known."""
+    if not visible:
+        yield
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True
+    ) as bar:
+        bar.add_task(name, total=None)
+        yield

@@ -19,7 +19,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted
 
 from sigmax.compilation import compiled
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.estimators.blocks import padded
 from sigmax.estimators.gates import gate_values, with_centers
 from sigmax.estimators.kept_rows import KeptRows, Memory
@@ -106,9 +106,10 @@ def read_rows(model: Model, X: Any, y: Any, sample_weight: Any) -> KeptRows:
         row, column = np.argwhere(is_missing & is_unknown)[0]
         kinds = (table.schema.of_kind(kind) for kind in (Kind.NUMBER, Kind.TIME))
         name = [column for columns in kinds for column in columns][column].name
-        raise InvalidDataError(
-            f"Column {name!r} is missing in row {row}, but in no row of the fit: such a row cannot"
-            " be added. Fit again with it."
+        raise InvalidCellError(
+            f"Column {name!r} is missing in row {{row}}, but in no row of the fit: such a row"
+            " cannot be added. Fit again with it.",
+            int(row) + 1,
         )
     inputs = model.features_(table)
     known, kept = model.rows_.indices, np.flatnonzero(weight > 0)

@@ -22,6 +22,7 @@ from sigmax.generative.schedule import VAEStage, create_stages
 from sigmax.generative.settings import AbstractVAESettings
 from sigmax.random import make_key, named_generator
 from sigmax.scaling import Standardizer
+from sigmax.tables.table import in_fitted_order
 
 __all__ = ["AbstractVAE"]
 
@@ -170,6 +171,7 @@ class AbstractVAE(AbstractSavable):
             check_is_fitted(self)
         least = 2 if reset else 1
         types = (np.float64, np.float32)
+        X = X if reset else in_fitted_order(self, X)
         checked = validate_data(self, X, reset=reset, dtype=types, ensure_min_samples=least)
         rows = np.asarray(checked)
         self._check_values(rows)

@@ -113,8 +113,7 @@ def comparison_page(comparisons: Sequence[Comparison], extra: Sequence[PagePart]
     ]
     return Page(
         title=last.title if not many else f"{len(comparisons)} comparisons",
-        subtitle=f"{count_text(last.n_rows, 'row')}, every one of them predicted once by models"
-        " that had not seen it",
+        subtitle=f"{count_text(last.n_rows, 'row')}, predicted by models that had not seen them",
         headline=" ".join(one.sentence() for one in comparisons),
         warnings=[warning for one in comparisons for warning in one.warnings],
         no_warnings="No method failed.",

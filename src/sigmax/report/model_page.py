@@ -94,14 +94,7 @@ class ModelReport:
             self.importance_part(importance),
             self.dependence_part(X, order, progress),
             *self.groups_part(),
-            PagePart(
-                name="rows",
-                heading="Rows worth a look",
-                lead="A row can be opened to see the training rows behind its prediction."
-                if hasattr(self.model, "explain_neighbors")
-                else "",
-                tables=rows_tables(self.model, self.rows, self.target, order, self.training),
-            ),
+            self.rows_part(order, progress),
             PagePart(
                 name="scores",
                 heading="Scores and data",
@@ -197,6 +190,17 @@ class ModelReport:
                 for i, one in enumerate(found)
             ],
             notes=[note] if hidden > 0 else [],
+        )
+
+    def rows_part(self, order: Sequence[str], progress: Progress) -> PagePart:
+        progress("rows worth a look", 0.0)
+        return PagePart(
+            name="rows",
+            heading="Rows worth a look",
+            lead="A row can be opened to see the training rows behind its prediction."
+            if hasattr(self.model, "explain_neighbors")
+            else "",
+            tables=rows_tables(self.model, self.rows, self.target, order, self.training),
         )
 
     def groups_part(self) -> list[PagePart]:

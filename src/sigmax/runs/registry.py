@@ -6,6 +6,7 @@ The module of an experiment registers it; the module is imported when the experi
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, final
 
 from matplotlib.figure import Figure
@@ -69,8 +70,8 @@ class Experiment:
     """Raises an error for a data set that cannot be used, in place of a list of known ones."""
     quick: dict[str, Any] | None = None
     """Settings for a few minutes on a CPU, if it has any."""
-    page: Callable[[Sequence[Record]], str] | None = None
-    """A page of its own, in HTML, for a folder that holds no other experiment."""
+    page: Callable[[Path, Sequence[Record]], str] | None = None
+    """A page of its own, in HTML, for a folder that holds no other experiment's records."""
 
     def choose(self, choice: Choice) -> list[Task]:
         """The tasks of a choice, with the usual in place of what is empty."""

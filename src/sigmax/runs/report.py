@@ -52,7 +52,7 @@ def save_report(folder: Path, records: Sequence[Record]) -> dict[str, Section]:
             Section("What is missing", [missing_table(records)]),
             Section("Versions and machine", [machine_table(records)]),
         ]
-        page = own_page(records)
+        page = own_page(folder, records)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RecordFileError(
             f"The records in {folder} are not as they should be: {error!r}"
@@ -69,13 +69,13 @@ def save_report(folder: Path, records: Sequence[Record]) -> dict[str, Section]:
     return experiments
 
 
-def own_page(records: Sequence[Record]) -> str | None:
+def own_page(folder: Path, records: Sequence[Record]) -> str | None:
     """The page that an experiment makes itself, if all records are its own."""
     names = {record.task.experiment for record in records}
     if len(names) != 1 or not all(map(can_be_shown, records)):
         return None
     make = find_experiment(names.pop()).page
-    return None if make is None else make(records)
+    return None if make is None else make(folder, records)
 
 
 def experiment_sections(records: Sequence[Record]) -> dict[str, Section]:

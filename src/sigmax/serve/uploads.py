@@ -18,7 +18,7 @@ from sigmax.commands.predict import (
     new_names,
     predict_chunks,
 )
-from sigmax.errors import InvalidDataError, TableFileError
+from sigmax.errors import InvalidCellError, InvalidDataError, TableFileError
 from sigmax.serve.answers import BULK_ROWS, QUICK_ROWS
 from sigmax.serve.refusals import refused
 from sigmax.tables import Table
@@ -63,7 +63,10 @@ class Upload:
         model = self.saved.model
         try:
             X = chunk.filter(items=self.saved.features)
-            Table.read(model, X, model.features_.schema)
+            with InvalidCellError.numbered(range(first + 1, first + len(chunk) + 1)):
+                Table.read(model, X, model.features_.schema)
+        except InvalidCellError:
+            raise
         except ValueError as error:  # ours, and those of scikit-learn
             rows = f"Rows {first + 1:,} to {first + len(chunk):,}"
             raise InvalidDataError(f"{rows}: {error}") from None

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 
 __all__ = ["find_time_format", "is_gap", "level_names", "parse_numbers", "parse_times"]
 
@@ -91,9 +91,10 @@ def parse_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
         try:
             numbers[i] = math.nan if is_gap(value) else float(value)
         except (TypeError, ValueError) as error:
-            raise InvalidDataError(
-                f"Column {name!r} holds numbers, but row {i} is {str(value)[:50]!r}; a column of"
-                " text is learned from as categories, or named in `categorical_features`."
+            raise InvalidCellError(
+                f"Column {name!r} holds numbers, but row {{row}} is {str(value)[:50]!r}; a column"
+                " of text is learned from as categories, or named in `categorical_features`.",
+                i + 1,
             ) from error
     return numbers
 
@@ -159,19 +160,18 @@ def parse_times(values: NDArray[Any], time_format: str | None, name: str) -> NDA
                 break
         else:
             bad = (
-                value
-                for value in cells
+                (row, value)
+                for row, value in zip(rows, cells, strict=True)
                 if all(texts_as_times(pd.Series([value]), this or ISO) is None for this in formats)
             )
-            wrong = next(bad, None)
+            row, wrong = next(bad, (0, None))
             if wrong is None:
                 raise InvalidDataError(
                     f"Column {name!r} has times written in two ways, as {formats_of(formats)}:"
                     " write all of them in one."
                 )
-            raise InvalidDataError(
-                f"Column {name!r} holds times, but one cell is {str(wrong)[:50]!r}."
-            )
+            text = f"Column {name!r} holds times, but row {{row}} is {str(wrong)[:50]!r}."
+            raise InvalidCellError(text, int(row) + 1)
     return seconds
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.tables.cells import find_time_format, is_gap, parse_numbers, parse_times
 from sigmax.tables.levels import Levels
 from sigmax.tables.schema import Column, Kind
@@ -72,8 +72,9 @@ class RawColumn:
         else:
             numbers = self.cells
         if np.isinf(numbers).any():
-            row = int(np.flatnonzero(np.isinf(numbers))[0])
-            raise InvalidDataError(f"Column {self.name!r} holds an infinite number in row {row}.")
+            row = int(np.flatnonzero(np.isinf(numbers))[0]) + 1
+            text = f"Column {self.name!r} holds an infinite number in row {{row}}."
+            raise InvalidCellError(text, row)
         return numbers
 
     def levels(self) -> Levels:

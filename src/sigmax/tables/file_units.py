@@ -230,9 +230,12 @@ def fitted(table: pa.Table, names: list[str], columns: pa.Schema) -> pa.Table:
     return table.rename_columns(names).select(columns.names).cast(columns)
 
 
-def as_features(table: pa.Table, features: Sequence[str], address: str) -> pd.DataFrame:
-    """The columns that a model learned from, none of them infinite."""
+def as_features(
+    table: pa.Table, features: Sequence[str], address: str, n_before: int = 0
+) -> pd.DataFrame:
+    """The columns that a model learned from, none of them infinite; the index counts file rows."""
     frame = as_frame(table.select(features), tuple(features))
+    frame.index = pd.RangeIndex(n_before, n_before + len(frame))
     check_finite(parquet_source(address), frame, None)
     return frame
 

@@ -15,7 +15,7 @@ from sigmax.tables.columns import RawColumn, as_frame, columns_of_array, columns
 from sigmax.tables.levels import GAP, Levels
 from sigmax.tables.schema import Kind, Schema
 
-__all__ = ["Table", "infer_schema"]
+__all__ = ["Table", "in_fitted_order", "infer_schema"]
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd multiplier that spreads the bits of row hashes: 2⁶⁴ over the golden ratio."""
@@ -104,7 +104,7 @@ class Table:
         """Rows to predict, refused if their columns are not those that were learned from."""
         frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
         if frame is None or (schema.is_plain and is_numeric(frame)):
-            numbers = read_array(estimator, X, reset=False)
+            numbers = read_array(estimator, in_fitted_order(estimator, X), reset=False)
             columns = columns_of_array(numbers, named(names, numbers.shape[1]))
         else:
             if names is not None:
@@ -232,6 +232,17 @@ def named_columns(frame: Any, names: Any) -> list[RawColumn]:
 def is_numeric(frame: Any) -> bool:
     """Whether all columns of a frame are numbers by their type."""
     return all(dtype.is_numeric() for dtype in frame.schema.values())
+
+
+def in_fitted_order(estimator: BaseEstimator, X: Any) -> Any:
+    """Rows whose columns are in the order of the fit, if they have the names of the fit.
+
+    Anything else stays as it is, for scikit-learn to check.
+    """
+    frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
+    if frame is None or names is None or set(frame.columns) != set(names):
+        return X
+    return frame.select(list(names)).to_native()
 
 
 def in_order(frame: Any, names: list[str]) -> Any:

@@ -20,13 +20,13 @@ __all__ = ["Progress", "train_stage"]
 @final
 @dataclass(frozen=True)
 class Progress:
-    """What a caller is told after every chunk."""
+    """What a caller is told before the first chunk of a stage, and after every chunk."""
 
     stage: AbstractStage
     chunk: int
     """How many are done."""
     figures: dict[str, np.ndarray]
-    """Of every member, "score" among them, which is nan when nothing is held out."""
+    """Of every member, "score" among them, which is nan when nothing is held out; at first none."""
 
 
 def train_stage(
@@ -56,6 +56,8 @@ def train_stage(
     history: list[dict[str, np.ndarray]] = []
     best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)
     length = np.full(n_groups, stage.n_chunks)
+    if report is not None:
+        report(Progress(stage, 0, {}))
     for chunk in range(stage.n_chunks):
         history.append(team.advance(chunk))  # the one wait for the devices
         scores = history[-1]["score"]

@@ -32,7 +32,9 @@ from sigmax.commands.splits import cross_validation, group_labels
 from sigmax.commands.usable_rows import UsableRows
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TableFileError
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.report.calibration_curves import coverage_curve
+from sigmax.metrics import covering_levels
+from sigmax.report.calibration_curves import CURVE_LEVELS, coverage_curve
+
 from sigmax.runs.engines import AbstractEngine
 from sigmax.runs.fitting import stopwatch, with_settings
 from sigmax.runs.methods import METHODS, Method
@@ -249,12 +251,11 @@ def run_task(task: Task) -> Record:
     with stopwatch() as predicting:
         dist = model.predict_dist(X_test)
         scores = score_rows(y[test], dist)
-    centrality = np.abs(2 * dist.cdf(y[test]) - 1)
+    covered = coverage_curve(covering_levels(y[test], dist, CURVE_LEVELS))
     return done(
         task,
         scores={name: estimate.value for name, estimate in scores.summary().items()},
-        curves=block_means(scores, table.clusters[test])
-        | {COVERED: coverage_curve(centrality).tolist()},
+        curves=block_means(scores, table.clusters[test]) | {COVERED: covered.tolist()},
         seconds={**fitting.per_model(1, together=1), "predict": predicting.run},
         data=facts,
         machine=machine,

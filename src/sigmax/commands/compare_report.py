@@ -11,6 +11,7 @@ from sigmax.commands.compare_tables import (
     full_title,
     mean_score,
     method_title,
+    ranked_verdict,
     record_groups,
     weighted,
 )
@@ -58,6 +59,7 @@ def describe(records: Sequence[Record]) -> Comparison:
     sizes = {record.task.split: record.data["n_test"] for record in records if record.data}
     return Comparison(
         title=full_title(records),
+        verdict=ranked_verdict(records),
         target=records[0].task.settings["table"]["options"]["target"],
         n_rows=max(1, sum(sizes.values())),
         methods=methods,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sigmax.metrics import covering_levels
 
-__all__ = ["COVERAGE", "CURVE_LEVELS", "OFF_DATA", "HeldOutRows"]
+__all__ = ["COVERAGE", "CURVE_LEVELS", "OFF_DATA", "HeldOutRows", "at_end"]
 
 COVERAGE = 0.9
 """Of the intervals that a report shows."""
@@ -136,6 +136,11 @@ class HeldOutRows:
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     @property
+    def n_at_end(self) -> int:
+        """Number of rows whose target is an end of its interval, as happens to rounded ones."""
+        return int(np.sum(self.is_inside & at_end(self.y, self.lower, self.upper)))
+
+    @property
     def centrality(self) -> Numbers:
         """The level of the smallest central interval that holds what came."""
         return np.abs(2 * self.pit - 1)
@@ -174,6 +179,12 @@ class HeldOutRows:
         wanted = {*self.sample(), *self.least_known()[:N_EXTREME], *self.farthest_off()[:N_EXTREME]}
         kept = self.cells.loc[self.cells.index.isin(list(wanted))]
         return HeldOutRows(**{**self.__dict__, "cells": kept})
+
+
+def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
+    """True where a value is an end of its interval, up to rounding."""
+    distance = np.minimum(np.abs(y - lower), np.abs(upper - y))
+    return distance <= 1e-4 * (upper - lower) + 1e-6 * np.abs(y)
 
 
 def priorities(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

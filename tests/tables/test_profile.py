@@ -134,6 +134,16 @@ def test_several_leaks_are_named_at_once_so_that_none_is_left(table):
     assert all_leaks(frame) == ({"copy", "u", "v", "band"}, ())
 
 
+def test_missing_values_that_tell_the_target_are_a_leak(table):
+    """A wage is known of those alone who worked."""
+    rng = np.random.default_rng(1)
+    hours = np.where(rng.random(N) < 0.4, 0.0, rng.gamma(4.0, 10.0, N))
+    wage = np.where(hours > 0, rng.gamma(3.0, 5.0, N), np.nan)
+    assert all_leaks(table.assign(wage=wage, y=hours)) == ({"wage"}, ())
+    some = np.where(rng.random(N) < 0.4, np.nan, wage)
+    assert all_leaks(table.assign(wage=some, y=hours)) == (set(), ())
+
+
 def test_near_copies_are_a_caution_and_no_leak(table):
     rng = np.random.default_rng(2)
     before = table["y"] * np.exp(0.12 * rng.normal(size=N))  # rank correlation 0.98

@@ -1,5 +1,7 @@
 """Plain predictors: closed forms against independent ones."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,13 +25,15 @@ def joint(X, y, penalty):
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     basis = np.linalg.svd(np.ones((1, len(y))))[2][1:]  # without the constant, which has no prior
     covariance = basis @ (np.eye(len(y)) + X @ X.T / penalty) @ basis.T
-    df, scale = 2 * PRIOR_SHAPE, PRIOR_RATE / PRIOR_SHAPE
+    df: Any = 2 * PRIOR_SHAPE
+    scale = PRIOR_RATE / PRIOR_SHAPE
     return stats.multivariate_t.logpdf(basis @ y, None, scale * covariance, df)
 
 
 def test_the_penalty_maximises_the_marginal_likelihood(rows):
-    model = LinearRegressor().fit(*rows)
-    expected = PENALTIES[np.argmax([joint(*rows, penalty) for penalty in PENALTIES])]
+    X, y = rows
+    model = LinearRegressor().fit(X, y)
+    expected = PENALTIES[np.argmax([joint(X, y, penalty) for penalty in PENALTIES])]
     assert model.arrays_["penalty"] == pytest.approx(expected)
 
 

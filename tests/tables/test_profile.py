@@ -1,5 +1,7 @@
 """What is said about a table before anything is fitted, on real tables and on made-up ones."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,7 +151,7 @@ def test_near_copies_are_a_caution_and_no_leak(table):
     before = table["y"] * np.exp(0.12 * rng.normal(size=N))  # rank correlation 0.98
     found = findings(table.assign(before=before))
     assert found == {"near copy": ("before",)}
-    noisy = pd.qcut(table["y"] * np.exp(0.05 * rng.normal(size=N)), 6, list("abcdef"))
+    noisy: Any = pd.qcut(table["y"] * np.exp(0.05 * rng.normal(size=N)), 6, list("abcdef"))
     assert findings(table.assign(grade=noisy.astype(str))) == {"near copy": ("grade",)}
 
 

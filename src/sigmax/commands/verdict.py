@@ -6,13 +6,14 @@ from typing import final
 
 import numpy as np
 
+from sigmax.commands.score_tables import estimate_text
 from sigmax.commands.scores import Estimate, RowScores
 
 __all__ = ["Gap", "row_gap", "verdict"]
 
 SURE = 2.0
 """Standard errors of a difference that are more than chance."""
-HIGHER = 1.05
+HIGHER = 1.1
 """Ratio of RMSEs from which a higher one is named although the CRPS is lower."""
 NATS = 0.1
 """Difference of the log-likelihood that is named in any case."""
@@ -58,23 +59,27 @@ def row_gap(model: RowScores, other: RowScores, plain: str) -> Gap:
 def verdict(gap: Gap) -> str:
     """One sentence about a model beside a plain one.
 
+    A model is better if its CRPS is lower by more than chance, or is lower and the log-likelihood
+    is higher by more than chance.
+
     Examples
     --------
     >>> found = {"plain": "linear", "plain_crps": 2.0, "log_likelihood": Estimate(0.3, 0.1)}
     >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=0.8))
-    "CRPS 23 ± 2.5 % lower than a linear model's."
+    "CRPS 23.0 ± 2.5 % lower than a linear model's."
     >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=3.1, worst_row=0.9))
-    "CRPS 23 ± 2.5 % lower than a linear model's, but RMSE 3.1 times as high because of one row."
+    "CRPS 23.0 ± 2.5 % lower than a linear model's, but RMSE 3.1 times as high because of one row."
     >>> verdict(Gap(**found, crps=Estimate(0.02, 0.05), rmse=1.02)).split(": ")[0]
     'No better than a linear model'
+    >>> verdict(Gap(**found, crps=Estimate(0.4, 0.05), rmse=1.3)).split(": ")[0]
+    'Worse than a linear model'
     """
     name, advice = PLAIN[gap.plain]
-    share = Estimate(
-        *(100 * part / (gap.plain_crps or math.nan) for part in vars(gap.crps).values())
-    )
-    crps = f"CRPS {signed(share, ' %')}"
-    density = f"log-likelihood {signed(gap.log_likelihood)}"
-    if is_sure(gap.crps, -1):
+    scale = 1 / gap.plain_crps if gap.plain_crps else math.nan
+    share = Estimate(scale * gap.crps.value, scale * gap.crps.error)
+    crps = f"CRPS {gap_text(share, percent=True)}"
+    density = f"log-likelihood {gap_text(gap.log_likelihood)}"
+    if is_sure(gap.crps, -1) or (gap.crps.value < 0 and is_sure(gap.log_likelihood, 1)):
         is_lower = gap.log_likelihood.value < -NATS or is_sure(gap.log_likelihood, -1)
         caveats = [density] if is_lower else []
         caveats += [f"RMSE {rmse_text(gap)}"] if gap.rmse > HIGHER else []
@@ -89,15 +94,13 @@ def is_sure(gap: Estimate, sign: int) -> bool:
     return sign * gap.value > SURE * gap.error
 
 
-def signed(gap: Estimate, unit: str = "") -> str:
-    if not math.isfinite(gap.value):
-        return "not comparable"
-    error = f" ± {gap.error:.2g}" if math.isfinite(gap.error) else ""
-    return f"{abs(gap.value):.2g}{error}{unit} {'lower' if gap.value < 0 else 'higher'}"
+def gap_text(gap: Estimate, *, percent: bool = False) -> str:
+    size = estimate_text(Estimate(abs(gap.value), gap.error), percent=percent)
+    return f"{size} {'lower' if gap.value < 0 else 'higher'}"
 
 
 def rmse_text(gap: Gap) -> str:
     cause = " because of one row" if gap.worst_row > ONE_ROW and gap.rmse > HIGHER else ""
     if gap.rmse >= 1.5:
-        return f"{gap.rmse:.2g} times as high{cause}"
-    return f"{100 * abs(gap.rmse - 1):.2g} % {'lower' if gap.rmse < 1 else 'higher'}{cause}"
+        return f"{gap.rmse:.1f} times as high{cause}"
+    return f"{100 * abs(gap.rmse - 1):.1f} % {'lower' if gap.rmse < 1 else 'higher'}{cause}"

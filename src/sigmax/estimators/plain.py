@@ -208,7 +208,8 @@ class MarginalRegressor(AbstractPlainRegressor):
         }
 
     def _shapes(self, arrays, n_outputs):
-        return dict.fromkeys(("quantiles", "widths"), (N_QUANTILES, n_outputs))
+        shape = (N_QUANTILES, n_outputs)
+        return {"quantiles": shape, "widths": shape}
 
     def predict_dist(self, X) -> Predictive:
         """The density of the training targets, once for every row."""
@@ -251,8 +252,8 @@ def unknown_cells(table: Table, rows: Inputs, n_columns: int) -> Numbers:
     for indicators in reversed(one_hot(rows)):
         n_codes = indicators.shape[1]
         first -= n_codes
-        is_unknown = ~indicators.any(axis=1)
-        found[:, first : first + n_codes] = is_unknown[:, None] / max(n_codes, 1)
+        is_known = indicators.sum(axis=1, keepdims=True)
+        found[:, first : first + n_codes] = (1 - is_known) / max(n_codes, 1)
     return found
 
 

@@ -70,6 +70,30 @@ def test_calibration_error_compares_coverage_with_its_level():
     assert metrics.calibration_error(Y, MANY) == pytest.approx(np.mean(gaps), abs=1e-12)
 
 
+def test_coverage_is_that_of_the_intervals_that_are_given():
+    """A rounded target: closed intervals that end at whole numbers contain more than the level."""
+    truth = np.random.default_rng(0).normal(size=2000)
+    dist = Predictive(Normal(np.zeros(2000), np.ones(2000)), ends=np.round)
+    y = np.round(truth)
+    for level in (0.3, 0.5, 0.8):
+        lower, upper = dist.interval(level).T
+        share = np.mean((lower <= y) & (y <= upper))
+        assert metrics.coverage(y, dist, level=level) == share
+        assert np.mean(metrics.covering_levels(y, dist, [level]) <= level) == share
+    levels = np.linspace(0.05, 0.95, 19)
+    gaps = [metrics.coverage(y, dist, level=level) - level for level in levels]
+    assert metrics.calibration_error(y, dist) == pytest.approx(np.mean(np.abs(gaps)))
+
+
+@pytest.mark.parametrize("n_levels", [1, 2, 7, 19])
+def test_covering_levels_are_those_of_the_first_interval_that_contains_y(n_levels):
+    levels = np.linspace(0.1, 0.97, n_levels)
+    centrality = np.abs(2 * metrics.pit(Y, MANY) - 1)
+    places = np.searchsorted(levels, centrality)
+    expected = np.append(levels, np.inf)[places]
+    np.testing.assert_array_equal(metrics.covering_levels(Y, MANY, levels), expected)
+
+
 def test_a_true_forecast_is_calibrated_and_a_narrow_one_is_not():
     """The error of 4000 true draws is below 0.02 in all but 1 seed of about 1000."""
     y = np.random.default_rng(1).normal(size=4000)
@@ -81,7 +105,7 @@ def test_a_true_forecast_is_calibrated_and_a_narrow_one_is_not():
 
 def test_evaluate_holds_every_score():
     scores = metrics.evaluate(Y, MANY, level=0.8, sample_weight=WEIGHT)
-    assert set(scores) == set(metrics.__all__) - {"evaluate", "pit"}
+    assert set(scores) == set(metrics.__all__) - {"evaluate", "pit", "covering_levels"}
     assert all(type(score) is float for score in scores.values())
     weighted = {"sample_weight": WEIGHT}
     assert scores["coverage"] == metrics.coverage(Y, MANY, level=0.8, **weighted)

@@ -19,6 +19,7 @@ from . import training as training
 from .estimators import BayesianRegressor as BayesianRegressor
 from .estimators import CombinedRegressor as CombinedRegressor
 from .estimators import GPRegressor as GPRegressor
+from .estimators import LinearRegressor as LinearRegressor
 from .estimators import LocalRegressor as LocalRegressor
 from .estimators import MCDropoutRegressor as MCDropoutRegressor
 from .estimators import MeanVarianceRegressor as MeanVarianceRegressor

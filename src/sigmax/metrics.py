@@ -13,6 +13,7 @@ from sigmax.errors import InvalidDataError
 __all__ = [
     "calibration_error",
     "coverage",
+    "covering_levels",
     "crps",
     "evaluate",
     "interval_score",
@@ -56,9 +57,37 @@ def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> flo
 
 
 def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
-    """Share of ``y`` in its central interval: best at ``level``."""
+    """Share of ``y`` in its central interval, ends included: best at ``level``.
+
+    The intervals are those of ``dist.interval``, which for a rounded target end at values that can
+    occur.
+    """
     level = check_number("level", level, above=0.0, below=1.0)
-    return _mean(_centrality(y, dist) <= level, sample_weight)
+    return _mean(_is_inside(_like(y, dist), dist.interval(level)), sample_weight)
+
+
+def covering_levels(y, dist, levels) -> np.ndarray:
+    """Smallest of ``levels`` whose central interval contains ``y``; infinite where none does.
+
+    ``levels`` increase. Intervals of a larger level contain those of a smaller one, so that few of
+    them are computed: a bisection for every density.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(3), np.ones(3)))
+    >>> covering_levels([0.1, -1.0, 9.0], dist, [0.5, 0.9])
+    array([0.5, 0.9, inf])
+    """
+    y, levels = _like(y, dist), np.asarray(levels, np.float64)
+    first, last = np.zeros(y.shape, np.intp), np.full(y.shape, len(levels))
+    for _ in range(len(levels).bit_length()):
+        middle = (first + last) // 2
+        level = levels[np.minimum(middle, len(levels) - 1)]
+        ends = [dist.inverse_cdf((1 - level) / 2), dist.inverse_cdf((1 + level) / 2)]
+        is_inside = _is_inside(y, dist.to_values(np.stack(ends, axis=-1))) | (first == last)
+        first, last = np.where(is_inside, first, middle + 1), np.where(is_inside, middle, last)
+    return np.append(levels, np.inf)[last]
 
 
 def interval_width(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
@@ -84,8 +113,8 @@ def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
     0.29
     """
     levels = np.asarray([check_number("levels", level, above=0.0, below=1.0) for level in levels])
-    centrality = _centrality(y, dist)
-    observed = [_mean(centrality <= level, sample_weight) for level in levels]
+    found = covering_levels(y, dist, np.sort(levels))
+    observed = [_mean(found <= level, sample_weight) for level in levels]
     return float(np.mean(np.abs(observed - levels)))
 
 
@@ -118,9 +147,8 @@ def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, fl
     }
 
 
-def _centrality(y, dist) -> np.ndarray:
-    """The level of the smallest central interval that holds ``y``."""
-    return np.abs(2 * pit(y, dist) - 1)
+def _is_inside(y: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    return (bounds[..., 0] <= y) & (y <= bounds[..., 1])
 
 
 def _like(y, dist) -> np.ndarray:

@@ -24,7 +24,9 @@ def fitted(table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted") / "model"
     result = run("fit", table, "--target", "minutes", "--out", folder, *SMALL)
     assert result.exit_code == 0, result.output
-    assert sorted(os.listdir(folder)) == ["model", "report.html", "schema.json", "scores.json"]
+    assert sorted(os.listdir(folder)) == [
+        *("linear", "model", "report.html", "schema.json", "scores.json")
+    ]
     return result.output, folder
 
 

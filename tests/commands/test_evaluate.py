@@ -10,9 +10,10 @@ from command_cases import refused, run
 from sigmax import LocalRegressor
 from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks, find_parts
 from sigmax.commands.folder import load_folder
-from sigmax.commands.model_report import learned_rows, saved_training
+from sigmax.commands.learned_rows import fingerprint, hash_rows, learned_caution
+from sigmax.commands.model_report import saved_training
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
-from sigmax.report import HeldOutRows
+from sigmax.tables import infer_schema
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,8 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
     assert result.exit_code == 0, result.output
     page = report.read_text()
     first = page.split('<ol class="warnings">')[1].split("</li>")[0]
-    assert "rows learned from" in first and "of the rows are the same as rows" in first
+    assert "training rows" in first and "of these rows, so their scores are too good" in first
+    assert "WARNING: training rows" in result.output
     assert "rests on 255 labelled rows of this file" in page
     assert "Coverage by vehicle" in page and "Coverage over ordered" in page
     assert f"sigmax evaluate {model} {table} --by vehicle --report {report}" in page
@@ -112,10 +114,39 @@ def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, tabl
     learned = saved_training(loaded)
     assert learned is not None
     np.testing.assert_allclose(learned.y, frame["minutes"], rtol=1e-5)
-    rows = HeldOutRows.predict(loaded, frame[loaded.feature_names_in_], learned.y)
-    assert learned_rows(loaded, rows)[0].text.startswith("100 %")
-    moved = HeldOutRows.predict(loaded, frame[loaded.feature_names_in_], learned.y + 1.0)
-    assert learned_rows(loaded, moved) == []
+
+
+def test_training_rows_are_known_again_whatever_their_order_and_types(model, table):
+    saved, frame = load_folder(model), pd.read_csv(table).dropna(subset=["minutes"])
+
+    def warns(rows):
+        found = evaluate_chunks(saved, [rows], EvaluateOptions())
+        assert found.verdict and found.to_json()["verdict"] == found.verdict
+        return any(caution.code == "training rows" for caution in found.cautions)
+
+    assert warns(frame.iloc[::-3]) and warns(frame.iloc[:12].astype(object))
+    some = frame.iloc[:100].copy()
+    some.loc[some.index[10:], "minutes"] += 1.0
+    assert warns(some)  # ten in a hundred
+    assert not warns(frame.assign(minutes=frame["minutes"] + 1.0))
+
+
+@pytest.mark.parametrize("n", [2_000, 120_000])
+def test_training_rows_are_told_from_rows_that_are_equal_by_chance(n):
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows, n_values):
+        frame = pd.DataFrame(
+            {"a": rng.integers(0, n_values, n_rows), "b": ["x", "y"] * (n_rows // 2)}
+        )
+        return hash_rows(frame, rng.integers(0, 5, n_rows).astype(float), infer_schema(frame))
+
+    for n_values in (20, n // 10, 10**9):  # nearly all rows have duplicates, some, none
+        hashes = draw(n, n_values)
+        known = fingerprint(hashes, n)
+        assert learned_caution(hashes[:1000], known)
+        if n_values > 20:
+            assert not learned_caution(draw(1000, n_values), known)
 
 
 def test_a_report_in_chunks_is_that_of_the_whole(model, table):

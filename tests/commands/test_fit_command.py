@@ -1,5 +1,6 @@
 """`sigmax fit`: what it writes and says, and what it refuses."""
 
+import html
 import json
 import os
 import signal
@@ -18,12 +19,14 @@ from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.usable_rows import UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
+from sigmax.estimators import load_estimator
 from sigmax.runs.tables import ReportTable
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
-    words = ("weather", "5 rows without it are left out", "held out: 51 of 255 rows", "CRPS")
+    words = ("weather", "5 rows without it are left out", "held out: 51 of 255 rows")
+    words = (*words, "than a linear model", "scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
@@ -62,6 +65,58 @@ def test_scores_have_errors_and_stand_beside_those_of_plain_predictors(model):
     gap = scores["model"]["crps"]["value"] - scores["marginal"]["crps"]["value"]
     assert scores["crps_difference"]["marginal"]["value"] == pytest.approx(gap)
     assert scores["rows"] == {"with_target": 255, "train": 204, "test": 51}
+
+
+def test_the_verdict_is_the_first_sentence_of_the_report(model):
+    sentence = json.loads((model / "scores.json").read_text())["verdict"]
+    page = (model / "report.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    headline = page.split('class="sentence">')[1].split("</p>")[0]
+    assert html.unescape(headline).strip().startswith(sentence)
+
+
+@pytest.mark.parametrize("method", ["linear", "marginal"])
+def test_plain_methods_are_fitted_saved_and_predicted(table, tmp_path, method):
+    out, written = tmp_path / "out", tmp_path / "out.csv"
+    result = run("fit", table, "--target", "minutes", "--out", out, "--method", method)
+    assert result.exit_code == 0, result.output
+    than = {"linear": "overall distribution of the target", "marginal": "Worse than a linear model"}
+    assert than[method] in " ".join(result.output.split())
+    result = run("predict", out, table, "--out", written)
+    assert result.exit_code == 0, result.output
+    found, frame = pd.read_csv(written), pd.read_csv(table)
+    expected = load_estimator(out / "model").predict(frame.drop(columns="minutes"))
+    np.testing.assert_allclose(found.filter(like="mean").iloc[:, 0], expected, rtol=1e-4)
+    assert (out / "linear").exists() == (method != "linear")
+
+
+def test_coverage_that_is_off_is_a_warning_in_the_terminal(tmp_path):
+    """Noise that grows tenfold after the training rows, which are the first 400 by time."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"day": np.arange(500), "x": rng.normal(size=500)})
+    frame["y"] = frame["x"] + np.where(frame["day"] < 400, 0.1, 1.0) * rng.normal(size=500)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    options = ("--target", "y", "--method", "linear", "--time-column", "day")
+    result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "out", *options)
+    text = " ".join(result.output.split())
+    assert "WARNING: intervals too narrow: The 90 % intervals contained" in text
+    assert text.index("than the overall") < text.index("WARNING") < text.index("scores of y")
+    steady = frame[frame["day"] < 400]
+    steady.to_csv(tmp_path / "table.csv", index=False)
+    result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "other", *options)
+    assert result.exit_code == 0 and "intervals too" not in result.output
+
+
+def test_a_column_that_carries_everything_is_asked_about(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"nearly": rng.normal(size=300), "other": rng.normal(size=300)})
+    frame["y"] = frame["nearly"] ** 2 + 0.1 * rng.normal(size=300) + 5 * frame["nearly"]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "out"
+    options = ("--target", "y", "--method", "linear", "--out", out)
+    result = run("fit", tmp_path / "table.csv", *options)
+    text = " ".join(result.output.split())
+    assert "too good to be true?" in text and "Do you know 'nearly' before 'y'?" in text
+    assert "too good to be true?" in (out / "report.html").read_text()
 
 
 def test_the_folder_holds_a_model_of_all_rows_that_python_can_load(model):
@@ -136,6 +191,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "unknown method": ({"method": "magic"}, ["--method", "local"]),
         "unknown preset": ({"preset": "slow"}, ["`preset`", "fast"]),
         "unknown setting": ({"set": "n_stepz=3"}, ["no setting n_stepz"]),
+        "not ours": ({"method": "catboost"}, ["catboost", "not saved", "package"]),
         "no members": ({"method": "gp", "conformal": None}, ["--conformal", "'gp'"]),
         "no share": ({"holdout": "1.5"}, ["--holdout", "1.5"]),
         "unknown engine": ({"engine": "steam"}, ["`engine`", "ray"]),

@@ -16,6 +16,7 @@ from sigmax import (
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
+    LinearRegressor,
     LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
@@ -63,6 +64,7 @@ def make_estimators(n_members: int, n_draws: int, **of_variance: Any) -> list[Ab
         BayesianRegressor(n_draws=n_draws, **SHORT),
         GPRegressor(**PROCESS),
         SparseGPRegressor(n_inducing=40, **PROCESS),
+        LinearRegressor(),
     ]
 
 

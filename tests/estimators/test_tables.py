@@ -13,6 +13,7 @@ from sigmax import (
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
+    LinearRegressor,
     LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
@@ -38,6 +39,7 @@ MODELS = {
     "Bayesian": BayesianRegressor("fast", hidden_sizes=(16,), **SMALL),
     "GP": GPRegressor(n_restarts=1, max_iter=20, random_state=0),
     "SparseGP": SparseGPRegressor(n_inducing=50, n_restarts=1, max_iter=20, random_state=0),
+    "Linear": LinearRegressor(),
 }
 PROCESSES = {"GP", "SparseGP"}
 OFF_DATA = {"Local", "Combined"}

@@ -33,7 +33,7 @@ def test_the_calibration_curve_is_the_share_of_rows_in_central_intervals(rows):
         np.mean(np.abs(rows.y - rows.mean) <= stats.norm.ppf(0.5 + level / 2) * rows.std)
         for level in CURVE_LEVELS
     ]
-    np.testing.assert_allclose(coverage_curve(rows.centrality), expected, atol=1e-3)
+    np.testing.assert_allclose(coverage_curve(rows.level), expected, atol=1e-3)
 
 
 def test_a_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):

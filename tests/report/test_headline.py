@@ -24,6 +24,7 @@ def rows_of(y, mean, half_width, gate=None) -> HeldOutRows:
         lower=mean - half,
         upper=mean + half,
         pit=stats.norm.cdf(y, mean, std),
+        level=np.zeros(len(y)),
         gate=gate,
         numbers=np.arange(1, len(y) + 1),
         columns=pd.DataFrame(index=range(len(y))),

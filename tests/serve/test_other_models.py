@@ -31,6 +31,24 @@ def process(tmp_path_factory):
     return place / "model"
 
 
+@pytest.mark.parametrize("method", ["linear", "marginal"])
+def test_plain_methods_are_served(tmp_path, method):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "kind": rng.choice(["u", "v"], 60)})
+    frame["y"] = frame["a"] + 0.1 * rng.normal(size=60)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    command = ["fit", str(tmp_path / "table.csv"), "--target", "y", "--method", method]
+    result = CliRunner().invoke(command_line, [*command, "--out", str(tmp_path / "model")])
+    assert result.exit_code == 0, result.output
+    saved = load_folder(tmp_path / "model")
+    app = create_app(saved, ServeOptions(request_seconds=60.0), warm_up=False)
+    answer = post(app, "/predict", {"rows": [{"a": 0.5, "kind": "u"}, {"a": None, "kind": "w"}]})
+    assert answer.status_code == 200, answer.text
+    means = [one["mean"] for one in answer.json()["predictions"]]
+    expected = saved.model.predict(pd.DataFrame({"a": [0.5, np.nan], "kind": ["u", "w"]}))
+    np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_gaussian_process_is_served(process):
     app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
     answer = post(app, "/predict", {"rows": [{"a": 0.5, "b": 1}, {"b": -2.0, "a": 0.0}]})

@@ -1,5 +1,7 @@
 """What is said about a table before anything is fitted, on real tables and on made-up ones."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,6 +91,77 @@ def test_sums_products_and_durations_that_give_the_target_are_leaks(table):
     seconds = rng.integers(60, 6000, N)
     timed = table.assign(begin=begin, end=begin + pd.to_timedelta(seconds, unit="s"), y=seconds)
     assert set(findings(timed)["leak"]) == {"begin", "end"}
+
+
+def all_leaks(frame):
+    """Every column that a finding names as a leak, and those of the same table without them."""
+    leaks = {
+        name for f in profile_table(frame, "y").findings if f.code == "leak" for name in f.columns
+    }
+    return leaks, findings(frame.drop(columns=list(leaks))).get("leak", ())
+
+
+def test_a_category_that_determines_the_target_is_a_leak(table):
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 150, N)
+    y = rng.lognormal(size=150)[codes] * np.exp(0.01 * rng.normal(size=N))
+    plans = np.array([f"plan {code:03d}" for code in rng.permutation(150)])[codes]
+    frame = table.assign(plan=plans, y=y)
+    found = [f for f in profile_table(frame, "y").findings if f.code == "leak"]
+    assert [f.columns for f in found] == [("plan",)] and "determines the target" in found[0].text
+    half = np.where(rng.random(N) < 0.3, rng.permutation(plans), plans)
+    assert "leak" not in findings(table.assign(plan=half, y=y))
+
+
+def test_all_columns_of_a_sum_are_named_also_if_one_is_nearly_a_copy(table):
+    """On an earlier version, the copy was removed before sums were looked for."""
+    rng = np.random.default_rng(1)
+    net = rng.gamma(2.0, 100.0, N).round(2)
+    tax = (0.1 * net * np.exp(0.2 * rng.normal(size=N))).round(2)
+    assert all_leaks(table.assign(net=net, tax=tax, y=net + tax)) == ({"net", "tax"}, ())
+    other = net * rng.choice([0.5, 1.0], N)  # half of the rows are the target itself
+    both = table.assign(part=other, rest=net - other, y=net)
+    assert all_leaks(both) == ({"part", "rest"}, ())
+    months = {f"m{i}": rng.gamma(2.0, 10.0, N).round(2) for i in range(12)}
+    year = table.assign(**months, y=np.sum(list(months.values()), axis=0))
+    assert all_leaks(year) == (set(months), ())
+
+
+def test_several_leaks_are_named_at_once_so_that_none_is_left(table):
+    rng = np.random.default_rng(1)
+    part = rng.uniform(0, 1, N) * table["y"]
+    frame = table.assign(
+        copy=3 * table["y"], u=part, v=table["y"] - part, band=pd.qcut(table["y"], 4, list("abcd"))
+    )
+    assert all_leaks(frame) == ({"copy", "u", "v", "band"}, ())
+
+
+def test_missing_values_that_tell_the_target_are_a_leak(table):
+    """A wage is known of those alone who worked."""
+    rng = np.random.default_rng(1)
+    hours = np.where(rng.random(N) < 0.4, 0.0, rng.gamma(4.0, 10.0, N))
+    wage = np.where(hours > 0, rng.gamma(3.0, 5.0, N), np.nan)
+    assert all_leaks(table.assign(wage=wage, y=hours)) == ({"wage"}, ())
+    some = np.where(rng.random(N) < 0.4, np.nan, wage)
+    assert all_leaks(table.assign(wage=some, y=hours)) == (set(), ())
+
+
+def test_near_copies_are_a_caution_and_no_leak(table):
+    rng = np.random.default_rng(2)
+    before = table["y"] * np.exp(0.12 * rng.normal(size=N))  # rank correlation 0.98
+    found = findings(table.assign(before=before))
+    assert found == {"near copy": ("before",)}
+    noisy: Any = pd.qcut(table["y"] * np.exp(0.05 * rng.normal(size=N)), 6, list("abcdef"))
+    assert findings(table.assign(grade=noisy.astype(str))) == {"near copy": ("grade",)}
+
+
+def test_a_common_trend_is_no_leak(table):
+    rng = np.random.default_rng(3)
+    trend = 10 * np.arange(N) + 0.5 * rng.normal(size=(2, N)).cumsum(axis=1)
+    for noise in (0.0, 20.0):  # both are sorted, and neither
+        gdp, y = trend + noise * rng.normal(size=(2, N))
+        found = findings(table.assign(gdp=np.exp(gdp / 2000), y=y))
+        assert found == {"near copy": ("gdp",)}
 
 
 def test_strong_honest_predictors_are_no_leaks(table):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from sigmax.cli.app import app
 from sigmax.cli.failures import table_errors
@@ -84,7 +85,9 @@ def fit(
     number: Numbers = None,
     drop: Dropped = None,
     preset: Annotated[str | None, typer.Option(help="fast, for a cheaper model.")] = None,
-    method: Annotated[str, typer.Option(help="local, combined, nn, ens-nn, gp, ...")] = "local",
+    method: Annotated[
+        str, typer.Option(help="local, combined, nn, ens-nn, gp, linear, ...")
+    ] = "local",
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="Keep the model of the training rows.")
     ] = False,
@@ -269,6 +272,7 @@ def evaluate(
 ) -> None:
     """Score a model on labelled rows, all together and by group or time."""
     with table_errors():
+        from sigmax.commands.describe import caution_line
         from sigmax.commands.evaluate import EvaluateOptions, evaluate_file, evaluation_page
         from sigmax.commands.folder import load_folder
         from sigmax.tables.writing import new_file
@@ -278,6 +282,10 @@ def evaluate(
         reading = {"delimiter": delimiter, "encoding": encoding, "sheet": sheet}
         saved = load_folder(model)
         found = evaluate_file(saved, data, options, reading, keep_rows=report is not None)
+        for caution in found.cautions:
+            show_item(caution_line(caution))
+        if found.verdict:
+            show_item(Text(found.verdict, "bold"))
         if found.n_left_out:
             show_item(f"left out: {found.n_left_out:,} rows without a target")
         for table in found.tables():
@@ -330,7 +338,7 @@ def compare(
     """Cross-validate methods on a table and rank them, or go on with a comparison."""
     with table_errors(stopped="stopped; the same command goes on from here"):
         from sigmax.commands.compare import CompareOptions, plan_comparison, run_comparison
-        from sigmax.commands.compare_tables import ranked_table
+        from sigmax.commands.compare_tables import ranked_table, ranked_verdict
         from sigmax.runs.engines import create_engine
 
         options = CompareOptions(
@@ -351,6 +359,7 @@ def compare(
         choice = plan_comparison(data, options, reading)
         with show_progress() as observe:
             result = run_comparison(choice, out, chosen, retry_failed=retry_failed, observe=observe)
+        show_item(Text(ranked_verdict(result.records), "bold"))
         show_item(ranked_table(result.records, rank_by))
         for record in result.failures:
             show_item(f"failed: {record.task.label}: {record.reason}")

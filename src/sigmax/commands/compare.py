@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_count
-from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
 from sigmax.commands.compare_report import COVERED, compare_page
 from sigmax.commands.compare_tables import compare_tables
 from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
-from sigmax.commands.fit_options import FitOptions
+from sigmax.commands.fit_options import FITTED, FitOptions
 from sigmax.commands.peers import (
+    PACKAGES,
     CatBoost,
     NGBoost,
     XGBoostDistribution,
@@ -37,10 +37,11 @@ from sigmax.errors import (
     TableFileError,
 )
 from sigmax.estimators.folds import duplicate_groups
-from sigmax.report.calibration_curves import coverage_curve
+from sigmax.metrics import covering_levels
+from sigmax.report.calibration_curves import CURVE_LEVELS, coverage_curve
 from sigmax.runs.engines import AbstractEngine
 from sigmax.runs.fitting import stopwatch, with_settings
-from sigmax.runs.methods import METHODS, Method
+from sigmax.runs.methods import Method
 from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
 from sigmax.runs.registry import Choice, Experiment, register
 from sigmax.runs.runner import ExperimentResult, Observer, run_experiment
@@ -50,26 +51,21 @@ from sigmax.tables.reading import read_table
 __all__ = ["COMPARED", "CompareOptions", "plan_comparison", "run_comparison", "usual_methods"]
 
 NAME = "compare"
-PACKAGES = ("catboost", "ngboost", "xgboost-distribution")
-"""Methods with the names of the packages that they come from."""
 MOST_BLOCKS = 500
 """Of held-out rows of a fold whose mean scores a record keeps, for paired differences."""
 OURS = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "gp", "sgp")
+OURS += ("linear", "marginal")
 OF_TABLES = (*OURS, "catboost")
 """Methods that take categories and gaps as they are; others get a simple encoding."""
 
 COMPARED = {
-    **{name: METHODS[name] for name in OURS},
+    **{name: FITTED[name] for name in OURS},
     "catboost": Method("CatBoost", lambda seed: CatBoost(random_state=seed), is_network=False),
     "ngboost": Method("NGBoost", lambda seed: NGBoost(random_state=seed), is_network=False),
     "xgboost-distribution": Method(
         "XGBoost-distribution",
         lambda seed: XGBoostDistribution(random_state=seed),
         is_network=False,
-    ),
-    "linear": Method("linear", lambda seed: LinearBaseline(random_state=seed), is_network=False),
-    "marginal": Method(
-        "marginal", lambda seed: MarginalBaseline(random_state=seed), is_network=False
     ),
 }
 """What may be compared, by the names of the command line."""
@@ -263,12 +259,11 @@ def run_task(task: Task) -> Record:
     with stopwatch() as predicting:
         dist = model.predict_dist(X_test)
         scores = score_rows(y[test], dist)
-    centrality = np.abs(2 * dist.cdf(y[test]) - 1)
+    covered = coverage_curve(covering_levels(y[test], dist, CURVE_LEVELS))
     return done(
         task,
         scores={name: estimate.value for name, estimate in scores.summary().items()},
-        curves=block_means(scores, table.clusters[test])
-        | {COVERED: coverage_curve(centrality).tolist()},
+        curves=block_means(scores, table.clusters[test]) | {COVERED: covered.tolist()},
         seconds={**fitting.per_model(1, together=1), "predict": predicting.run},
         data=facts,
         machine=machine,

@@ -12,6 +12,7 @@ from sigmax.commands.compare_tables import (
     full_title,
     mean_score,
     method_title,
+    ranked_verdict,
     record_groups,
     weighted,
 )
@@ -59,6 +60,7 @@ def describe(folder: Path, records: Sequence[Record]) -> Comparison:
     sizes = {record.task.split: record.data["n_test"] for record in records if record.data}
     return Comparison(
         title=full_title(records),
+        verdict=ranked_verdict(records),
         target=records[0].task.settings["table"]["options"]["target"],
         n_rows=max(1, sum(sizes.values())),
         methods=methods,

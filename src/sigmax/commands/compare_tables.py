@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sigmax.commands.score_tables import estimate_text
 from sigmax.commands.scores import LEVELS, Estimate
+from sigmax.commands.verdict import Gap, verdict
 from sigmax.runs.records import Record
 from sigmax.runs.tables import ReportTable
 
@@ -21,6 +22,7 @@ __all__ = [
     "mean_score",
     "method_title",
     "ranked_table",
+    "ranked_verdict",
     "record_groups",
     "weighted",
 ]
@@ -83,6 +85,26 @@ def ranked_table(records: Sequence[Record], rank_by: str) -> ReportTable:
             *left_out(records, methods),
         ],
     )
+
+
+def ranked_verdict(records: Sequence[Record]) -> str:
+    """The best method by CRPS beside a linear model, in a sentence; empty without either."""
+    methods = by_method(records)
+    linear = methods.pop("linear", None)
+    methods.pop("marginal", None)
+    if linear is None or not methods:
+        return ""
+    best = min(methods, key=lambda method: mean_score(methods[method], "crps").value)
+    folds = methods[best]
+    rmse = math.sqrt(weighted(folds, "rmse", power=2) / weighted(linear, "rmse", power=2))
+    gap = Gap(
+        plain="linear",
+        plain_crps=mean_score(linear, "crps").value,
+        crps=difference(folds, linear, "crps"),
+        log_likelihood=difference(folds, linear, "log_likelihood"),
+        rmse=rmse,
+    )
+    return f"{best}, the best of {len(methods)}: {verdict(gap)}"
 
 
 def other_scores(records: Sequence[Record]) -> ReportTable:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from sigmax.report.page import Caution
 from sigmax.tables.names import split_columns
 from sigmax.tables.profile import ColumnProfile, Finding, Profile, TargetProfile, profile_table
 from sigmax.tables.reading import read_table
@@ -16,7 +17,7 @@ from sigmax.tables.schema import Kind
 from sigmax.tables.table import infer_schema
 from sigmax.tables.targets import check_names
 
-__all__ = ["DescribeOptions", "describe_file", "describe_frame", "screen"]
+__all__ = ["DescribeOptions", "caution_line", "describe_file", "describe_frame", "screen"]
 
 MOST_SHOWN = 24
 """Columns of a table that are shown one by one; of a wider one the first of every kind are."""
@@ -153,6 +154,11 @@ def number_text(number: float) -> str:
 def finding_line(finding: Finding) -> Text:
     style = "bold red" if finding.code in ALARMS else "yellow"
     return Text.assemble((finding.code, style), ": ", printable(finding.text))
+
+
+def caution_line(caution: Caution) -> Text:
+    style = "bold red" if caution.is_grave else "bold yellow"
+    return Text.assemble(("WARNING", style), f": {caution.code}: ", printable(caution.text))
 
 
 def clean(text: str) -> str:

@@ -1,6 +1,6 @@
 """Scores of a saved model on labelled rows: `sigmax evaluate` without the command line."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice
 from sigmax.commands.folder import SavedTableModel
+from sigmax.commands.learned_rows import TRAINING_ROWS, hash_rows, learned_caution
 from sigmax.commands.model_report import evaluation_report, times_of
 from sigmax.commands.predict import ROWS_PER_CHUNK, check_columns
 from sigmax.commands.repeat import repeat_command
 from sigmax.commands.score_tables import estimate_text, score_titles
-from sigmax.commands.scores import Estimate, RowScores, score_model
+from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import time_order, time_parts
+from sigmax.commands.verdict import row_gap, verdict
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
 from sigmax.report import HeldOutRows
+from sigmax.report.cautions import coverage_cautions
+from sigmax.report.page import Caution
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.targets import check_names, read_target
@@ -62,6 +66,10 @@ class Evaluation:
     scores: Mapping[str, Estimate]
     parts: Mapping[str, tuple[int, Mapping[str, Estimate]]]
     """Name -> number of rows, and their scores."""
+    verdict: str = ""
+    """How the model compares with a linear one, in a sentence, if the folder has one."""
+    cautions: Sequence[Caution] = ()
+    """Warnings about the rows and the intervals."""
     rows: HeldOutRows | None = None
     """What a report is made of, if there is to be one."""
 
@@ -73,6 +81,8 @@ class Evaluation:
             "target": self.target,
             "rows": self.n_rows,
             "rows_without_target": self.n_left_out,
+            "verdict": self.verdict,
+            "warnings": [caution.text for caution in self.cautions],
             "scores": plain(self.scores),
             "parts": {
                 name: {"rows": n_rows, "scores": plain(scores)}
@@ -143,7 +153,7 @@ def evaluate_chunks(
     """
     options.check()
     method = options.method or saved.facts["intervals"]
-    scores, kept_columns, kept_numbers, n_rows = [], [], [], 0
+    scores, linear, hashes, kept_columns, kept_numbers, n_rows = [], [], [], [], [], 0
     report: list[HeldOutRows] = []
     group_column = saved.facts["options"]["group_column"]
     by_columns = {options.by, options.time_column, group_column}
@@ -164,6 +174,9 @@ def evaluate_chunks(
             with InvalidCellError.numbered(numbers):
                 dist, found = score_model(saved.model, X, y, method)
             scores.append(found)
+            hashes.append(hash_rows(X, y, saved.model.features_.schema))
+            if saved.linear is not None:
+                linear.append(score_rows(y, saved.linear.predict_dist(X)))
             columns = chunk[sorted(by_columns & set(chunk.columns))]
             kept_columns.append(columns)
             kept_numbers.append(numbers)
@@ -181,8 +194,18 @@ def evaluate_chunks(
     with InvalidCellError.numbered(np.concatenate(kept_numbers)):
         members = find_parts(columns, options)
     parts = {name: (len(part), rows[part].summary()) for name, part in members.items()}
-    kept = HeldOutRows.join(report) if keep_rows else None
-    return Evaluation(saved.target, len(rows), n_rows - len(rows), rows.summary(), parts, kept)
+    cautions = learned_caution(np.concatenate(hashes), saved.facts.get("learned_rows"))
+    n_inside, n_at_end = (int(rows.values[name].sum()) for name in ("coverage_90", "at_end"))
+    return Evaluation(
+        saved.target,
+        len(rows),
+        n_rows - len(rows),
+        rows.summary(),
+        parts,
+        verdict(row_gap(rows, RowScores.join(linear), "linear")) if linear else "",
+        [*cautions, *coverage_cautions(n_inside, n_at_end, len(rows))],
+        HeldOutRows.join(report) if keep_rows else None,
+    )
 
 
 def evaluation_page(
@@ -208,6 +231,8 @@ def evaluation_page(
         found.rows,
         found.scores,
         found.tables(),
+        [caution for caution in found.cautions if caution.code == TRAINING_ROWS],
+        verdict=found.verdict,
         by=options.by,
         time_column=options.time_column,
         method=options.method or saved.facts["intervals"],

@@ -12,12 +12,13 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from rich.text import Text
 
-from sigmax.commands.baselines import LinearBaseline, MarginalBaseline
-from sigmax.commands.describe import screen
-from sigmax.commands.encoding import SimpleEncoding, read_features
+from sigmax.commands.describe import caution_line, screen
+from sigmax.commands.encoding import read_features
 from sigmax.commands.fit_options import FitOptions
 from sigmax.commands.folder import NAMES, REPORT, SCORES, write_folder
+from sigmax.commands.learned_rows import fingerprint, hash_rows
 from sigmax.commands.model_report import (
     Bar,
     fit_command,
@@ -26,17 +27,19 @@ from sigmax.commands.model_report import (
     saved_training,
     times_of,
 )
-from sigmax.commands.score_tables import score_table
+from sigmax.commands.score_tables import PLAIN_NOTES, score_table
 from sigmax.commands.scores import Estimate, RowScores, score_model, score_rows
 from sigmax.commands.splits import Split, hold_out_rows
 from sigmax.commands.usable_rows import ManyRows, UsableRows
+from sigmax.commands.verdict import row_gap, verdict
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidCellError
 from sigmax.estimators import AbstractRegressor
 from sigmax.estimators.folds import duplicate_groups
 from sigmax.estimators.stream_fit import fit_stream
 from sigmax.report import HeldOutRows
-from sigmax.tables import Schema, Table
+from sigmax.report.cautions import TOO_GOOD, coverage_cautions
+from sigmax.tables import Schema
 from sigmax.tables.profile import profile_table
 from sigmax.tables.writing import new_folder
 from sigmax.version import __version__
@@ -57,6 +60,8 @@ class FitResult:
     scores: dict[str, Any]
     page: str
     """The report, as HTML."""
+    linear: AbstractRegressor | None
+    """A linear model of the same rows, unless the model is one."""
 
 
 def fit_table(
@@ -125,7 +130,11 @@ def fit_table(
     show(f"fitting {type(model).__name__} to {n_learned}")
     seconds = fit_model(model, data, options, split, many, verbose=verbose)
     with bar(f"scoring {len(split.test):,} held-out rows"):
-        held_out = score_held_out(model, data, split, table, method=options.intervals)
+        held_out = score_held_out(model, data, split, options)
+        rows = report_rows(model, data, split, held_out, table.schema, options)
+    show(Text(held_out.verdict, "bold"))
+    for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
+        show(caution_line(caution))
     scores_table = score_table(held_out.summaries, options.target)
     show(scores_table)
     facts = describe_fit(options, data, table.schema, split, name)
@@ -138,8 +147,9 @@ def fit_table(
     with bar("report") as progress:
         page = fit_report(
             model,
-            report_rows(model, data, split, held_out, table.schema, options),
+            rows,
             facts=facts,
+            verdict=held_out.verdict,
             scores=scores_table,
             summaries=held_out.summaries,
             profile=profile,
@@ -148,15 +158,25 @@ def fit_table(
             settings=model.recipe(),
             command=fit_command(facts["options"], source or name, out, reading or {}),
         ).page(progress)
+    for caution in page.warnings:
+        if caution.code == TOO_GOOD:
+            show(caution_line(caution))
+    linear = held_out.plain.get("linear")
     if options.refit:
         n_rows = facts["rows"]["with_target"]
         show(f"Refitting on all {n_rows:,} rows.")
         fit_model(model, data, options, None, many, verbose=verbose)
+        linear = None if linear is None else linear.fit(data.X, data.y)
+    learned = slice(None) if options.refit else split.train
+    hashes = hash_rows(data.X.iloc[learned], data.y[learned], model.features_.schema)
+    n_learned = len(hashes) if many is None else facts["rows"]["train"]
+    facts["learned_rows"] = fingerprint(hashes, n_learned)
     scores = {
         "target": options.target,
         "rows": facts["rows"],
         "split": split.how,
         "seconds_to_fit": round(seconds, 3),
+        "verdict": held_out.verdict,
         **{title: to_json(summary) for title, summary in held_out.summaries.items()},
         "crps_difference": {
             title: held_out.rows["model"].less(rows, "crps").to_json()
@@ -164,14 +184,14 @@ def fit_table(
             if title != "model"
         },
     }
-    return FitResult(model=model, facts=facts, scores=scores, page=page.to_html())
+    return FitResult(model=model, facts=facts, scores=scores, page=page.to_html(), linear=linear)
 
 
 def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
     """Write the folder of a model, whole or not at all."""
     texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
     with new_folder(out, force=force, names=NAMES) as folder:
-        write_folder(folder, result.model, result.facts, texts)
+        write_folder(folder, result.model, result.facts, texts, result.linear)
 
 
 @final
@@ -182,6 +202,14 @@ class HeldOut:
     y: NDArray[np.float64]
     dist: Predictive
     rows: dict[str, RowScores]
+    plain: dict[str, AbstractRegressor]
+    """Plain predictors, fitted to the training rows."""
+
+    @property
+    def verdict(self) -> str:
+        """How the model compares with the best plain predictor, in a sentence."""
+        name = list(self.plain)[-1]
+        return verdict(row_gap(self.rows["model"], self.rows[name], name))
 
     @property
     def summaries(self) -> dict[str, dict[str, Estimate]]:
@@ -189,24 +217,19 @@ class HeldOut:
 
 
 def score_held_out(
-    model: AbstractRegressor,
-    data: UsableRows,
-    split: Split,
-    table: Table,
-    *,
-    method: str,
+    model: AbstractRegressor, data: UsableRows, split: Split, options: FitOptions
 ) -> HeldOut:
-    """Scores of the model and of both plain predictors on the same rows."""
+    """Scores of the model and of plain predictors on the same rows."""
     X, y = data.X.iloc[split.test], data.y[split.test]
-    y_train = data.y[split.train]
-    dist, scores = score_model(model, X, y, method)
-    rows, encoding = {"model": scores}, SimpleEncoding.fit(table[split.train])
-    numbers, numbers_train = encoding(table[split.test]), encoding(table[split.train])
-    for title, plain in {"marginal": MarginalBaseline(), "linear": LinearBaseline()}.items():
-        found = plain.fit(numbers_train, y_train).predict_dist(numbers)
-        rows[title] = score_rows(y, found)
-    rows = {title: found.together(split.clusters) for title, found in rows.items()}
-    return HeldOut(y, dist, rows)
+    dist, scores = score_model(model, X, y, options.intervals)
+    names = [name for name in PLAIN_NOTES if name != options.method]
+    plain = {name: options.create_model(name) for name in names}
+    rows = {"model": scores}
+    for name, other in plain.items():
+        other.fit(data.X.iloc[split.train], data.y[split.train])
+        rows[name] = score_rows(y, other.predict_dist(X))
+    rows = {name: found.together(split.clusters) for name, found in rows.items()}
+    return HeldOut(y, dist, rows, plain)
 
 
 def report_rows(
@@ -244,14 +267,17 @@ def fit_model(
     With a progress bar, if it is wanted.
     """
     begin = time.perf_counter()
-    model.set_params(verbose=int(verbose))
+    has_bar = "verbose" in model.get_params()
+    if has_bar:
+        model.set_params(verbose=int(verbose))
     if many is not None:
         fit_stream(model, many.stream(data, options, split))
     elif split is not None:
         model.fit(data.X.iloc[split.train], data.y[split.train])
     else:
         model.fit(data.X, data.y)
-    model.set_params(verbose=0)
+    if has_bar:
+        model.set_params(verbose=0)
     return time.perf_counter() - begin
 
 

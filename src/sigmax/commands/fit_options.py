@@ -5,13 +5,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from sigmax.checks import check_choice, check_count, check_number
+from sigmax.commands.peers import PACKAGES
 from sigmax.errors import InvalidArgumentError
-from sigmax.estimators import AbstractRegressor
+from sigmax.estimators import AbstractRegressor, LinearRegressor, MarginalRegressor
 from sigmax.runs.fitting import with_settings
-from sigmax.runs.methods import METHODS
+from sigmax.runs.methods import METHODS, Method
 from sigmax.tables.names import split_columns
 
-__all__ = ["FitOptions"]
+__all__ = ["FITTED", "FitOptions"]
+
+FITTED = METHODS | {
+    "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
+    "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
+}
+"""Methods that can be fitted to a table and saved, by the names of the command line."""
 
 
 @final
@@ -48,7 +55,13 @@ class FitOptions:
 
     def check(self) -> None:
         """Refuse what no table could be fitted with."""
-        check_choice("--method", self.method, METHODS)
+        if self.method in PACKAGES:
+            raise InvalidArgumentError(
+                f"`--method`: {self.method} can be compared but not saved, as its package has a"
+                " file format of its own. Fit and save it with that package, or choose another"
+                " method."
+            )
+        check_choice("--method", self.method, FITTED)
         check_number("--holdout", self.holdout, above=0.0, below=1.0)
         check_count("--seed", self.seed, minimum=0)
         self.create_model().recipe()
@@ -56,7 +69,7 @@ class FitOptions:
             raise InvalidArgumentError(
                 "`--time-column` and `--group-column` are two ways to hold out rows: choose one."
             )
-        if self.conformal and not METHODS[self.method].is_network:
+        if self.conformal and not FITTED[self.method].is_network:
             raise InvalidArgumentError(
                 f"`--conformal` needs members that hold rows out, which {self.method!r} has not."
             )
@@ -86,14 +99,14 @@ class FitOptions:
             return [f"{name!r} is not learned from; --category {name!r} would have it learned"]
         return []
 
-    def create_model(self) -> AbstractRegressor:
-        """The estimator, unfitted."""
-        settings = dict(self.settings)
-        if self.preset is not None:
+    def create_model(self, plain: str | None = None) -> AbstractRegressor:
+        """The estimator or, for the same columns, the plain one of this name; unfitted."""
+        settings = {} if plain else dict(self.settings)
+        if self.preset is not None and not plain:
             settings["preset"] = self.preset
         if self.categories:
             settings["categorical_features"] = list(self.categories)
         if self.numbers:
             settings["numeric_features"] = list(self.numbers)
-        model = METHODS[self.method].create(self.seed)
-        return with_settings(model, f"The method {self.method!r}", settings)
+        method = plain or self.method
+        return with_settings(FITTED[method].create(self.seed), f"The method {method!r}", settings)

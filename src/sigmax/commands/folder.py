@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, final
 
 from sigmax.errors import ModelFileError
-from sigmax.estimators import AbstractRegressor, find_class
+from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
 from sigmax.files import header_checksum, render
 
 __all__ = [
+    "LINEAR",
     "MODEL",
     "NAMES",
     "REPORT",
@@ -27,7 +28,9 @@ __all__ = [
 ]
 
 SCHEMA, SCORES, REPORT, MODEL = "schema.json", "scores.json", "report.html", "model"
-NAMES = (SCHEMA, SCORES, REPORT, MODEL)
+LINEAR = "linear"
+"""A linear model of the same rows, which new rows are compared with; not in every folder."""
+NAMES = (SCHEMA, SCORES, REPORT, MODEL, LINEAR)
 """All that a folder holds."""
 FORMAT = 1
 
@@ -39,6 +42,7 @@ class SavedTableModel:
 
     model: AbstractRegressor
     facts: Mapping[str, Any]
+    linear: LinearRegressor | None = None
 
     @property
     def target(self) -> str:
@@ -50,10 +54,16 @@ class SavedTableModel:
 
 
 def write_folder(
-    folder: Path, model: AbstractRegressor, facts: Mapping[str, Any], texts: Mapping[str, str]
+    folder: Path,
+    model: AbstractRegressor,
+    facts: Mapping[str, Any],
+    texts: Mapping[str, str],
+    linear: AbstractRegressor | None = None,
 ) -> None:
     """Write the model, its facts and the texts by their names into an empty folder."""
     model.save(folder / MODEL)
+    if linear is not None:
+        linear.save(folder / LINEAR)
     contents = {name: text.encode() for name, text in texts.items()}
     for name, content in contents.items():
         (folder / name).write_bytes(content)
@@ -70,7 +80,8 @@ def load_folder(folder: Path) -> SavedTableModel:
         )
     facts = read_facts(folder / SCHEMA)
     check_files(folder, facts["files"])
-    return SavedTableModel(find_class(facts["estimator"]).load(folder / MODEL), facts)
+    linear = LinearRegressor.load(folder / LINEAR) if (folder / LINEAR).exists() else None
+    return SavedTableModel(find_class(facts["estimator"]).load(folder / MODEL), facts, linear)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -99,7 +110,8 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
         raise ModelFileError(
             f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
         )
-    for path in [folder / name for name in NAMES] + list((folder / MODEL).glob("*")):
+    inner = [path for name in (MODEL, LINEAR) for path in (folder / name).glob("*")]
+    for path in [folder / name for name in NAMES] + inner:
         if path.is_symlink():
             raise ModelFileError(f"{str(path)!r} is a link; a model folder holds its own files.")
     for name in (SCORES, REPORT):

@@ -1,6 +1,6 @@
 """What `sigmax fit` and `sigmax evaluate` tell the report of a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from sigmax.commands.score_tables import estimate_text
 from sigmax.commands.scores import LEVELS, Estimate
 from sigmax.report import HeldOutRows, LearnedRows, ModelReport
 from sigmax.report.page import Caution, KeyFigure, PageTable, TableCell, TableRow
-from sigmax.report.texts import share_text
 from sigmax.runs.tables import ReportTable
 from sigmax.tables.profile import Finding, Profile
 from sigmax.tables.schema import Kind, Schema
@@ -34,9 +33,6 @@ Bar = Callable[[str], AbstractContextManager[Progress]]
 
 Summary = Mapping[str, Estimate]
 
-MANY_LEARNED = 0.02
-"""Share of rows that the model learned from, from which scores are not to be trusted."""
-
 
 def no_bar(name: str) -> AbstractContextManager[Progress]:
     """Shows nothing."""
@@ -53,6 +49,7 @@ def fit_report(
     rows: HeldOutRows,
     *,
     facts: Mapping[str, Any],
+    verdict: str,
     scores: ReportTable,
     summaries: Mapping[str, Summary],
     profile: Profile,
@@ -87,7 +84,8 @@ def fit_report(
         rows=rows,
         schema=profile.schema,
         scores=[scores],
-        figures=score_figures(summaries),
+        verdict=verdict,
+        figures=[error_figure(summaries["model"])],
         findings=profile.findings,
         training=training,
         group_column=options["group_column"],
@@ -106,7 +104,9 @@ def evaluation_report(
     rows: HeldOutRows,
     scores: Summary,
     tables: list[ReportTable],
+    cautions: Sequence[Caution],
     *,
+    verdict: str,
     by: str | None,
     time_column: str | None,
     method: str,
@@ -132,7 +132,8 @@ def evaluation_report(
         rows=rows,
         schema=schema,
         scores=tables,
-        figures=[KeyFigure("CRPS", estimate_text(scores["crps"]), "less is better")],
+        verdict=verdict,
+        figures=[error_figure(scores)],
         findings=[finding for finding in found if finding.code == "leak"],
         training=saved_training(model),
         group_column=by or (group_column if group_column in rows.columns else None),
@@ -140,7 +141,7 @@ def evaluation_report(
         conformal=conformal_points(method, scores),
         are_grouped=group_column in rows.columns,
         is_new_table=True,
-        cautions=learned_rows(model, rows),
+        cautions=cautions,
         command=command,
         facts=made,
     )
@@ -156,28 +157,6 @@ def saved_training(model: Any) -> LearnedRows | None:
     return LearnedRows(y)
 
 
-def learned_rows(model: Any, rows: HeldOutRows) -> list[Caution]:
-    """A warning if labelled rows are the same as rows that a saved model learned from."""
-    kept = getattr(model, "rows_", None)
-    if kept is None:
-        return []
-    y = model.units_(rows.y[rows.cells.index.to_numpy()][:, None])
-    known = set(row_keys(kept.X, kept.y))
-    share = float(np.mean([key in known for key in row_keys(model._inputs(rows.cells), y)]))
-    if share < MANY_LEARNED:
-        return []
-    text = f"{share_text(share)} of the rows are the same as rows that the model learned from:"
-    return [Caution("rows learned from", f"{text} scores are too good.", is_grave=True)]
-
-
-def row_keys(X: Any, y: np.ndarray) -> list[bytes]:
-    """What is equal for equal rows and targets."""
-    parts = [np.asarray(X.numbers, np.float32), np.round(np.asarray(y, np.float32), 4) + 0.0]
-    if X.codes is not None:
-        parts.append(np.asarray(X.codes, np.float32))
-    return [row.tobytes() for row in np.ascontiguousarray(np.concatenate(parts, axis=1))]
-
-
 def conformal_points(intervals: str, scores: Summary) -> dict[float, float] | None:
     """Coverage of conformal intervals by level."""
     if intervals != "conformal":
@@ -185,12 +164,8 @@ def conformal_points(intervals: str, scores: Summary) -> dict[float, float] | No
     return {level: scores[f"coverage_{level * 100:g}"].value for level in LEVELS}
 
 
-def score_figures(summaries: Mapping[str, Summary]) -> list[KeyFigure]:
-    """The error of the model beside that of a line."""
-    crps, line = summaries["model"]["crps"], summaries["linear"]["crps"]
-    less = 1 - crps.value / line.value if line.value else 0.0
-    than = f"{abs(less):.0%}".replace("%", " %") + (" below" if less >= 0 else " above")
-    return [KeyFigure("typical error (CRPS)", estimate_text(crps), f"{than} a linear model's")]
+def error_figure(scores: Summary) -> KeyFigure:
+    return KeyFigure("typical error (CRPS)", estimate_text(scores["crps"]), "lower is better")
 
 
 def columns_table(profile: Profile) -> PageTable:

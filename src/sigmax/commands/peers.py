@@ -19,6 +19,7 @@ __all__ = [
     "HELD_OUT",
     "LEARNING_RATE",
     "MOST_TREES",
+    "PACKAGES",
     "PATIENCE",
     "AbstractBooster",
     "AbstractPeer",
@@ -28,6 +29,9 @@ __all__ = [
     "is_installed",
     "load_package",
 ]
+
+PACKAGES = ("catboost", "ngboost", "xgboost-distribution")
+"""Methods with the names of the packages that they come from."""
 
 MOST_TREES = 2000
 PATIENCE = 50

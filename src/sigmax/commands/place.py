@@ -3,10 +3,10 @@
 from contextlib import AbstractContextManager, nullcontext
 
 from sigmax.checks import check_choice
+from sigmax.commands.fit_options import FITTED
 from sigmax.errors import InvalidArgumentError
 from sigmax.ray_session import DEVICES
 from sigmax.runs.engines import check_engine
-from sigmax.runs.methods import METHODS
 from sigmax.training import on_ray
 
 __all__ = ["training_place"]
@@ -37,7 +37,7 @@ def training_place(
                 " the variable JAX_PLATFORMS=cpu keeps to the CPU."
             )
         return nullcontext()
-    if not METHODS[check_choice("--method", method, METHODS)].is_network:
+    if not FITTED[check_choice("--method", method, FITTED)].is_network:
         raise InvalidArgumentError(
             f"`--engine ray` trains members, which {method!r} has not: leave it out."
         )

@@ -7,7 +7,13 @@ import numpy as np
 from sigmax.commands.scores import LEVELS, Estimate
 from sigmax.runs.tables import ReportTable
 
-__all__ = ["estimate_text", "score_table", "score_titles"]
+__all__ = ["PLAIN_NOTES", "estimate_text", "score_table", "score_titles"]
+
+
+PLAIN_NOTES = {
+    "marginal": "marginal: the overall distribution of the target, whatever the columns say.",
+    "linear": "linear: Bayesian linear regression with noise of one variance.",
+}
 
 
 def score_titles() -> dict[str, str]:
@@ -57,8 +63,8 @@ def score_table(summaries: Mapping[str, Mapping[str, Estimate]], target: str) ->
         header=["score", *summaries],
         rows=rows,
         notes=[
-            "± is one standard error. Of the log-likelihood more is better, of CRPS and RMSE less.",
-            "marginal: the smoothed distribution of the training targets, the same for every row.",
-            "linear: ridge regression on a simple encoding, with Normal noise of one variance.",
+            "± is one standard error. Higher log-likelihood is better; lower CRPS and RMSE are"
+            " better.",
+            *(note for name, note in PLAIN_NOTES.items() if name in summaries),
         ],
     )

@@ -8,6 +8,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax.report.held_out import COVERAGE, at_end
+
 __all__ = ["LEVELS", "Estimate", "RowScores", "score_model", "score_rows", "standard_error"]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -63,7 +65,7 @@ class RowScores:
             name: Estimate(float(np.mean(rows)), standard_error(rows, self.clusters))
             for name, rows in self.values.items()
         }
-        squared = means.pop("squared_error")
+        squared, _ = means.pop("squared_error"), means.pop("at_end")
         rmse = math.sqrt(squared.value)
         error = squared.error / (2 * rmse) if rmse else 0.0
         return {
@@ -87,6 +89,8 @@ def score_rows(
 ) -> RowScores:
     """Log-density, CRPS, squared error, and coverage and width of intervals, of every row.
 
+    And 1 where ``y`` is an end of its 90 % interval, which only rounded targets are.
+
     Parameters
     ----------
     dist
@@ -103,6 +107,7 @@ def score_rows(
         lower, upper = (intervals or dist.interval)(level).T
         scores[f"coverage_{level * 100:g}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
         scores[f"width_{level * 100:g}"] = upper - lower
+    scores["at_end"] = scores["coverage_90"] * at_end(y, *(intervals or dist.interval)(COVERAGE).T)
     return RowScores(scores, np.arange(len(y)))
 
 

@@ -11,6 +11,7 @@ from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.members import AbstractNetworkRegressor
 from sigmax.estimators.parquet_stream import fit_parquet
+from sigmax.estimators.plain import LinearRegressor, MarginalRegressor
 from sigmax.estimators.recipe import Recipe
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "BayesianRegressor",
     "CombinedRegressor",
     "GPRegressor",
+    "LinearRegressor",
     "LocalRegressor",
     "MCDropoutRegressor",
+    "MarginalRegressor",
     "MeanVarianceRegressor",
     "Recipe",
     "SparseGPRegressor",

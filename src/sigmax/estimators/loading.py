@@ -10,6 +10,7 @@ from sigmax.estimators.dropout import MCDropoutRegressor
 from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
+from sigmax.estimators.plain import LinearRegressor, MarginalRegressor
 from sigmax.files import HEADER, read_header
 
 __all__ = ["find_class", "load_estimator"]
@@ -18,8 +19,10 @@ CLASSES: tuple[type[AbstractRegressor], ...] = (
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
+    LinearRegressor,
     LocalRegressor,
     MCDropoutRegressor,
+    MarginalRegressor,
     MeanVarianceRegressor,
     SparseGPRegressor,
 )

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 
 from sigmax.report.chance import chance_band
 from sigmax.report.charts import Axis, Chart, Layer
-from sigmax.report.held_out import HeldOutRows
+from sigmax.report.held_out import CURVE_LEVELS, HeldOutRows
 from sigmax.report.texts import listed, share_text
 
 __all__ = ["CURVE_LEVELS", "calibration_chart", "coverage_curve", "curves_chart", "pit_chart"]
 
-CURVE_LEVELS = np.round(np.linspace(0.02, 0.98, 49), 2)
-"""Of the central intervals whose coverage a curve shows."""
 ROWS_PER_BIN = 20
 """Fewer bins are drawn where there would be fewer rows."""
 BAND = "The band is that of chance alone for so many independent rows, at every point by itself."
@@ -28,16 +26,16 @@ coverage_chart = partial(
 
 
 def coverage_curve(
-    centrality: NDArray[np.float64], levels: NDArray[np.float64] = CURVE_LEVELS
+    found: NDArray[np.float64], levels: NDArray[np.float64] = CURVE_LEVELS
 ) -> NDArray[np.float64]:
-    """The share of rows in the central interval of every level.
+    """Share of rows in the central interval of every level, from the `covering_levels` of rows.
 
     Examples
     --------
     >>> coverage_curve(np.array([0.1, 0.4, 0.95]), np.array([0.2, 0.9, 0.96])).round(2).tolist()
     [0.33, 0.67, 1.0]
     """
-    return np.searchsorted(np.sort(centrality), levels, side="right") / len(centrality)
+    return np.searchsorted(np.sort(found), levels, side="right") / len(found)
 
 
 def calibration_chart(
@@ -50,7 +48,7 @@ def calibration_chart(
     conformal
         Level -> observed coverage of conformal intervals, which are not those of the curve.
     """
-    observed = coverage_curve(rows.centrality)
+    observed = coverage_curve(rows.level)
     low, high = chance_band(len(rows), CURVE_LEVELS)
     n_outside = int(np.sum((observed < low) | (observed > high)))
     worst = int(np.argmax(np.abs(observed - CURVE_LEVELS)))

@@ -5,18 +5,23 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from sigmax.report.chance import share_interval
 from sigmax.report.headline import FEW_ROWS, Headline
-from sigmax.report.held_out import COVERAGE
+from sigmax.report.held_out import COVERAGE, HeldOutRows
+from sigmax.report.importance import Importance
 from sigmax.report.page import Caution
 from sigmax.report.texts import count_text, share_text
 from sigmax.tables import Kind, Schema, Table
 from sigmax.tables.columns import as_frame, columns_of_frame
 from sigmax.tables.profile import Finding
 
-__all__ = ["find_cautions", "new_content"]
+__all__ = ["TOO_GOOD", "coverage_cautions", "find_cautions", "new_content", "too_good"]
 
 GRAVE = ("leak", "constant target")
 """Findings after which scores mean nothing."""
+TOO_GOOD = "too good to be true?"
+EXPLAINED, CARRIED = 0.95, 0.9
+"""Share of the variance that predictions explain, and that one column carries, to ask that."""
 MANY_OFF_DATA = 0.05
 MANY_NEW = 0.01
 """Share of rows with content that was not learned from, from which it is told."""
@@ -40,17 +45,7 @@ def find_cautions(
 
 def score_cautions(headline: Headline) -> list[Caution]:
     """What the held-out rows say against the model."""
-    found = []
-    share, promised = share_text(headline.share_inside), share_text(COVERAGE)
-    if headline.high < COVERAGE:
-        text = (
-            f"{share} of the rows are inside intervals that promise {promised}, which is less than"
-            " chance would explain. Rows may have changed since the model learned, or be too few."
-        )
-        found.append(Caution("intervals too narrow", text, is_grave=True))
-    elif headline.low > COVERAGE:
-        text = f"{share} of the rows are inside intervals that promise {promised}: they could be"
-        found.append(Caution("intervals wider than needed", f"{text} narrower."))
+    found = coverage_cautions(headline.n_inside, headline.n_at_end, headline.n_rows)
     if headline.n_rows < FEW_ROWS:
         text = f"The scores rest on {count_text(headline.n_rows, 'row')}: hold out more if you can."
         found.append(Caution("few rows", text))
@@ -60,6 +55,43 @@ def score_cautions(headline: Headline) -> list[Caution]:
         )
         found.append(Caution("rows off the data", text))
     return found
+
+
+def too_good(importance: Importance, rows: HeldOutRows, target: str) -> list[Caution]:
+    """A question if one column alone gives predictions that are nearly exact."""
+    variance = float(np.var(rows.y))
+    explained = 1 - float(np.mean((rows.y - rows.mean) ** 2)) / variance if variance else 0.0
+    moved = importance.mean_shift**2
+    share = float(np.max(moved) / np.sum(moved)) if np.any(moved > 0) else 0.0
+    if explained < EXPLAINED or share < CARRIED:
+        return []
+    column = importance.columns[int(np.argmax(moved))]
+    text = (
+        f"Predictions explain {share_text(explained)} of the variance of {target!r}, nearly all of"
+        f" it by {column!r}. Do you know {column!r} before {target!r}? If not, drop it."
+    )
+    return [Caution(TOO_GOOD, text)]
+
+
+def coverage_cautions(n_inside: int, n_at_end: int, n_rows: int) -> list[Caution]:
+    """Coverage of 90 % intervals that is off by more than chance: an exact binomial test.
+
+    Intervals of a rounded target end at values that occur, and contain more rows than the nominal
+    coverage for no other reason. They are too wide only if they would be without their ends.
+    """
+    (_, high), (low, _) = (share_interval(n, n_rows) for n in (n_inside, n_inside - n_at_end))
+    share = f"The {share_text(COVERAGE)} intervals contained {share_text(n_inside / n_rows)} of"
+    share += f" {count_text(n_rows, 'row')}"
+    if high < COVERAGE:
+        text = (
+            f"{share}, fewer than chance explains: they are too narrow for rows like these. Rows"
+            " may have changed since the training, or training rows be too few."
+        )
+        return [Caution("intervals too narrow", text, is_grave=True)]
+    if low > COVERAGE:
+        text = f"{share}, more than chance explains: they are wider than needed."
+        return [Caution("intervals wider than needed", text)]
+    return []
 
 
 def new_content(cells: pd.DataFrame, schema: Schema) -> list[Caution]:

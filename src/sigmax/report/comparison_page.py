@@ -47,6 +47,8 @@ class Comparison:
     methods: Sequence[ComparedMethod]
     levels: Sequence[float]
     tables: Sequence[ReportTable]
+    verdict: str = ""
+    """Whether the best method is better than a linear model."""
     warnings: Sequence[Caution] = ()
     command: str = ""
     facts: Sequence[tuple[str, str]] = field(default=())
@@ -114,7 +116,7 @@ def comparison_page(comparisons: Sequence[Comparison], extra: Sequence[PagePart]
     return Page(
         title=last.title if not many else f"{len(comparisons)} comparisons",
         subtitle=f"{count_text(last.n_rows, 'row')}, predicted by models that had not seen them",
-        headline=" ".join(one.sentence() for one in comparisons),
+        headline=" ".join(f"{one.verdict} {one.sentence()}".strip() for one in comparisons),
         warnings=[warning for one in comparisons for warning in one.warnings],
         no_warnings="No method failed.",
         parts=[*parts, *extra],

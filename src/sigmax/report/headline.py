@@ -24,6 +24,8 @@ class Headline:
 
     n_rows: int
     n_inside: int
+    n_at_end: int
+    """Rows among them whose target is an end of its interval."""
     low: float
     """Of the confidence interval of the share inside."""
     high: float
@@ -56,12 +58,18 @@ class Headline:
         return self.low <= COVERAGE <= self.high
 
     @property
+    def is_rounded(self) -> bool:
+        """True if intervals contain too many rows only because they end at values that occur."""
+        return share_interval(self.n_inside - self.n_at_end, self.n_rows)[0] <= COVERAGE < self.low
+
+    @property
     def verdict(self) -> str:
         """How the share inside compares with what was promised."""
         if self.high < COVERAGE:
             return f"fewer than the {share_text(COVERAGE)} that were promised"
         if self.low > COVERAGE:
-            return f"more than the {share_text(COVERAGE)} that were promised"
+            cause = ", as the target is rounded" if self.is_rounded else ""
+            return f"more than the {share_text(COVERAGE)} that were promised{cause}"
         return f"as promised ({share_text(COVERAGE)})"
 
     @property
@@ -111,6 +119,7 @@ def write_headline(
     return Headline(
         n_rows=len(rows),
         n_inside=n_inside,
+        n_at_end=rows.n_at_end,
         low=low,
         high=high,
         typical=float(np.median(widths)),

@@ -1,17 +1,21 @@
 """Labelled rows with their predictions as plain numbers, and the cells of some of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["COVERAGE", "OFF_DATA", "HeldOutRows"]
+from sigmax.metrics import covering_levels
+
+__all__ = ["COVERAGE", "CURVE_LEVELS", "OFF_DATA", "HeldOutRows", "at_end"]
 
 COVERAGE = 0.9
 """Of the intervals that a report shows."""
+CURVE_LEVELS = np.round(np.linspace(0.02, 0.98, 49), 2)
+"""Nominal levels of the central intervals whose coverage a curve shows."""
 OFF_DATA = 0.5
 """The gate from which a row counts as unlike anything that was learned from."""
 N_SAMPLED = 2_000
@@ -39,6 +43,8 @@ class HeldOutRows:
     upper: Numbers
     pit: Numbers
     """The predicted probability of at most ``y``."""
+    level: Numbers
+    """Smallest of `CURVE_LEVELS` whose central interval contains ``y``; infinite if none does."""
     gate: Numbers | None
     """From 0 on the data to 1 far from them, where the model knows it."""
     numbers: NDArray[np.int64]
@@ -89,6 +95,7 @@ class HeldOutRows:
             lower=bounds[:, 0],
             upper=bounds[:, 1],
             pit=dist.cdf(y),
+            level=covering_levels(y, dist, CURVE_LEVELS),
             gate=None if gate is None else np.asarray(gate, dtype=np.float64),
             numbers=np.arange(1, len(y) + 1) if numbers is None else np.asarray(numbers, np.int64),
             columns=pd.DataFrame(index=range(len(y)))
@@ -113,9 +120,9 @@ class HeldOutRows:
             arrays = [getattr(part, name) for part in parts]
             return None if arrays[0] is None else np.concatenate(arrays)
 
-        arrays = ("y", "mean", "std", "epistemic", "lower", "upper", "pit", "gate", "numbers")
+        others = ("columns", "cells")
         return cls(
-            **{name: joined(name) for name in arrays},
+            **{one.name: joined(one.name) for one in fields(cls) if one.name not in others},
             columns=pd.concat([part.columns for part in parts], ignore_index=True),
             cells=pd.concat(cells),
         ).with_fewer_cells()
@@ -127,6 +134,11 @@ class HeldOutRows:
     def is_inside(self) -> NDArray[np.bool_]:
         """Whether the interval holds what came."""
         return (self.lower <= self.y) & (self.y <= self.upper)
+
+    @property
+    def n_at_end(self) -> int:
+        """Number of rows whose target is an end of its interval, as happens to rounded ones."""
+        return int(np.sum(self.is_inside & at_end(self.y, self.lower, self.upper)))
 
     @property
     def centrality(self) -> Numbers:
@@ -167,6 +179,12 @@ class HeldOutRows:
         wanted = {*self.sample(), *self.least_known()[:N_EXTREME], *self.farthest_off()[:N_EXTREME]}
         kept = self.cells.loc[self.cells.index.isin(list(wanted))]
         return HeldOutRows(**{**self.__dict__, "cells": kept})
+
+
+def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
+    """True where a value is an end of its interval, up to rounding."""
+    distance = np.minimum(np.abs(y - lower), np.abs(upper - y))
+    return distance <= 1e-4 * (upper - lower) + 1e-6 * np.abs(y)
 
 
 def priorities(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

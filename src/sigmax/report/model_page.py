@@ -10,7 +10,7 @@ import pandas as pd
 
 from sigmax.report.accuracy import predicted_chart, spread_chart
 from sigmax.report.calibration_curves import calibration_chart, pit_chart
-from sigmax.report.cautions import find_cautions, new_content
+from sigmax.report.cautions import find_cautions, new_content, too_good
 from sigmax.report.dependence import MOST_COLUMNS, dependence_chart, find_dependence
 from sigmax.report.groups import group_parts, parts_chart, parts_table, time_parts
 from sigmax.report.headline import Headline, write_headline
@@ -47,6 +47,8 @@ class ModelReport:
     schema: Schema
     """Of the features."""
     scores: Sequence[ReportTable]
+    verdict: str = ""
+    """First sentence: whether the model is better than a plain one."""
     figures: Sequence[KeyFigure] = ()
     """Numbers at the top, besides those of the headline."""
     findings: Sequence[Finding] = ()
@@ -87,7 +89,12 @@ class ModelReport:
         )
         order = [name for i in importance.order() for name in importance.units[i]]
         others = new_content(X, self.schema) if self.is_new_table else []
-        others = [*self.cautions, *self.few_groups(), *others]
+        others = [
+            *self.cautions,
+            *too_good(importance, self.rows, self.target),
+            *self.few_groups(),
+            *others,
+        ]
         parts = [
             self.accuracy_part(),
             self.calibration_part(headline),
@@ -104,7 +111,7 @@ class ModelReport:
         return Page(
             title=self.title,
             subtitle=self.subtitle,
-            headline=headline.sentence,
+            headline=f"{self.verdict} {headline.sentence}".strip(),
             basis=headline.basis,
             figures=[*headline_figures(headline), *self.figures],
             warnings=find_cautions(self.findings, headline, others),

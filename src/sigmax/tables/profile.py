@@ -13,7 +13,7 @@ from scipy.stats import skew
 
 from sigmax.errors import InvalidDataError
 from sigmax.tables.columns import as_frame, columns_of_frame
-from sigmax.tables.leaks import find_leaks
+from sigmax.tables.leaks import find_leaks, find_near_copies
 from sigmax.tables.names import listed
 from sigmax.tables.schema import Column, Kind, Schema
 from sigmax.tables.table import Table, infer_schema
@@ -258,15 +258,26 @@ def leak_findings(frame: pd.DataFrame, schema: Schema, y: NDArray[np.float64]) -
     }
     categories = zip(schema.of_kind(Kind.CATEGORY), table.categories, strict=True)
     levels = {column.name: found.codes for column, found in categories}
-    return [
-        Finding("leak", names, f"{lead(names, how)} {how}: leave it out unless it is known before.")
-        for names, how in find_leaks(numbers, levels, y[rows]).items()
-    ]
+    leaks = find_leaks(numbers, levels, y[rows])
+    known = {name for names in leaks for name in names}
+    near = find_near_copies(numbers, levels, y[rows])
+    near = {name: why for name, why in near.items() if name not in known}
+    findings = [Finding("leak", names, leak_text(names, how)) for names, how in leaks.items()]
+    if near:
+        named = ", ".join(f"{name!r} ({why})" for name, why in near.items())
+        text = (
+            f"{named}: nearly the target itself. That may be right; drop what you know only after"
+            " the target."
+        )
+        findings.append(Finding("near copy", tuple(near), text))
+    return findings
 
 
-def lead(names: tuple[str, ...], how: str) -> str:
-    """The columns that a sentence about a leak begins with."""
-    return listed(names) if how.startswith("together") else repr(names[0])
+def leak_text(names: tuple[str, ...], how: str) -> str:
+    """A sentence about a leak, and what to do."""
+    lead = listed(names) if how.startswith("together") else repr(names[0])
+    them = "it" if len(names) == 1 else "them"
+    return f"{lead} {how}. Drop {them} unless you know {them} before the target."
 
 
 def column_findings(frame: pd.DataFrame, columns: Sequence[ColumnProfile]) -> list[Finding]:

@@ -143,7 +143,7 @@ def fit_row(source: Source, row: Row, width: int) -> list[Any]:
 
 
 def any_cell(row: Row) -> bool:
-    return any(map(has_value, row))
+    return row.count(None) < len(row) and any(map(has_value, row))  # quick for long empty rows
 
 
 def has_value(cell: Any) -> bool:

@@ -72,8 +72,10 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
             if "feature_names_in" in facts:
                 names = np.asarray(facts["feature_names_in"], dtype=object)
                 estimator.feature_names_in_ = names
-            if undefined := [name for name, array in arrays.items() if has_nan(array)]:
-                raise ValueError(f"the array {undefined[0]!r} holds NaN")
+            for name, array in arrays.items():
+                is_history = name.startswith("history.")  # NaN where nothing was scored
+                if array.dtype.kind == "f" and not is_history and np.isnan(array).any():
+                    raise ValueError(f"the array {name!r} holds NaN")
             estimator._set_state(facts, arrays)
             kept = {name: sigmax.files.describe(a) for name, a in estimator._state()[1].items()}
             sigmax.files.check_described(arrays, kept)
@@ -106,10 +108,6 @@ def restore(skeleton: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         for path, expected in named_leaves(name, skeleton).items()
     ]
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
-
-
-def has_nan(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def plain(value: Any) -> Any:

@@ -56,7 +56,9 @@ class Variation:
 VARIATIONS = {
     "default": Variation(),
     "weights left alone": Variation({"weight_decay": 0.0}),
-    "three times the weight decay": Variation({"weight_decay": 21.0}),
+    "three times the weight decay": Variation(
+        {"weight_decay": 3 * LocalRegressor.default_recipe.weight_decay}
+    ),
     "ten times, in the variance only": Variation(create=spread_decayed(10.0)),
     "none, in the variance only": Variation(create=spread_decayed(0.0)),
     "no squared error": Variation({"error_weight": 0.0}),

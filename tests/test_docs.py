@@ -1,19 +1,23 @@
 """The documentation: what it names exists, what it quotes stands where it says, the site builds."""
 
 import importlib.util
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, geometric_mean
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
 import typer
 
+from sigmax import CombinedRegressor, GPRegressor, LocalRegressor, SparseGPRegressor
 from sigmax.cli import app
+from sigmax.estimators import gates, gp_base, inducing_points
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -99,6 +103,53 @@ def test_a_row_of_comparisons_has_its_figures_from_the_page_that_it_links_to(pag
         told = re.sub(r"\[[^\]]*\]\([^)]*\)", "", row).replace("TabPFN-2.5", "")
         for figure in FIGURE.findall(told):
             assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d])", source), (figure, row)
+
+
+def test_numbers_of_rows_that_processes_are_averaged_over_are_those_of_the_code():
+    few, wide = gp_base.LARGEST_AVERAGED, gp_base.LARGEST_WIDE
+    assert gp_base.ROWS_PER_LENGTH_SCALE == 10
+    told = f"{few} rows, or ten per column up to {wide}"
+    for page in ("estimators.md", "method.md", "integrations/botorch.md"):
+        assert told in text_of(DOCS / page), page
+    for model in (GPRegressor, SparseGPRegressor):
+        words = " ".join(model.__doc__.split())
+        assert told in words, model.__name__
+
+
+def test_settings_that_pages_state_are_those_of_the_code():
+    method = text_of(DOCS / "method.md")
+    recipe = CombinedRegressor(preset="paper").recipe()
+    n_rows = gates.SAMPLED * recipe["n_inducing"]
+    steps = f"{inducing_points.N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
+    assert f"{recipe['n_inducing']} centres of k-means, {steps}" in method
+    decay = LocalRegressor().recipe()["weight_decay"]
+    assert f"of {decay:.0f}/N," in method
+    path = ROOT / "benchmarks" / "local_choices.py"
+    spec = importlib.util.spec_from_file_location("local_choices", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    variations = script.VARIATIONS
+    assert variations["three times the weight decay"].settings == {"weight_decay": 3 * decay}
+
+
+def test_no_record_is_of_code_that_was_not_committed():
+    for path in DOCS.rglob("*.jsonl"):
+        assert "dirty" not in text_of(path), path.name
+
+
+def test_pages_agree_on_the_version_of_the_records():
+    assert "are of the present version" not in text_of(DOCS / "comparisons.md")
+    assert "(0.77 without the taxi rides)" in text_of(DOCS / "tables.md")
+    records = [json.loads(line) for line in text_of(DOCS / "tables/records.jsonl").splitlines()]
+    crps = {(r["table"], r["split"], r["method"]): r["scores"]["crps"] for r in records}
+    ratios: dict[str, list[float]] = {}
+    for (table, split, method), score in crps.items():
+        if method == "catboost":
+            ratios.setdefault(table, []).append(crps[table, split, "sigmax"] / score)
+    means = {table: fmean(own) for table, own in ratios.items()}
+    assert round(geometric_mean(means.values()), 2) == 0.66
+    assert round(geometric_mean(m for table, m in means.items() if table != "taxis"), 2) == 0.77
 
 
 def test_pages_that_are_included_are_whole():

@@ -7,7 +7,10 @@ file of arrays, and the type and shape of every array, so that damage is found b
 
 import hashlib
 import json
+import math
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +29,7 @@ __all__ = [
     "check_described",
     "describe",
     "header_checksum",
+    "read_bytes",
     "read_model",
     "render",
     "take_array",
@@ -36,6 +40,9 @@ FORMAT = 2
 """Version of the layout; a reader refuses every other."""
 
 HEADER, ARRAYS = "model.json", "arrays.safetensors"
+
+LARGEST_TEXT = 1 << 28
+"""Bytes of a header, and of any other text in a model folder."""
 
 
 def write_model(
@@ -93,16 +100,39 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray
     folder = Path(folder)
     if not (folder / HEADER).is_file():
         raise ModelFileError(f"{str(folder)!r} is not a sigmax model folder: no {HEADER} in it.")
-    try:
-        text, content = ((folder / name).read_bytes() for name in (HEADER, ARRAYS))
-    except OSError as error:
-        raise ModelFileError(f"Cannot read the model in {str(folder)!r}: {error}.") from error
-    header = read_header(folder / HEADER, text)
+    header = read_header(folder / HEADER, read_bytes(folder / HEADER))
     if strangers := other_names(folder):
         raise ModelFileError(
             f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
         )
-    return header, read_arrays(folder / ARRAYS, content, header)
+    return header, read_arrays(folder / ARRAYS, header)
+
+
+def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
+    """Content of a regular file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, larger than ``largest`` bytes, or anything but a regular file: a
+        pipe would block, and a device need not end.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelFileError(f"{str(path)!r} is not a regular file.")
+            if status.st_size > largest:
+                raise ModelFileError(
+                    f"{str(path)!r} has {status.st_size:,} bytes, more than the {largest:,} that"
+                    " belong to the model."
+                )
+            return file.read(largest + 1)
+    except ModelFileError:
+        raise
+    except OSError as error:
+        raise ModelFileError(f"Cannot read {str(path)!r}: {error}.") from error
 
 
 def read_header(path: Path, content: bytes) -> dict[str, Any]:
@@ -131,14 +161,19 @@ def read_header(path: Path, content: bytes) -> dict[str, Any]:
     return header
 
 
-def read_arrays(path: Path, content: bytes, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays in the bytes of a file, refused if they are not those that the header lists."""
+def read_arrays(path: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a file, refused if they are not those that the header lists."""
     try:
+        listed = header["arrays"]
+        n_bytes = sum(
+            np.dtype(a["dtype"]).itemsize * math.prod(a["shape"]) for a in listed.values()
+        )
+        content = read_bytes(path, n_bytes + 2 * len(render(header)) + 4096)
         if hashlib.sha256(content).hexdigest() != header["arrays_sha256"]:
             raise ValueError(f"its content does not fit the checksum in {HEADER}")
         arrays = safetensors.numpy.load(content)
-        check_described(arrays, header["arrays"])
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        check_described(arrays, listed)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {error}.") from error
     return arrays
 

@@ -69,8 +69,11 @@ class Standardizer:
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], name: str, n_columns: int) -> "Standardizer":
-        """What `state` was taken from, refused if it has more or fewer columns."""
-        return cls(*(take_array(arrays, f"{name}.{part}", (n_columns,)) for part in PARTS))
+        """What `state` was taken from, refused if it has other columns or cannot be a scale."""
+        mean, scale = (take_array(arrays, f"{name}.{part}", (n_columns,)) for part in PARTS)
+        if not (np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
+            raise ValueError(f"{name} must have finite means and finite scales above 0")
+        return cls(mean, scale)
 
 
 def columns_of(values: np.ndarray) -> Iterator[np.ndarray]:

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sigmax import scorers
-from sigmax.errors import ModelFileError
+from sigmax.errors import ModelFileError, TrainingWarning
 
 STOCHASTIC = "members draw their batches at random, so weights and repeats agree in the mean only"
 PRECISION = "a weight is the precision of a row; a repeated row also says that the noise is small"
@@ -133,6 +133,14 @@ def test_weights_move_the_prediction(estimator):
     mean = fresh(estimator).fit(X, y, sample_weight=weight).predict(X).mean()
     assert mean > 0.5
     assert abs(fresh(estimator).fit(X, y).predict(X).mean()) < 0.3
+
+
+def test_a_table_appended_to_itself_is_the_table_with_weights(estimator):
+    with pytest.warns(TrainingWarning, match="240 of 360 rows are exact duplicates"):
+        repeated = fresh(estimator).fit(np.tile(X, (3, 1)), np.tile(Y, 3)).predict_dist(X)
+    weighted = fresh(estimator).fit(X, Y, sample_weight=np.full(120, 3.0)).predict_dist(X)
+    np.testing.assert_array_equal(repeated.mean, weighted.mean)
+    np.testing.assert_array_equal(repeated.std, weighted.std)
 
 
 def test_rows_of_weight_zero_are_absent(estimator):

@@ -24,7 +24,7 @@ LEGAL = {
     "only constant features": (np.ones((120, 3)), Y),
     "a constant target": (X, np.full(120, 3.5)),
     "a target of zeros": (X, np.zeros(120)),
-    "duplicated rows": (np.repeat(X[:12], 10, axis=0), np.repeat(Y[:12], 10)),
+    "duplicated rows": (np.repeat(X[:8], 15, axis=0), np.repeat(Y[:8], 15)),
     "fewer rows than neighbours": (X[:7], Y[:7]),
     "two rows": (X[:2], Y[:2]),
     "more features than rows": make_rows(20, 50),

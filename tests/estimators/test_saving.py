@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,68 @@ def test_settings_that_do_not_fit_the_model_are_refused_even_with_checksums(fitt
         path.write_bytes(sigmax.files.render(changed))
         with pytest.raises(ModelFileError, match=r"model\.json .* do not fit a CombinedRegressor"):
             CombinedRegressor.load(tmp_path / "model")
+
+
+def reseal(folder: Path, change) -> None:
+    """Another header with a checksum that fits it."""
+    path = folder / sigmax.files.HEADER
+    header = json.loads(path.read_text())
+    change(header)
+    del header["sha256"]
+    header["sha256"] = sigmax.files.header_checksum(header)
+    path.write_bytes(sigmax.files.render(header))
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"hidden_sizes": [10**7, 10**7]}, {"hidden_sizes": [10**12]}, {"n_inducing": 10**12}]
+)
+def test_settings_that_ask_for_more_than_the_file_has_allocate_nothing(fitted, sizes, tmp_path):
+    fitted("network").save(tmp_path / "model")
+    reseal(tmp_path / "model", lambda header: header["params"].update(sizes))
+    with pytest.raises(ModelFileError, match=r"more than the .* numbers that are stored"):
+        CombinedRegressor.load(tmp_path / "model")
+
+
+def test_a_number_of_members_that_the_file_does_not_have_allocates_nothing(fitted, tmp_path):
+    fitted("network").save(tmp_path / "model")
+    reseal(tmp_path / "model", lambda header: header["facts"].update(n_members=10**12))
+    with pytest.raises(ModelFileError, match="do not fit a CombinedRegressor"):
+        CombinedRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf])
+def test_scales_that_are_none_are_refused_even_with_checksums(fitted, name, value, tmp_path):
+    model = fitted(name)
+    for scale in ("y.scale", "features.scale"):
+        model.save(tmp_path / "model")
+        _, arrays = sigmax.files.read_model(tmp_path / "model")
+        forge(tmp_path / "model", {scale: np.full_like(arrays[scale], value)})
+        with pytest.raises(ModelFileError, match=r"NaN|finite scales above 0"):
+            type(model).load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("file", [sigmax.files.HEADER, sigmax.files.ARRAYS])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_refused_at_once(fitted, file, kind, tmp_path):
+    fitted("process").save(tmp_path / "model")
+    path = tmp_path / "model" / file
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    for load in (load_estimator, GPRegressor.load):
+        with pytest.raises(ModelFileError, match=r"not a regular file|no model\.json in it"):
+            load(tmp_path / "model")
+
+
+def test_a_file_longer_than_its_arrays_is_not_read(fitted, tmp_path):
+    fitted("process").save(tmp_path / "model")
+    with (tmp_path / "model" / sigmax.files.ARRAYS).open("ab") as file:
+        file.truncate(1 << 40)  # takes no space on disk
+    with pytest.raises(ModelFileError, match=r"more than the .* that belong to the model"):
+        load_estimator(tmp_path / "model")
 
 
 def test_a_generator_is_saved_as_none(tmp_path):

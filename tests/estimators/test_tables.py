@@ -189,6 +189,19 @@ def test_several_targets_and_weights(rents):
     np.testing.assert_allclose(absent.predict(frame), model.predict(frame), rtol=1e-4)
 
 
+@pytest.mark.parametrize("cell", ["missing", None])
+def test_rows_of_weight_zero_do_not_shape_the_schema(rents, cell):
+    frame, rent = rents
+    numbers = pd.DataFrame({"size": frame["size"], "floor": np.arange(N_ROWS, dtype=float)})
+    strange = pd.DataFrame({"size": [cell, 30.0], "floor": [1.0, None]}, dtype=object)
+    model = clone(MODELS["MeanVariance"])
+    expected = model.fit(numbers, rent).predict(numbers)
+    weight = np.r_[np.ones(N_ROWS), 0.0, 0.0]
+    model.fit(pd.concat([numbers, strange]), np.r_[rent, 0.0, 0.0], sample_weight=weight)
+    assert model.features_.schema.is_plain
+    np.testing.assert_array_equal(model.predict(numbers), expected)
+
+
 def test_tables_of_one_shape_are_fitted_together(fitted, rents):
     frame, rent = rents
     models = [clone(MODELS["Local"]) for _ in range(2)]

@@ -35,6 +35,18 @@ def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
     assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "100 rows")
 
 
+def test_a_file_has_as_many_quantiles_as_json_at_most(app, table):
+    sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
+    levels = ",".join(f"{i / 1000:g}" for i in range(1, 101))
+    for path in ("/predict_csv?quantiles=" + levels, "/predict_csv?quantiles=0.5,0.5000000001"):
+        assert has_words(ask(app, ("POST", path, sent))[0], 422, "quantiles")
+
+
+def test_long_paths_and_headers_are_refused(app):
+    for sent in ({"headers": {"a": "x" * 70_000}}, {"params": {"a": "x" * 40_000}}):
+        assert has_words(ask(app, ("GET", "/health", sent))[0], 431, "32,768 bytes")
+
+
 def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch):
     """Sixteen bodies of the greatest length: of twenty that come at once, four are refused."""
     monkeypatch.setattr("sigmax.serve.app.HELD_BODIES", 0)

@@ -353,6 +353,29 @@ def test_files_that_burst_when_unpacked_are_refused(write, monkeypatch):
         archive.writestr("xl/worksheets/sheet1.xml", b" " * (1 << 21))
     with pytest.raises(TableFileError, match=r"2 MiB when it is unpacked"):
         read_table(write(packed.getvalue(), "bomb.xlsx"))
+    monkeypatch.setattr("sigmax.tables.excel.MAX_UNPACKED", 1 << 30)
+    monkeypatch.setattr("sigmax.tables.excel.SMALL_UNPACKED", 1 << 20)
+    with pytest.raises(TableFileError, match=r"more than 50 times its own size"):
+        read_table(write(packed.getvalue(), "bomb.xlsx"))
+
+
+def test_a_sheet_of_few_cells_that_are_far_apart_is_not_read_for_ever(tmp_path):
+    """Two cells a row, of which one is in the last column, are 3 MB for 300,000 rows."""
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    sheet.append(["a", "b"])
+    book.save(tmp_path / "narrow.xlsx")
+    row = '<row r="{0}"><c r="A{0}"><v>1</v></c><c r="XFD{0}"/></row>'
+    rows = "".join(row.format(i) for i in range(2, 4000))
+    with (
+        zipfile.ZipFile(tmp_path / "narrow.xlsx") as narrow,
+        zipfile.ZipFile(tmp_path / "wide.xlsx", "w", zipfile.ZIP_DEFLATED) as wide,
+    ):
+        for name in narrow.namelist():
+            text = narrow.read(name).decode()
+            wide.writestr(name, text.replace("</sheetData>", rows + "</sheetData>"))
+    with pytest.raises(TableFileError, match=r"more than 33,554,432 cells"):
+        read_table(tmp_path / "wide.xlsx")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

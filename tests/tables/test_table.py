@@ -22,7 +22,7 @@ class Reader(BaseEstimator):
     def fit(self, X, y=None):
         y = np.arange(len(X), dtype=float) if y is None else y
         kinds = {"categorical": self.categorical, "numeric": self.numeric}
-        self.table_, self.y_ = Table.read_training(self, X, y, **kinds)
+        self.table_, self.y_, *_ = Table.read_training(self, X, y, **kinds)
         return self
 
     def read(self, X):

@@ -18,6 +18,7 @@ from sigmax.errors import (
     SigmaxError,
     TableFileError,
     TableFileWarning,
+    TrainingWarning,
 )
 
 __all__ = ["clear_errors", "table_errors"]
@@ -58,12 +59,12 @@ def table_errors(stopped: str = "stopped; nothing was written") -> Iterator[None
 
 @contextmanager
 def shown_notes() -> Iterator[None]:
-    """What was read in another way than it stands is told in a line, on standard error."""
+    """Print warnings about a table or a training in a line, on standard error."""
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Any, category: Any, *place: Any) -> None:
-            if issubclass(category, TableFileWarning):
+            if issubclass(category, TableFileWarning | TrainingWarning):
                 Console(stderr=True).print(f"[yellow]note:[/] {escape(str(message))}")
             else:
                 usual(message, category, *place)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from sigmax.errors import ModelFileError
 from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
-from sigmax.files import header_checksum, render
+from sigmax.files import header_checksum, read_bytes, render
 
 __all__ = [
     "LINEAR",
@@ -87,11 +87,11 @@ def load_folder(folder: Path) -> SavedTableModel:
 def read_facts(path: Path) -> dict[str, Any]:
     """The content of a schema, refused if a byte of it has changed."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         facts = json.loads(content)
         checked = {name: value for name, value in facts.items() if name != "sha256"}
         is_whole = facts["sha256"] == header_checksum(checked) and content == render(facts)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
     if not is_whole:
         raise ModelFileError(f"{str(path)!r} is damaged: its content does not fit its checksum.")
@@ -116,11 +116,7 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
             raise ModelFileError(f"{str(path)!r} is a link; a model folder holds its own files.")
     for name in (SCORES, REPORT):
         path = folder / name
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise ModelFileError(f"Cannot read {str(path)!r}: {error}.") from error
-        if hashlib.sha256(content).hexdigest() != checksums.get(name):
+        if hashlib.sha256(read_bytes(path)).hexdigest() != checksums.get(name):
             raise ModelFileError(
                 f"{str(path)!r} is damaged: its content does not fit the checksum in {SCHEMA}."
             )

@@ -17,6 +17,7 @@ from sigmax.tables.reading import read_chunks
 from sigmax.tables.writing import write_table
 
 __all__ = [
+    "MOST_LEVELS",
     "PredictOptions",
     "RowPredictions",
     "add_predictions",
@@ -31,6 +32,9 @@ ROWS_PER_CHUNK = 16_384
 """A power of two, as programs are compiled for: the last chunk alone has another size."""
 
 PREFIX = "predicted_"
+
+MOST_LEVELS = 99
+"""Number of quantiles of one prediction."""
 
 
 @final
@@ -49,8 +53,12 @@ class PredictOptions:
         check_number("--coverage", self.coverage, above=0.0, below=1.0)
         for level in self.quantiles:
             check_number("--quantiles", level, above=0.0, below=1.0)
-        if len(set(self.quantiles)) < len(self.quantiles):
-            raise InvalidArgumentError("`--quantiles` must differ from each other.")
+        if len({f"{level:g}" for level in self.quantiles}) < len(self.quantiles):
+            raise InvalidArgumentError("`--quantiles` must differ in their first six digits.")
+        if len(self.quantiles) > MOST_LEVELS:
+            raise InvalidArgumentError(
+                f"`--quantiles` must be at most {MOST_LEVELS} levels, got {len(self.quantiles):,}."
+            )
         if self.method is not None:
             check_choice("--method", self.method, ("distribution", "conformal"))
 

@@ -44,7 +44,7 @@ def integrate_cdf(
 
     The line is cut there and at ``cuts``, between which the density of ``dist`` is smooth. Within a
     piece it is a parabola through three points, whose integral is the cdf. That is summed up from
-    both ends: far out, a small error of one is a large error of the other. To about 1e-4 of the
+    both ends: far out, a small error of one is a large error of the other. To about 1e-3 of the
     standard deviation for the CRPS of components with four degrees of freedom or more.
     """
     n_at = 1 + len(cuts) % 2  # as many pieces on either side

@@ -213,7 +213,7 @@ class Mixture(AbstractDistribution):
         """Continuous ranked probability score at ``y``.
 
         Exact for a few components; for many, whose pairs are too many, the integral of
-        (F − step at y)², to 1e-4 of the standard deviation.
+        (F − step at y)², to 1e-3 of the standard deviation.
         """
         if len(self.components.mean) <= MOST_PAIRED:
             return jnp.asarray(super().crps(y))

@@ -1,5 +1,6 @@
 """What every estimator does alike: all predictions are views of one distribution per row."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from sigmax.checks import check_choice
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.estimators.saving import AbstractSavable
 from sigmax.features import Completion, Features
 from sigmax.monitoring import Monitor
@@ -30,6 +31,9 @@ NO_SETTINGS = (
 """Arguments of constructors that do not belong to the method."""
 
 INTERVALS = ("conformal", "distribution")
+
+FEWEST_DISTINCT = 10
+"""Number of different rows below which no duplicates are merged: all may be repeated by chance."""
 
 
 class AbstractRegressor(RegressorMixin, AbstractSavable):
@@ -176,26 +180,19 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return self.features_.complete(Table.read(self, X, self.features_.schema))
 
     def _read_training(self, X, y, sample_weight) -> "TrainingRows":
-        """Checked rows; those of weight 0 are dropped. Sets ``is_single_output_``.
+        """Checked rows of positive weight, duplicates merged. Sets ``is_single_output_``.
 
         Rows of more than numbers are put into an order that depends on their content alone.
         """
         kinds = {
             kind: getattr(self, f"{kind}_features", None) for kind in ("categorical", "numeric")
         }
-        table, y = Table.read_training(self, X, y, **kinds)
+        table, y, weight, indices = Table.read_training(self, X, y, sample_weight, **kinds)
         self.is_single_output_ = y.ndim == 1
-        y = y.reshape(len(table), -1)
-        weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
-        if not weight.sum() > 0:
-            raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
-        kept = np.flatnonzero(weight > 0)
-        if not table.schema.is_plain:
-            order = table.canonical_order(y, weight)
-            kept = order[weight[order] > 0]
-        elif len(kept) == len(table):
-            return TrainingRows(table, y, weight, kept)
-        return TrainingRows(table[kept], y[kept], weight[kept], kept)
+        rows = merge_duplicates(TrainingRows(table, y.reshape(len(y), -1), weight, indices))
+        if table.schema.is_plain:
+            return rows
+        return rows.take(rows.table.canonical_order(rows.y, rows.weight))
 
 
 @final
@@ -209,6 +206,71 @@ class TrainingRows(NamedTuple):
     """Above 0."""
     indices: NDArray[np.intp]
     """Which of the rows given to `fit` these are."""
+
+    def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
+        return TrainingRows(*(part[rows] for part in self))
+
+
+def merge_duplicates(rows: TrainingRows) -> TrainingRows:
+    """Rows with duplicates merged into rows of summed weight, where they are no measurements.
+
+    In a table that was appended to itself, a row's duplicate gives its target away to
+    leave-one-out training. If every row of equal X and y occurs a multiple of k times, each k are
+    merged into one. Of the others all are merged, unless chance can have repeated them, as in a
+    table of few categories: new rows will then be repeats as often, and all rows stay.
+    """
+    of_both = rows.table.hashes(rows.y)
+    first, label, counts = np.unique(
+        of_both, return_index=True, return_inverse=True, return_counts=True
+    )[1:]
+    n_rows, n_distinct = len(label), len(counts)
+    if n_distinct == n_rows or n_distinct < FEWEST_DISTINCT:
+        return rows
+    kept = counts // np.gcd.reduce(counts)
+    if not can_be_chance(kept) and repeats_agree(rows.table.hashes(), first):
+        kept = np.ones_like(counts)
+    if kept.sum() == n_rows:
+        return rows
+    order = np.argsort(label, kind="stable")
+    rank = np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    keeps = np.sort(order[rank < kept[label[order]]])
+    weight = (np.bincount(label, rows.weight) / kept)[label[keeps]]
+    warnings.warn(
+        f"{n_rows - len(keeps):,} of {n_rows:,} rows are exact duplicates of other rows, in all"
+        " columns and the target. They were merged into rows of larger weight.",
+        TrainingWarning,
+        stacklevel=2,
+    )
+    return rows.take(keeps)._replace(weight=weight)
+
+
+def can_be_chance(counts: NDArray[np.intp]) -> bool:
+    """True if independent draws can have repeated distinct rows ``counts`` times.
+
+    Let a row be drawn with some rate λ, whatever its distribution over rows. The ordered pairs and
+    triples of equal rows are then E λ² and E λ³ on average, and E λ · E λ³ is at least (E λ²)².
+    Fewer triples by two standard deviations are no chance.
+
+    Examples
+    --------
+    >>> can_be_chance(np.full(100, 2)), can_be_chance(np.random.default_rng(0).poisson(2, 100))
+    (False, True)
+    """
+    n_rows, n_pairs = np.sum(counts), np.sum(counts * (counts - 1))
+    if not n_pairs:
+        return True
+    share = n_rows * np.sum(counts * (counts - 1) * (counts - 2)) / n_pairs**2
+    return bool(1 - share <= 2 * np.sqrt(6 * n_rows / n_pairs**2 + 2 / n_pairs))
+
+
+def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
+    """True if rows of equal X have one target, but for a tenth of those that are repeated.
+
+    ``of_X`` are hashes of X, ``first`` one row of each different X and y.
+    """
+    label, counts = np.unique(of_X, return_inverse=True, return_counts=True)[1:]
+    n_targets = np.bincount(label[first])[counts > 1]
+    return bool(np.mean(n_targets == 1) >= 0.9)
 
 
 def uncertainty_parts(dist: Predictive) -> dict[str, NDArray[np.float64]]:

@@ -60,10 +60,10 @@ class GPSettings(AbstractSettings):
     average: bool = setting(
         True,
         FLAG,
-        """Whether to average over the hyper-parameters if there are at most 200 rows, or 500 if
-        these are ten for every column or fewer. The optimiser then looks for modes of their
-        posterior, about which they are drawn. False maximises the marginal likelihood at any number
-        of rows, which with few is far too sure of itself.""",
+        """Whether to average over the hyper-parameters with at most 200 rows, or ten per
+        column up to 500. The optimiser then looks for modes of their posterior, about which they
+        are drawn. False maximises the marginal likelihood at any number of rows, which with few is
+        far too sure of itself.""",
     )
     noise: str = setting(
         "constant",
@@ -118,12 +118,12 @@ class GPRegressor(AbstractGPRegressor):
     The noise is the same everywhere, unless ``noise="varying"``. Categories, dates and gaps are
     taken as they are: all levels of a column are equally far apart, by a length-scale of their own.
 
-    With many rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows, or 500 if
-    these are ten for every column or fewer, they are averaged over, under weak priors: the
-    prediction is the mixture of the processes of 32 draws from the posterior of the
-    hyper-parameters, each with an unknown constant added and with its total variance integrated
-    out, which makes its densities Student-t. Time grows with the cube of the number of rows and
-    memory with its square, so more than 5,000 rows are refused.
+    With many rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows, or ten
+    per column up to 500, they are averaged over, under weak priors: the prediction is the mixture
+    of the processes of 32 draws from the posterior of the hyper-parameters, each with an unknown
+    constant added and with its total variance integrated out, which makes its densities Student-t.
+    Time grows with the cube of the number of rows and memory with its square, so more than 5,000
+    rows are refused.
 
     Parameters
     ----------
@@ -134,10 +134,10 @@ class GPRegressor(AbstractGPRegressor):
     max_iter : int, default 100
         Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.
     average : bool, default True
-        Whether to average over the hyper-parameters if there are at most 200 rows, or 500 if these
-        are ten for every column or fewer. The optimiser then looks for modes of their posterior,
-        about which they are drawn. False maximises the marginal likelihood at any number of rows,
-        which with few is far too sure of itself.
+        Whether to average over the hyper-parameters with at most 200 rows, or ten per column up to
+        500. The optimiser then looks for modes of their posterior, about which they are drawn.
+        False maximises the marginal likelihood at any number of rows, which with few is far too
+        sure of itself.
     noise : "constant" or "varying", default "constant"
         Whether the noise may depend on x: "varying" averages over constant noise and noise whose
         logarithm is a smooth function, each by its evidence; of more rows than are averaged over
@@ -235,8 +235,9 @@ class SparseGPRegressor(AbstractGPRegressor):
 
     Hyper-parameters and inducing points maximise a lower bound of the marginal likelihood, in
     which the posterior of the inducing values is optimal. Time grows in proportion to the number of
-    rows, and memory hardly does. With at most 200 rows, of which every distinct one can have an
-    inducing point, the process is that of `GPRegressor`, averaged over its hyper-parameters.
+    rows, and memory hardly does. With at most 200 rows, or ten per column up to 500, of which every
+    distinct one can have an inducing point, the process is that of `GPRegressor`, averaged over its
+    hyper-parameters.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from sigmax.estimators.gaussian_process import GPRegressor, SparseGPRegressor
 from sigmax.estimators.local import LocalRegressor
 from sigmax.estimators.mean_variance import MeanVarianceRegressor
 from sigmax.estimators.plain import LinearRegressor, MarginalRegressor
-from sigmax.files import HEADER, read_header
+from sigmax.files import HEADER, read_bytes, read_header
 
 __all__ = ["find_class", "load_estimator"]
 
@@ -45,8 +45,6 @@ def load_estimator(path: str | Path) -> AbstractRegressor:
         If a file is missing, too many or changed in any byte, or holds no estimator of ours.
     """
     header = Path(path) / HEADER
-    try:
-        content = header.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"{str(path)!r} is not a sigmax model folder: {error}.") from error
-    return find_class(str(read_header(header, content).get("estimator"))).load(path)
+    if not header.is_file():
+        raise ModelFileError(f"{str(path)!r} is not a sigmax model folder: no {HEADER} in it.")
+    return find_class(str(read_header(header, read_bytes(header)).get("estimator"))).load(path)

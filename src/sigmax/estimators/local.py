@@ -410,7 +410,11 @@ class LocalRegressor(AbstractNetworkRegressor):
             self.networks_.gate.inducing_points.shape[-1],
         )
         self.forests_ = MemberForests.from_state(arrays, n_members, n, n_features)
-        numbers = np.zeros((n, p), np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64)
-        rows = restore(KeptRows(self.features_.blank(n), *numbers), "rows", arrays)
+        numbers = np.zeros((1, p), np.float32), np.zeros(1, np.float32), np.zeros(1, np.int64)
+        one = KeptRows(self.features_.blank(1), *numbers)
+        like = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *leaf.shape[1:])), one)
+        rows = restore(like, "rows", arrays)
+        if not (rows.weight >= 0).all():
+            raise ValueError("weights of training rows must be at least 0")
         n_centers = count_centers(self.networks_)
         self._set_rows(rows, Memory.from_facts(facts, self.n_rows_, n_centers))

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import jax
@@ -241,13 +242,32 @@ class AbstractNetworkRegressor(AbstractRegressor):
             if name.startswith("history.")
         }
         rows, key = self.features_.blank(2), jax.random.key(0)
-        y = np.zeros((2, n_outputs), np.float32)
-        skeleton, _ = self._create_networks(rows, y, self._saved_recipe(facts), key)
-        self.networks_ = jax.tree.map(on_device, restore(skeleton, "networks", arrays))
+        recipe, y = self._saved_recipe(facts), np.zeros((2, n_outputs), np.float32)
+        check_stored_sizes(recipe, self.n_features_in_, rows, arrays)
+        skeleton, _ = self._create_networks(rows, y, recipe, key)
+        networks = restore(skeleton, "networks", arrays)
+        if not np.all(getattr(networks, "factor", 1.0) > 0):
+            raise ValueError("the factors on scales must be above 0")
+        self.networks_ = jax.tree.map(on_device, networks)
 
     def _saved_recipe(self, facts: dict[str, Any]) -> Any:
         """The recipe that gives networks of the shapes that were saved."""
         return replace(self._recipe(self.n_rows_), n_members=int(facts["n_members"]))
+
+
+def check_stored_sizes(
+    recipe: Any, n_columns: int, rows: Inputs, arrays: dict[str, np.ndarray]
+) -> None:
+    """Refuse settings whose networks have more numbers than the file, before any is allocated."""
+    width = [n_columns, *recipe.hidden_sizes, getattr(recipe, "embedding_size", 1)]
+    sizes = [a * b for a, b in pairwise(width)]
+    sizes.append(width[-2] * getattr(recipe, "n_components", 1))
+    sizes.append(np.shape(rows.numbers)[1] * getattr(recipe, "n_waves", 1))
+    if getattr(recipe, "extrapolate", hasattr(recipe, "n_inducing")):
+        sizes.append(np.shape(rows.coordinates)[1] * recipe.n_inducing)
+    n_stored = sum(array.size for array in arrays.values())
+    if recipe.n_members * max(sizes) > n_stored:
+        raise ValueError(f"the settings ask for more than the {n_stored:,} numbers that are stored")
 
 
 def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:

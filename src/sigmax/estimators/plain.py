@@ -7,7 +7,6 @@ from typing import Any, final
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.estimators.atomic_fit import atomic_fit
@@ -18,7 +17,6 @@ from sigmax.files import take_array
 from sigmax.inputs import Inputs
 from sigmax.scaling import Standardizer
 from sigmax.settings import AbstractSettings
-from sigmax.tables import Table
 
 __all__ = ["LinearRegressor", "MarginalRegressor"]
 
@@ -77,13 +75,9 @@ class AbstractPlainRegressor(AbstractRegressor):
             fresh.arrays_ = fresh._learn(rows, inputs, y)
         return self
 
-    def _read(self, X) -> Table:
-        check_is_fitted(self)
-        return Table.read(self, X, self.features_.schema)
-
-    def _predictive(self, components: Any, **parts: Any) -> Predictive:
-        """Standardised components (m, n, p) as a prediction in the units of ``y``."""
-        mixture = Mixture(components.affine(self.y_scaling_.mean, self.y_scaling_.scale), **parts)
+    def _predictive(self, mixture: Mixture) -> Predictive:
+        """A standardised mixture of leaves (m, n, p) as a prediction in the units of ``y``."""
+        mixture = mixture.affine(self.y_scaling_.mean, self.y_scaling_.scale)
         if self.is_single_output_:
             mixture = jax.tree.map(lambda leaf: leaf[..., 0], mixture)
         return Predictive(mixture)
@@ -165,22 +159,19 @@ class LinearRegressor(AbstractPlainRegressor):
     def predict_dist(self, X) -> Predictive:
         """Student-t densities of new measurements, noise included, in the units of ``y``.
 
-        The uncertainty of the coefficients is epistemic, and so is what a missing value or an
-        unseen category leaves open.
+        The uncertainty of the coefficients is epistemic.
         """
-        table, known = self._read(X), self.arrays_
-        inputs = self.features_(table, np.float64)
-        Z = design(inputs) - known["center"]
+        rows, known = self._completed(X), self.arrays_
+        Z = design(self.features_(rows.table, np.float64)) - known["center"]
         along = (Z @ known["directions"].T) ** 2
         across = np.maximum(np.sum(Z**2, axis=1) - along.sum(axis=1), 0.0)[:, None]
         spread = along @ (1 / (known["eigenvalues"][:, None] + known["penalty"]))
         n_rows = 2 * (known["shape"] - PRIOR_SHAPE) + 1
         latent = known["noise"] * (spread + across / known["penalty"] + 1 / n_rows)
-        latent = latent + unknown_cells(table, inputs, Z.shape[1]) @ known["coefficients"] ** 2
         mean, total = Z @ known["coefficients"], known["noise"] + latent
         df = np.broadcast_to(2 * known["shape"], mean.shape)
         components = StudentT(mean[None], df[None], np.sqrt(total)[None])
-        return self._predictive(components, epistemic_share=(latent / total)[None])
+        return self._predictive(rows.mixture(Mixture(components, (latent / total)[None])))
 
 
 @final
@@ -213,15 +204,14 @@ class MarginalRegressor(AbstractPlainRegressor):
 
     def predict_dist(self, X) -> Predictive:
         """The density of the training targets, once for every row."""
-        n_rows = len(self._read(X))
+        n_rows = self._completed(X).n_rows
         quantiles, widths = (
             np.repeat(self.arrays_[name][:, None], n_rows, axis=1)
             for name in ("quantiles", "widths")
         )
         log_weight = np.full_like(quantiles, -np.log(N_QUANTILES))
-        return self._predictive(
-            Normal(quantiles, widths), log_weight=log_weight, n_parts=N_QUANTILES
-        )
+        components = Normal(quantiles, widths)
+        return self._predictive(Mixture(components, None, log_weight, N_QUANTILES))
 
 
 def design(rows: Inputs) -> Numbers:
@@ -242,19 +232,6 @@ def one_hot(rows: Inputs) -> list[Numbers]:
         for j, n_codes in enumerate(rows.n_codes)
         if n_codes <= MOST_CODES
     ]
-
-
-def unknown_cells(table: Table, rows: Inputs, n_columns: int) -> Numbers:
-    """Variance of every column of the design where a cell is missing or a category unseen."""
-    found = np.zeros((len(table), n_columns))
-    found[:, : table.numbers.shape[1]] = np.isnan(table.numbers)
-    first = n_columns
-    for indicators in reversed(one_hot(rows)):
-        n_codes = indicators.shape[1]
-        first -= n_codes
-        is_known = indicators.sum(axis=1, keepdims=True)
-        found[:, first : first + n_codes] = (1 - is_known) / max(n_codes, 1)
-    return found
 
 
 def weighted_quantiles(y: Numbers, weight: Numbers, levels: Any) -> Numbers:

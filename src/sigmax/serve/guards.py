@@ -11,12 +11,16 @@ from starlette.responses import HTMLResponse, Response
 from sigmax.serve.options import ServeOptions
 from sigmax.serve.refusals import refuse
 
-__all__ = ["COOKIE", "Guard", "Token"]
+__all__ = ["COOKIE", "LONGEST_HEADERS", "Guard", "Token"]
 
 COOKIE = "sigmax_page"
 """Holds a proof that the page was given the token, not the token."""
 OPEN_PATHS = ("/health", "/session")
 """Answered without a token; the second takes it."""
+
+LONGEST_HEADERS = 1 << 15
+"""Bytes, path and query included. uvicorn limits those that come in parts, not those that come at
+once."""
 
 POLICY = "; ".join(
     (
@@ -97,6 +101,11 @@ class Guard:
 
     def refusal(self, scope: Any) -> Response | None:
         """The answer to those who get none."""
+        n_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        n_bytes += len(scope["path"]) + len(scope["query_string"])
+        if n_bytes > LONGEST_HEADERS:
+            message = f"Path and headers may have at most {LONGEST_HEADERS:,} bytes."
+            return refuse(431, message, "header", Connection="close")
         headers = Headers(scope=scope)
         host = host_name(headers.get("host", ""))
         if self.hosts is not None and host not in self.hosts:

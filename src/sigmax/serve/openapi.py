@@ -3,9 +3,10 @@
 import sys
 from typing import Any
 
+from sigmax.commands.predict import MOST_LEVELS
 from sigmax.serve.answers import Answers
 from sigmax.serve.options import ServeOptions
-from sigmax.serve.questions import LARGEST, METHODS, MOST_LEVELS, MOST_NEIGHBORS, USUAL_LEVELS
+from sigmax.serve.questions import LARGEST, METHODS, MOST_NEIGHBORS, USUAL_LEVELS
 from sigmax.serve.training_rows import shown_time
 from sigmax.tables.schema import Column, Kind
 from sigmax.version import __version__
@@ -82,7 +83,9 @@ def operation(summary: str, answer: str, *, body: str | None = None) -> Json:
         "operationId": answer[0].lower() + answer[1:],
         "responses": {
             "200": {"description": summary, "content": of_json(answer)},
-            **error_responses(("400", "401", "408", "413", "415", "422", "429", "503", "504")),
+            **error_responses(
+                ("400", "401", "408", "413", "415", "422", "429", "431", "503", "504")
+            ),
         },
     }
     if body is not None:
@@ -101,7 +104,10 @@ def csv_operation() -> Json:
     level = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     queries = {
         "coverage": {**level, "default": 0.9},
-        "quantiles": {"type": "string", "pattern": r"^(0?\.\d+(,0?\.\d+)*)?$"},
+        "quantiles": {
+            "type": "string",
+            "pattern": rf"^(0?\.\d+(,0?\.\d+){{0,{MOST_LEVELS - 1}}})?$",
+        },
         "method": {"type": "string", "enum": list(METHODS)},
     }
     return {
@@ -114,7 +120,9 @@ def csv_operation() -> Json:
         "requestBody": {"required": True, "content": CSV},
         "responses": {
             "200": {"description": "The same rows, with mean, std and so on", "content": CSV},
-            **error_responses(("400", "401", "408", "413", "415", "422", "429", "503", "504")),
+            **error_responses(
+                ("400", "401", "408", "413", "415", "422", "429", "431", "503", "504")
+            ),
         },
     }
 
@@ -137,6 +145,7 @@ def refusals() -> Json:
         "415": "Another content type",
         "422": "A field or a cell is missing or wrong; `loc` says which",
         "429": "Too many requests at once: try again after Retry-After seconds",
+        "431": "Path and headers are too long",
         "503": "No room for more bytes or connections: try again after Retry-After seconds",
         "504": "The answer took too long",
     }

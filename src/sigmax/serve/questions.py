@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from sigmax.commands.predict import PredictOptions
+from sigmax.commands.predict import MOST_LEVELS, PredictOptions
 from sigmax.serve.refusals import Problem, Refusal, refused
 from sigmax.serve.rows import CheckedRows, RowReader, shown
 
 __all__ = [
-    "MOST_LEVELS",
     "MOST_NEIGHBORS",
     "DensityQuestion",
     "PredictQuestion",
@@ -22,8 +21,6 @@ __all__ = [
     "read_quantiles",
 ]
 
-MOST_LEVELS = 99
-"""Probabilities, and values, of one request."""
 MOST_NEIGHBORS = 50
 USUAL_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 METHODS = ("distribution", "conformal")

@@ -17,13 +17,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sigmax.commands.folder import load_folder
 from sigmax.errors import InvalidArgumentError, TableFileWarning
 from sigmax.serve.app import create_app
+from sigmax.serve.guards import LONGEST_HEADERS
 from sigmax.serve.options import TOKEN_VARIABLE, ServeOptions
 
 __all__ = ["create_server", "run_server"]
 
 KEEP_ALIVE_SECONDS = 15
-LONGEST_HEADERS = 1 << 15
-"""Bytes."""
 SWITCH_SECONDS = 0.001
 """After which a computing thread lets the event loop have its turn, a fifth of what is usual."""
 

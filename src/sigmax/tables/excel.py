@@ -4,7 +4,7 @@ import datetime
 import io
 import warnings
 import zipfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -23,6 +23,11 @@ __all__ = ["MAX_UNPACKED", "read_excel"]
 
 MAX_UNPACKED = 1 << 30
 """Bytes of an Excel file when it is unpacked: it is read whole, so that larger ones are refused."""
+MAX_RATIO, SMALL_UNPACKED = 50, 1 << 25
+"""Bytes when unpacked over bytes of the file, about 10 in files of Excel; smaller ones may have
+more."""
+MAX_CELLS = 1 << 25
+"""Cells of a sheet, empty ones included: one cell far to the right makes a row as long."""
 MAX_ROWS = 1 << 20
 """Rows of a sheet, as Excel has them: what a file says beyond is not true."""
 
@@ -40,7 +45,7 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
     rows_of = rows_of_xlsx if source.format == Format.XLSX else rows_of_xls
     with told(source), warnings.catch_warnings(), closing(rows_of(source, sheet)) as all_rows:
         warnings.filterwarnings("ignore", module="openpyxl")  # of styles and the like
-        rows = filter(any_cell, islice(all_rows, MAX_ROWS))
+        rows = filter(any_cell, limited(source, islice(all_rows, MAX_ROWS)))
         header = next(rows, None)
         if header is None:
             raise TableFileError(f"{source.name}: the sheet is empty.")
@@ -53,6 +58,19 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
         return pd.DataFrame({n: as_column(c) for n, c in zip(names, columns, strict=True)})
 
 
+def limited(source: Source, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows, refused once they have too many cells."""
+    n_cells = 0
+    for row in rows:
+        n_cells += len(row)
+        if n_cells > MAX_CELLS:
+            raise TableFileError(
+                f"{source.name} has more than {MAX_CELLS:,} cells, empty ones included: delete what"
+                " stands far to the right of the table, or save it as CSV or Parquet."
+            )
+        yield row
+
+
 def rows_of_xlsx(source: Source, sheet: str | None) -> Generator[Row]:
     """The rows of a sheet of an ``.xlsx`` file."""
     import openpyxl
@@ -63,6 +81,11 @@ def rows_of_xlsx(source: Source, sheet: str | None) -> Generator[Row]:
         raise TableFileError(
             f"{source.name} has {in_words(size)} when it is unpacked, and Excel files are read up"
             f" to {in_words(MAX_UNPACKED)}: save it as CSV or Parquet."
+        )
+    if size > max(SMALL_UNPACKED, MAX_RATIO * source.path.stat().st_size):
+        raise TableFileError(
+            f"{source.name} has {in_words(size)} when it is unpacked, more than {MAX_RATIO} times"
+            " its own size: save it as CSV or Parquet."
         )
     check_memory(source.name, 4 * size)
     book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
@@ -120,7 +143,7 @@ def fit_row(source: Source, row: Row, width: int) -> list[Any]:
 
 
 def any_cell(row: Row) -> bool:
-    return any(map(has_value, row))
+    return row.count(None) < len(row) and any(map(has_value, row))  # quick for long empty rows
 
 
 def has_value(cell: Any) -> bool:

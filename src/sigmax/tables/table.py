@@ -1,14 +1,14 @@
 """Rows as a user gives them: arrays, or frames of pandas, polars and whatever narwhals reads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import _check_y, validate_data
+from sklearn.utils.validation import _check_sample_weight, _check_y, validate_data
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables.columns import RawColumn, as_frame, columns_of_array, columns_of_frame
@@ -59,19 +59,23 @@ class Table:
         estimator: BaseEstimator,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
         categorical: Sequence[Any] | None = None,
         numeric: Sequence[Any] | None = None,
-    ) -> tuple["Table", NDArray[np.float64]]:
-        """The rows to learn from and their targets; the estimator keeps the names of the columns.
+    ) -> tuple["Table", NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+        """Rows of positive weight, with their targets, weights and positions in ``X``.
 
-        Numbers stay in the order of their columns. With columns of other kinds or gaps, columns of
-        a frame are ordered by name, so that their order says nothing.
+        The estimator keeps the names of the columns. Numbers stay in the order of their columns.
+        With columns of other kinds or missing values, columns of a frame are sorted by name, so
+        that their order has no effect. Rows of weight 0 are dropped before the kinds of columns
+        are inferred.
 
         Raises
         ------
         ValueError
-            If a number is infinite, a target is not finite, or there are fewer than two rows.
+            If a number is infinite, a target is not finite, all weights are 0, or there are fewer
+            than two rows.
         """
         frame = as_frame(X)
         if frame is not None and not frame.columns:
@@ -94,10 +98,18 @@ class Table:
             )
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
         check_consistent_length(columns[0].cells, y)
+        y = np.asarray(y, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+        if not weight.sum() > 0:
+            raise InvalidDataError("`sample_weight` must have a positive sum, got only zeros.")
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < len(y):
+            columns = [replace(column, cells=column.cells[kept]) for column in columns]
+            y, weight = y[kept], weight[kept]
         schema = describe_columns(columns, categorical, numeric)
         if frame is not None and not schema.is_plain:
             schema = Schema(tuple(sorted(schema.columns, key=lambda column: column.name)))
-        return cls.from_columns(columns, schema), np.asarray(y, dtype=np.float64)
+        return cls.from_columns(columns, schema), y, weight, kept
 
     @classmethod
     def read(cls, estimator: BaseEstimator, X: Any, schema: Schema) -> "Table":
@@ -152,13 +164,17 @@ class Table:
 
         ``others`` are further numbers of every row, such as the targets.
         """
-        columns = np.column_stack([self.values, *others]) + 0.0  # no negative zeros
-        hashes = np.zeros(len(columns), dtype=np.uint64)
-        for column in columns.T:
-            bits = np.ascontiguousarray(column).view(np.uint64)
-            hashes = (hashes ^ (bits * MIXER)) * MIXER
-            hashes ^= hashes >> np.uint64(29)
-        return np.argsort(hashes, kind="stable")
+        return np.argsort(self.hashes(*others), kind="stable")
+
+    def hashes(self, *others: NDArray[np.float64]) -> NDArray[np.uint64]:
+        """Hash of the content of every row, and of ``others``: equal rows have equal hashes."""
+        hashes = np.zeros(len(self), dtype=np.uint64)
+        for values in (self.values, *others):
+            for column in values.reshape(len(self), -1).T:
+                bits = np.ascontiguousarray(column + 0.0).view(np.uint64)  # no negative zeros
+                hashes = (hashes ^ (bits * MIXER)) * MIXER
+                hashes ^= hashes >> np.uint64(29)
+        return hashes
 
 
 def infer_schema(

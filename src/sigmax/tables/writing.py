@@ -2,8 +2,9 @@
 
 In text, a cell or name that a spreadsheet would run as a formula (it begins with ``=``, ``+``,
 ``-``, ``@``, a tab or a line end, and is no number) gets an apostrophe in front, by which
-spreadsheets know text; line ends in cells are written as newlines. A file appears whole or not at
-all.
+spreadsheets know text. So does what follows a line end or another separator in a cell: a
+spreadsheet set to semicolons splits ``a;=2+2``. Line ends in cells are written as newlines. A file
+appears whole or not at all.
 """
 
 import gzip
@@ -38,6 +39,7 @@ __all__ = [
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 PARQUET = (".parquet", ".pq")
 FORMULA = re.compile("[=+\\-@\t\r\n＝＋－＠]")
+OTHER_SEPARATOR = re.compile('([;,|\t\n]"*)([^;,|\t\n]*)')
 NUMBER = re.compile(r"[+-]?(\d[\d,.]*|\.\d+)([eE][+-]?\d+)?\s?%?")
 
 
@@ -89,38 +91,48 @@ def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> N
 
 def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) -> None:
     """Rows as delimited text, below the names of the columns if there is to be a header."""
-    shown = harmless_frame(frame)
+    shown = harmless_frame(frame, separator)
     shown.to_csv(text, sep=separator, index=False, header=header, lineterminator="\n")
 
 
-def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:
+def harmless_frame(frame: pd.DataFrame, separator: str) -> pd.DataFrame:
     """The same cells and names, none of which a spreadsheet runs."""
-    columns = [harmless_column(frame.iloc[:, i]) for i in range(frame.shape[1])]
+    columns = [harmless_column(frame.iloc[:, i], separator) for i in range(frame.shape[1])]
     shown = pd.concat(columns, axis=1) if columns else frame.copy()
-    shown.columns = pd.Index([harmless(str(name)) for name in frame.columns])
+    shown.columns = pd.Index([harmless(str(name), separator) for name in frame.columns])
     return shown
 
 
-def harmless_column(column: pd.Series) -> pd.Series:
+def harmless_column(column: pd.Series, separator: str) -> pd.Series:
     """A column, with an apostrophe in front of cells of text that look like a formula."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
         return column
-    return column.map(lambda cell: harmless(cell) if isinstance(cell, str) else cell)
+    return column.map(lambda cell: harmless(cell, separator) if isinstance(cell, str) else cell)
 
 
-def harmless(cell: str) -> str:
+def harmless(cell: str, separator: str = ",") -> str:
     """A cell of text that no spreadsheet runs as a formula.
 
     Examples
     --------
-    >>> harmless("=1+1"), harmless("-3.5"), harmless("plain")
-    ("'=1+1", '-3.5', 'plain')
+    >>> harmless("=1+1"), harmless("-3.5"), harmless("plain"), harmless("a;=2+2;-1")
+    ("'=1+1", '-3.5', 'plain', "a;'=2+2;-1")
     """
     if "\r" in cell:  # which many readers take for the end of the row
         cell = cell.replace("\r\n", "\n").replace("\r", "\n")
-    return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
+    if NUMBER.fullmatch(cell):
+        return cell
+    first = "'" if FORMULA.match(cell) else ""
+
+    def part(found: re.Match) -> str:
+        mark, text = found.groups()
+        is_split = mark[0] != separator  # which is quoted, so that nobody splits there
+        runs = is_split and FORMULA.match(text) and not NUMBER.fullmatch(text)
+        return f"{mark}'{text}" if runs else found[0]
+
+    return first + OTHER_SEPARATOR.sub(part, cell)
 
 
 def write_parquet(frames: Iterable[pd.DataFrame], stream: Any) -> None:

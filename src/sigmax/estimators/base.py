@@ -208,7 +208,8 @@ class TrainingRows(NamedTuple):
     """Which of the rows given to `fit` these are."""
 
     def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
-        return TrainingRows(*(part[rows] for part in self))
+        table, y, weight, indices = self
+        return TrainingRows(table[rows], y[rows], weight[rows], indices[rows])
 
 
 def merge_duplicates(rows: TrainingRows) -> TrainingRows:

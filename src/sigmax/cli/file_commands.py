@@ -213,10 +213,11 @@ def predict(
         if pool is None and not is_parts(data, out):
             from sigmax.commands.folder import load_folder
 
-            written = predict_file(
+            written, unusual = predict_file(
                 load_folder(model), data[0], out, options, reading, overwrite=overwrite
             )
-            Console(stderr=True).print(escape(f"predictions: {written}"), soft_wrap=True)
+            for line in (*unusual.sentences(), f"predictions: {written}"):
+                Console(stderr=True).print(escape(line), soft_wrap=True)
             return
     with table_errors(stopped="stopped; the same command goes on from here"):
         from sigmax.commands.predict_parts import predict_parts

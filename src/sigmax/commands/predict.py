@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sigmax.checks import check_choice, check_number
 from sigmax.commands.folder import SavedTableModel
+from sigmax.commands.unusual_rows import UnusualRows, row_notes
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, TableFileError
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.writing import write_table
@@ -64,9 +65,15 @@ class PredictOptions:
 
 
 def predict_chunks(
-    saved: SavedTableModel, chunks: Iterator[pd.DataFrame], options: PredictOptions
+    saved: SavedTableModel,
+    chunks: Iterator[pd.DataFrame],
+    options: PredictOptions,
+    unusual: UnusualRows | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """The rows of every chunk with their predictions, one chunk at a time."""
+    """The rows of every chunk with their predictions, one chunk at a time.
+
+    ``unusual`` counts the rows that differ from the training rows.
+    """
     options.check()
     names: dict[str, str] | None = None
     n_rows = 0
@@ -77,6 +84,8 @@ def predict_chunks(
         with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
             predicted = add_predictions(saved, chunk, options, names)
         n_rows += len(chunk)
+        if unusual is not None and len(chunk):
+            unusual.add(*(predicted[names[name]].to_numpy() for name in ("notes", "off_data")))
         yield predicted
 
 
@@ -88,8 +97,13 @@ def predict_file(
     reading: Mapping[str, Any],
     *,
     overwrite: bool = False,
-) -> str:
-    """Predict the rows of a file a chunk at a time; where they were written."""
+) -> tuple[str, UnusualRows]:
+    """Predict the rows of a file a chunk at a time.
+
+    Returns
+    -------
+    where predictions were written, and the rows that differ from the training rows
+    """
     options.check()
     if out is None:
         out = "-" if source == "-" else str(default_output(Path(source)))
@@ -98,15 +112,16 @@ def predict_file(
     if out != "-" and Path(out).is_file() and not overwrite:
         raise TableFileError(f"{out} exists: name another file by --out, or add --overwrite.")
     chunks = read_chunks(source, rows_per_chunk=ROWS_PER_CHUNK, **reading)
-    write_table(predict_chunks(saved, chunks, options), out)
-    return "standard output" if out == "-" else out
+    unusual = UnusualRows()
+    write_table(predict_chunks(saved, chunks, options, unusual), out)
+    return "standard output" if out == "-" else out, unusual
 
 
 def add_predictions(
     saved: SavedTableModel, frame: pd.DataFrame, options: PredictOptions, names: dict[str, str]
 ) -> pd.DataFrame:
     """A table with its predictions in further columns."""
-    found = dict.fromkeys(names, np.empty(0))
+    found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
     if len(frame):
         found = predict_rows(saved, frame.filter(items=saved.features), options)
     columns = {names[name]: values for name, values in found.items()}
@@ -115,9 +130,9 @@ def add_predictions(
 
 def predict_rows(
     saved: SavedTableModel, X: pd.DataFrame, options: PredictOptions
-) -> dict[str, NDArray[np.float64]]:
-    """The columns that predictions add, by name."""
-    return RowPredictions(saved, X).columns(options)
+) -> dict[str, NDArray[Any]]:
+    """The columns that predictions add, by name; ``notes`` are texts."""
+    return RowPredictions(saved, X).columns(options) | {"notes": row_notes(saved.model, X)}
 
 
 @final
@@ -187,7 +202,7 @@ def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]
     'predicted_mean'
     """
     added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
-    added += [f"q{level:g}" for level in options.quantiles]
+    added += [f"q{level:g}" for level in options.quantiles] + ["notes"]
     if not set(added) & set(columns):
         return {name: name for name in added}
     names = {name: PREFIX + name for name in added}

@@ -76,11 +76,12 @@ def predicted(
     ``n_before`` rows of the file come before it.
     """
     names = new_names(table.column_names, run.options)
-    found = dict.fromkeys(names, pa.array([], pa.float64()))
+    found = dict.fromkeys(names, ())
     if len(table):
         features = as_features(table, saved.features, unit.address, n_before)
         with InvalidCellError.numbered(features.index + 1):
             found = predict_rows(saved, features, run.options)
     for name, values in found.items():
-        table = table.append_column(names[name], pa.array(values, pa.float64()))
+        kind = pa.string() if name == "notes" else pa.float64()
+        table = table.append_column(names[name], pa.array(values, kind))
     return table

@@ -35,6 +35,42 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+SLOW = re.compile(
+    "|".join(
+        [
+            # Ray, other devices, browsers, sockets, and processes that are started
+            r"tests/test_ray_nodes\.py",
+            r"tests/training/test_ray_(gpus|team)\.py",
+            r"tests/estimators/test_devices\.py",
+            r"tests/(report/test|serve/test_serve)_browser\.py",
+            r"tests/serve/test_(clients|openapi)\.py",
+            r"tests/runs/test_runner\.py::test_(killed|interrupted|a_worker|workers|a_ray)",
+            r"tests/test_(compilation_cache|peers|foundation)\.py",
+            # The site, the examples, the experiments of the paper
+            r"tests/test_docs\.py.*(site|api)",
+            r"tests/test_examples\.py::test_an_example",
+            r"tests/paper/test_(generative|gradients|reproduction|toy|weather)\.py",
+            r"tests/test_cli\.py::test_(toy|weather)",
+            # Other packages
+            r"tests/integrations/test_(?!missing)",
+            # Many fits
+            r"tests/(estimators|generative)/.*(Bayesian|MCDropout|SparseGP|Combined)Regressor",
+            r"tests/estimators/test_(stream_fit|gp_average|gp_noise|programs|known_truth)\.py",
+            r"tests/commands/test_fit_many\.py",
+        ]
+    )
+)
+"""Names of tests that `make test` leaves out and `make test-all` runs."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark slow tests."""
+    for item in items:
+        if SLOW.match(item.nodeid):
+            item.add_marker("slow")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """One worker has all tests of an estimator, or of a file: what it compiled, it has.

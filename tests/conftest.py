@@ -46,17 +46,37 @@ SLOW = re.compile(
             r"tests/serve/test_(clients|openapi)\.py",
             r"tests/runs/test_runner\.py::test_(killed|interrupted|a_worker|workers|a_ray)",
             r"tests/test_(compilation_cache|peers|foundation)\.py",
+            r"tests/serve/test_serve_command\.py::test_a_process",
+            r"tests/commands/test_predict\.py::test_standard_input",
+            r"tests/training/test_loop\.py.*four_devices",
             # The site, the examples, the experiments of the paper
             r"tests/test_docs\.py.*(site|api)",
             r"tests/test_examples\.py::test_an_example",
-            r"tests/paper/test_(generative|gradients|reproduction|toy|weather)\.py",
+            r"tests/paper/test_(benchmark|generative|gradients|reproduction|toy|weather)\.py",
             r"tests/test_cli\.py::test_(toy|weather)",
+            r"tests/commands/test_demo\.py::test_the_demo",
             # Other packages
             r"tests/integrations/test_(?!missing)",
-            # Many fits
+            # Many fits, long ones, and much to compile
+            r"src/sigmax/(estimators|integrations)/.*(Regressor|Sampler)",
             r"tests/(estimators|generative)/.*(Bayesian|MCDropout|SparseGP|Combined)Regressor",
             r"tests/estimators/test_(stream_fit|gp_average|gp_noise|programs|known_truth)\.py",
             r"tests/commands/test_fit_many\.py",
+            r"tests/estimators/test_counts\.py::test_wide",
+            r"tests/estimators/test_few_rows\.py::test_two_rows",
+            r"tests/estimators/test_fit\.py::test_(a_member_that|dropout|parameters)",
+            r"tests/estimators/test_gates\.py::test_new_rows",
+            r"tests/estimators/test_gaussian_process\.py.*(sparse|gpjax|finite_differences)",
+            r"tests/estimators/test_local_regressor\.py::test_more_rows",
+            r"tests/estimators/test_member_forests\.py::test_steps",
+            r"tests/estimators/test_oddities\.py::test_legal",
+            r"tests/estimators/test_target_maps\.py::test_(log_normal|models_that)",
+            r"tests/networks/test_flipout\.py::test_(gradients|perturbations|each_row)",
+            r"tests/tables/test_profile\.py.*real_tables",
+            r"tests/test_batches\.py::test_covariances",
+            r"tests/test_compilation\.py.*forgotten",
+            r"tests/test_monitoring\.py::test_without_drift",
+            r"tests/training/test_leave_one_out\.py::test_(each_row|held_out|gradients)",
         ]
     )
 )

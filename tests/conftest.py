@@ -35,6 +35,67 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+SLOW = re.compile(
+    "|".join(
+        [
+            # Ray, other devices, browsers, sockets, and processes that are started
+            r"tests/test_ray_nodes\.py",
+            r"tests/training/test_ray_(gpus|team)\.py::test_(?!without_the_extra)",
+            r"tests/estimators/test_devices\.py",
+            r"tests/(report/test|serve/test_serve)_browser\.py",
+            r"tests/serve/test_clients\.py::test_(?!headers)",
+            r"tests/serve/test_openapi\.py::test_made_up",
+            r"tests/runs/test_runner\.py::test_(killed|interrupted|a_worker|workers|a_ray)",
+            r"tests/test_peers\.py::test_(the_command|a_density)",
+            r"tests/serve/test_serve_command\.py::test_a_process",
+            r"tests/commands/test_predict\.py::test_standard_input",
+            r"tests/training/test_loop\.py.*four_devices",
+            # The site, the examples, the experiments of the paper
+            r"tests/test_docs\.py.*(site|api)",
+            r"tests/test_examples\.py::test_an_example",
+            r"tests/paper/test_(generative|gradients)\.py",
+            r"tests/paper/test_benchmark\.py::test_(active|scores_are)",
+            r"tests/test_cli\.py::test_(toy|weather)",
+            r"tests/commands/test_demo\.py::test_the_demo",
+            # Other packages
+            r"tests/integrations/test_(botorch|onnx|skpro|torch)\.py",
+            r"tests/integrations/test_optuna\.py::test_(?!rows|without)",
+            # Many fits, long ones, and much to compile
+            r"src/sigmax/(estimators|integrations)/.*(Regressor|Sampler)",
+            r"tests/(estimators|generative)/.*(Bayesian|MCDropout|SparseGP|Combined)Regressor",
+            r"tests/estimators/test_(programs|known_truth)\.py",
+            r"tests/estimators/test_gp_noise\.py.*(markov|student_t|more_than_200)",
+            r"tests/estimators/test_stream_fit\.py::test_(?!a_fit_that|equal|shards_hold|weights)",
+            r"tests/commands/test_fit_many\.py::test_(?!a_folder|few|what_is_learned)",
+            r"tests/estimators/test_counts\.py::test_wide",
+            r"tests/estimators/test_few_rows\.py::test_two_rows",
+            r"tests/estimators/test_fit\.py::test_(a_member_that|dropout|parameters)",
+            r"tests/estimators/test_gates\.py::test_new_rows",
+            r"tests/estimators/test_gaussian_process\.py.*(sparse|gpjax|finite_differences)",
+            r"tests/estimators/test_local_regressor\.py::test_more_rows",
+            r"tests/estimators/test_member_forests\.py::test_steps",
+            r"tests/estimators/test_oddities\.py::test_legal",
+            r"tests/estimators/test_target_maps\.py::test_(log_normal|models_that)",
+            r"tests/networks/test_flipout\.py::test_(gradients|perturbations|each_row)",
+            r"tests/tables/test_profile\.py.*real_tables",
+            r"tests/test_batches\.py::test_covariances",
+            r"tests/test_compilation\.py.*forgotten",
+            r"tests/test_monitoring\.py::test_without_drift",
+            r"tests/training/test_leave_one_out\.py::test_(each_row|held_out|gradients)",
+        ]
+    )
+)
+"""Names of tests that `make test` leaves out and `make test-all` runs."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark slow tests."""
+    for item in items:
+        if SLOW.match(item.nodeid):
+            item.add_marker("slow")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """One worker has all tests of an estimator, or of a file: what it compiled, it has.

@@ -38,7 +38,6 @@ def network(request):
         spread=create(2 if n_components == 1 else 4 * n_components),
         kernel=KernelParameters(jnp.asarray(0.0), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
-        steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),

@@ -16,7 +16,6 @@ from sigmax.networks import (
     InputLayer,
     KernelParameters,
     LocalNetwork,
-    TargetSteps,
 )
 
 __all__ = ["create_network"]
@@ -32,7 +31,6 @@ def create_network(
     shape: InputShape,
     n_outputs: int,
     gate: ExtrapolationGate,
-    steps: tuple[np.ndarray, np.ndarray],
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
@@ -59,7 +57,6 @@ def create_network(
         spread=create_spread(network, n_outputs, recipe.n_components),
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
-        steps=TargetSteps(*(on_device(part, np.float32) for part in steps)),
         factor=on_device(1.0, np.float32),
         most_df=on_device(np.inf, np.float32),
         shrinkage=on_device(0.0, np.float32),

@@ -32,7 +32,7 @@ from sigmax.estimators.recalibration import (
 )
 from sigmax.files import take_array
 from sigmax.forests import Forests
-from sigmax.networks import LocalPosterior, TargetSteps, WeightedStudentT
+from sigmax.networks import LocalPosterior, WeightedStudentT
 from sigmax.training import Fold
 
 __all__ = ["GrownForests", "MemberForests"]
@@ -148,7 +148,6 @@ class MemberForests:
         cls,
         grown: GrownForests,
         judged: HeldOutPredictions,
-        steps: TargetSteps,
         *,
         repeats: bool,
         recalibrates: bool,
@@ -159,7 +158,7 @@ class MemberForests:
         A tie is no forest: the gain has to exceed its standard error.
         """
         draws = grown.draws, grown.of_all
-        found = mix(judged, *draws, steps, repeats, recalibrates, may_narrow)
+        found = mix(judged, *draws, repeats, recalibrates, may_narrow)
         share, factor = float(found.share), float(found.factor)
         return (cls(grown.forests, share, factor) if share else None), found
 
@@ -179,7 +178,6 @@ class MemberForests:
         found: LocalPosterior,
         X: Float[np.ndarray, "rows features"],
         y: Float[np.ndarray, "learned outputs"],
-        steps: TargetSteps,
         prior_variance: float,
     ) -> LocalPosterior:
         """What networks say of some rows, with what the forests say as members of their own.
@@ -189,7 +187,7 @@ class MemberForests:
         n_parts = found.dist.log_weight.shape[-1]
 
         def predict(block: tuple[Draws, Array]) -> WeightedStudentT:
-            return forest_densities(*block, steps, prior_variance, np.float32(self.factor))
+            return forest_densities(*block, prior_variance, np.float32(self.factor))
 
         gate = np.asarray(found.gate).mean(axis=0).astype(np.float32)
         dist = by_blocks(predict, (self._draws_at(X, y, n_parts), gate), axis=1)
@@ -240,7 +238,6 @@ class MemberForests:
 def forest_density(
     draws: Draws,
     gate: Float[Array, " rows"],
-    steps: TargetSteps,
     prior_variance: float,
     factor: Float[Array, ""],
 ) -> WeightedStudentT:
@@ -252,7 +249,7 @@ def forest_density(
     n_parts = scale.shape[-1]
     components = StudentT(jnp.asarray(draws.mean), jnp.full_like(scale, DF), scale)
     dist = WeightedStudentT(components, jnp.full_like(scale, -np.log(n_parts)))
-    dist = dist.on_grid(steps).widen(factor)
+    dist = dist.widen(factor)
     return dist.toward(prior_variance, gate[:, None], mean_share=gate[:, None] ** 2)
 
 
@@ -260,14 +257,13 @@ def forest_density(
 def forest_densities(
     draws: Draws,
     gate: Float[Array, " rows"],
-    steps: TargetSteps,
     prior_variance: float,
     factor: Float[Array | np.ndarray, ""],
 ) -> WeightedStudentT:
     """Of all members: leaves (members, rows, outputs, parts)."""
 
     def predict(draws: Draws) -> WeightedStudentT:
-        return forest_density(draws, gate, steps, prior_variance, jnp.asarray(factor))
+        return forest_density(draws, gate, prior_variance, jnp.asarray(factor))
 
     return jax.vmap(predict, in_axes=1)(draws)
 
@@ -303,7 +299,6 @@ def mix(
     judged: HeldOutPredictions,
     draws: Draws,
     of_all: Draws,
-    steps: TargetSteps,
     repeats: bool,
     recalibrates: bool,
     may_narrow: bool,
@@ -319,7 +314,7 @@ def mix(
     def density(draws: Draws) -> WeightedStudentT:
         """Leaves (rows, outputs, parts)."""
         gate = jnp.zeros(len(draws.mean))
-        return forest_density(draws, gate, steps, 1.0, jnp.ones(()))
+        return forest_density(draws, gate, 1.0, jnp.ones(()))
 
     def score(dist: WeightedStudentT) -> Float[Array, " rows"]:
         found = -dist.rough_crps(y) if repeats else dist.log_prob(y)

@@ -148,13 +148,7 @@ def predicted_members(model: Any, inputs: OnnxInputs) -> list[OnnxMember]:
     if not isinstance(model, LocalRegressor):
         return [variance_member(network, inputs) for network in networks]
     rows = members_of(model.predictor_.training_sets, n_members)
-    steps = np.zeros(1)
-    if model.networks_.steps is not None:  # without a map, they are the same everywhere
-        steps = np.asarray(model.networks_.steps.lengths)[0, 0]
-    return [
-        local_member(network, row, steps, inputs)
-        for network, row in zip(networks, rows, strict=True)
-    ]
+    return [local_member(network, row, inputs) for network, row in zip(networks, rows, strict=True)]
 
 
 def n_components(model: Any, members: list[OnnxMember]) -> int:

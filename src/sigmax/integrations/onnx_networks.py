@@ -15,7 +15,6 @@ from sigmax.networks.extrapolation import OFFSET
 from sigmax.networks.heads import SMALLEST_VARIANCE, InverseGammaSpread
 from sigmax.networks.local import LOG_VARIANCES
 from sigmax.networks.periodic import SINE
-from sigmax.networks.weighted_student_t import KNOWN_SHARE, LEAST_SHARE, UNKNOWN_SHARE
 
 __all__ = ["OnnxInputs", "OnnxMember", "local_member", "members_of", "variance_member"]
 
@@ -159,10 +158,8 @@ class Density(NamedTuple):
         return self._replace(mean=center, scale=factor * self.scale)
 
 
-def local_member(
-    network: LocalNetwork, rows: TrainingSet, steps: np.ndarray, x: OnnxInputs
-) -> OnnxMember:
-    """`LocalNetwork.__call__`, for a target of which one step is as long as another."""
+def local_member(network: LocalNetwork, rows: TrainingSet, x: OnnxInputs) -> OnnxMember:
+    """`LocalNetwork.__call__`."""
     inputs = input_layer(network.inputs, x)
     if network.trunk is not None:
         inputs = activated("silu", perceptron(network.trunk, inputs))
@@ -179,14 +176,10 @@ def local_member(
     shut = 1.0 - gate
     count, total, squares = (shut * part for part in kernel_sums(network, rows, metric))
     found = local_update(prior, prior_rows, count, total, squares, mean)
-    least = None
-    if steps.any():
-        found, least = on_grid(found, steps)
     shut = shut.expand(2)
     inverse = 1.0 / found.df
     df = 1.0 / (inverse + shut * (1.0 / float(network.most_df) - inverse).maximum(0.0))
     scale = found.scale * (1.0 + (float(network.factor) - 1.0) * shut)
-    scale = scale if least is None else scale.maximum(least)
     found = found._replace(df=df, scale=scale)
     shrinkage = float(network.shrinkage)
     if shrinkage:
@@ -255,16 +248,6 @@ def local_update(
     scale = (updated * (strength + 1.0) / strength / after).apply("Sqrt")
     center = prior.mean + count / strength * shift
     return Density(center, 2.0 * after, scale, log_weight.apply("LogSoftmax", axis=2))
-
-
-def on_grid(found: Density, steps: np.ndarray) -> tuple[Density, OnnxValue]:
-    """`WeightedStudentT.on_grid`, and the least scales."""
-    step = steps.reshape(1, -1, 1)
-    mean = found.average(found.mean)
-    spread = student_variance(found.scale, found.df) + (found.mean - mean).square()
-    unknown = found.average(spread) / np.maximum(UNKNOWN_SHARE * step, 1e-12) ** 2
-    least = unknown.maximum(KNOWN_SHARE).minimum(1.0) * (LEAST_SHARE * step)
-    return found._replace(scale=found.scale.maximum(least)), least
 
 
 def members_of(networks: Any, n_members: int) -> list[Any]:

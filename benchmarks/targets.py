@@ -1,11 +1,11 @@
 """Coverage of intervals on rounded, zero-inflated, positive, capped and bimodal targets.
 
-``python benchmarks/targets.py --panel`` fits `LocalRegressor(preset="fast")` to made-up targets and
-to tables of the panel (``SIGMAX_DATA``/panel), several seeds each. It prints the share of test rows
-inside intervals of 50, 80 and 90 %, the width of the latter and the CRPS over the standard deviation
-of y, the share of 90 % intervals with negative ends where no y is negative, and the log-likelihood.
-Intervals of a target with few values hold more than their nominal coverage, whatever the method: they
-go from value to value.
+``python benchmarks/targets.py --panel`` fits `LocalRegressor(preset="fast")` to made-up targets
+and to tables of the panel (``SIGMAX_DATA``/panel), several seeds each. It prints the share of
+test rows inside intervals of 50, 80 and 90 %, the width of the last and the CRPS, both over the
+standard deviation of y, the share of 90 % intervals with negative ends where no y is negative,
+and the log-likelihood. Intervals of a target with few values hold more than their nominal
+coverage, whatever the method, as they go from value to value.
 """
 
 import argparse

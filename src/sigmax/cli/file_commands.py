@@ -84,6 +84,12 @@ def fit(
     drop: Dropped = None,
     preset: Annotated[str | None, typer.Option(help="fast, for a cheaper model.")] = None,
     method: Annotated[str, typer.Option(help="local, combined, nn, ens-nn, gp, ...")] = "local",
+    min_: Annotated[
+        float | None, typer.Option("--min", help="Least possible value of the target.")
+    ] = None,
+    max_: Annotated[
+        float | None, typer.Option("--max", help="Greatest possible value of the target.")
+    ] = None,
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="Keep the model of the training rows.")
     ] = False,
@@ -112,11 +118,14 @@ def fit(
         from sigmax.commands.usable_rows import read_rows
         from sigmax.tables.writing import check_new_folder
 
+        settings = dict(map(parse_setting, set_ or []))
+        if min_ is not None or max_ is not None:
+            settings["support"] = (min_, max_)
         options = FitOptions(
             target=target,
             method=method,
             preset=preset,
-            settings=dict(map(parse_setting, set_ or [])),
+            settings=settings,
             categories=tuple(category or ()),
             numbers=tuple(number or ()),
             drop=tuple(drop or ()),

@@ -74,11 +74,10 @@ def check_support(name: str, support: Any) -> Any:
     if isinstance(support, str) and support == "auto":
         return support
     try:
-        low, high = support
-        ends = [-np.inf if low is None else float(low), np.inf if high is None else float(high)]
+        low, high = (None if bound is None else float(bound) for bound in support)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"`{name}` must be {rule}, got {support!r}.") from None
-    if not ends[0] < ends[1]:
+    if not (-np.inf if low is None else low) < (np.inf if high is None else high):
         raise InvalidArgumentError(f"`{name}` must be {rule}, got {support!r}.")
     return low, high
 

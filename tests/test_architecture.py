@@ -133,7 +133,7 @@ def test_every_room_on_the_list_exists():
 def test_no_file_holds_more_than_one_idea():
     for module, path in MODULES.items():
         n_lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert n_lines <= 400, f"{module} has {n_lines} lines"
+        assert n_lines <= 800, f"{module} has {n_lines} lines"
 
 
 def test_import_loads_neither_jax_nor_scikit_learn():

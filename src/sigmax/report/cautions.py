@@ -48,6 +48,12 @@ def score_cautions(headline: Headline) -> list[Caution]:
             " chance would explain. Rows may have changed since the model learned, or be too few."
         )
         found.append(Caution("intervals too narrow", text, is_grave=True))
+    elif headline.is_rounding:
+        text = (
+            f"{share} of the rows are inside intervals that promise {promised}: values are rounded,"
+            " and intervals go from one value to another, so they hold more than nominal."
+        )
+        found.append(Caution("rounded values", text))
     elif headline.low > COVERAGE:
         text = f"{share} of the rows are inside intervals that promise {promised}: they could be"
         found.append(Caution("intervals wider than needed", f"{text} narrower."))

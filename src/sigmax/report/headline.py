@@ -36,6 +36,17 @@ class Headline:
     """Whether rows are not independent of each other."""
     origin: str = "rows that the model had not seen"
     """What the rows are."""
+    n_at_ends: int = 0
+    """Rows inside whose value is an end of its interval."""
+
+    @property
+    def is_rounding(self) -> bool:
+        """True if more rows are inside than promised because values are rounded.
+
+        Intervals of rounded values go from value to value: without the rows at their ends they
+        would hold no more than promised.
+        """
+        return self.low > COVERAGE >= (self.n_inside - self.n_at_ends) / self.n_rows
 
     @property
     def share_inside(self) -> float:
@@ -61,7 +72,8 @@ class Headline:
         if self.high < COVERAGE:
             return f"fewer than the {share_text(COVERAGE)} that were promised"
         if self.low > COVERAGE:
-            return f"more than the {share_text(COVERAGE)} that were promised"
+            why = ", as values are rounded" if self.is_rounding else ""
+            return f"more than the {share_text(COVERAGE)} that were promised{why}"
         return f"as promised ({share_text(COVERAGE)})"
 
     @property
@@ -119,6 +131,7 @@ def write_headline(
         target=target,
         are_grouped=are_grouped,
         origin=origin,
+        n_at_ends=int(np.sum((rows.y == rows.lower) | (rows.y == rows.upper))),
     )
 
 

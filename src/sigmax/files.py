@@ -36,7 +36,7 @@ __all__ = [
     "write_model",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout; a reader refuses every other."""
 
 HEADER, ARRAYS = "model.json", "arrays.safetensors"

@@ -199,6 +199,8 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "workers of nothing": ({"workers": "2"}, ["--workers", "--engine ray"]),
         "device of nothing": ({"device": "cpu"}, ["--device", "JAX_PLATFORMS"]),
         "no members on Ray": ({"method": "gp", "engine": "ray"}, ["trains members", "'gp'"]),
+        "no support": ({"min": "5", "max": "3"}, ["`support` must be", "(5.0, 3.0)"]),
+        "values beyond": ({"max": "1"}, ["must lie within `support`"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
     }.values(),
 )

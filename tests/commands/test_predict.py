@@ -35,7 +35,7 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
     predicted, model, table
 ):
     given, loaded = pd.read_csv(table), LocalRegressor.load(model / "model")
-    assert list(predicted.columns) == [*given.columns, *ADDED, "q0.05", "q0.5"]
+    assert list(predicted.columns) == [*given.columns, *ADDED, "q0.05", "q0.5", "notes"]
     pd.testing.assert_frame_equal(predicted[given.columns], given)
     X = given[loaded.feature_names_in_]
     dist, parts = loaded.predict_dist(X), loaded.predict_uncertainty(X)
@@ -49,6 +49,34 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
     total = predicted["aleatoric"] ** 2 + predicted["epistemic"] ** 2
     np.testing.assert_allclose(total, predicted["std"] ** 2, rtol=1e-5)
     assert predicted["off_data"].between(0, 1).all()
+
+
+def test_rows_that_differ_from_the_training_rows_are_counted_and_noted(model, table, tmp_path):
+    given, saved = pd.read_csv(table), load_folder(model)
+    schema = saved.model.features_.schema
+    number = next(c for c in schema if c.kind == "number" and not c.has_gaps)
+    category = next(c for c in schema if c.kind == "category" and not c.has_gaps)
+    time = next(c for c in schema if c.kind == "time")
+    changed = given.iloc[:20].astype({category.name: object, number.name: float})
+    changed.loc[:4, number.name] = np.nan
+    changed.loc[3:5, category.name] = "of no training row"
+    changed.loc[6, number.name] = 1e6
+    changed.loc[7, time.name] = "2031-01-01 12:00"
+    changed.to_csv(tmp_path / "changed.csv", index=False)
+    result = run("predict", model, tmp_path / "changed.csv", "--out", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stderr.split())
+    assert f"5 missing values in columns that had none in training: {number.name} (5)." in said
+    unseen = f"{category.name} 'of no training row' (3)"
+    assert f"3 cells with a category that no training row has: {unseen}." in said
+    assert "2 values beyond the range of the training data" in said
+    notes = pd.read_csv(tmp_path / "out.csv")["notes"].fillna("")
+    assert notes[0] == f"{number.name} missing"
+    assert notes[4] == f"{number.name} missing; {category.name} 'of no training row' unseen"
+    assert notes[6].startswith(f"{number.name} above ") and notes[7].startswith(
+        f"{time.name} above"
+    )
+    assert (notes[8:] == "").all()
 
 
 def test_chunks_of_any_size_give_the_same_predictions(predicted, model, table):

@@ -10,17 +10,14 @@ from scipy import stats
 from sigmax.distributions import StudentT
 from sigmax.estimators.recalibration import (
     FLATTERED_ROWS,
-    HeldOutPredictions,
     Recalibration,
     held_out_factor,
     held_out_predictions,
     mixture_recalibration,
     recalibrated,
-    spread_over_steps,
     trusted,
 )
 from sigmax.inputs import Inputs
-from sigmax.networks import TargetSteps, WeightedStudentT
 from sigmax.training import Fold, Stage, TrainingData
 
 N_ROWS = 4000
@@ -154,23 +151,6 @@ def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():
     weight = jnp.pad(jnp.full((2, 50), 0.02), ((0, 0), (0, 14)))  # 100 rows and padding
     assert float(trusted(jnp.asarray(0.5), weight)) == pytest.approx(0.5 ** (1 / 3), rel=1e-5)
     assert float(trusted(jnp.asarray(1.5), weight)) == 1.5
-
-
-def test_values_of_a_grid_are_spread_over_their_steps_unless_they_are_known():
-    y = np.tile(np.array([0.0, 1.0, 2.0, 3.0], np.float32), 64).reshape(2, 128, 1)
-    wide = np.arange(128) % 2 == 0
-    scale = np.where(wide, 1.0, 0.1)[None, :, None, None] * np.ones((2, 128, 1, 1))
-    parts = y[..., None], np.full(scale.shape, 1e6), scale
-    components = StudentT(*(jnp.asarray(part, jnp.float32) for part in parts))
-    dist = WeightedStudentT(components, jnp.zeros((2, 128, 1, 1)))
-    rows = jnp.asarray(y), jnp.full((2, 128), 1 / 256), dist, jnp.ones((2, 16), bool)
-    found = HeldOutPredictions(dist, rows[0], rows[1], *rows[2:])
-    steps = TargetSteps(jnp.linspace(-1, 1, 5)[:, None], jnp.ones((5, 1)))
-    spread = spread_over_steps(found, steps)
-    shift = np.asarray(spread.y - y)[:, :, 0]
-    assert np.all(shift[:, ~wide] == 0)
-    quantiles = np.quantile(shift[0, wide], [0.25, 0.5, 0.75])
-    np.testing.assert_allclose(quantiles, [-0.25, 0.0, 0.25], atol=0.03)
 
 
 def test_all_members_get_factor_and_tails():

@@ -274,14 +274,12 @@ def test_rows_of_a_category_that_the_fit_does_not_know_are_kept_and_count(shop_m
     assert before < after < 50
 
 
-def test_intervals_are_not_held_to_a_grid_that_new_targets_break(shop_model, shop):
+def test_new_targets_are_values_at_which_intervals_may_end(shop_model, shop):
     X, _ = shop
-    grid = shop_model.units_.grids[0]
-    assert grid.is_full and grid.step == 1
+    assert shop_model.units_.repeated[0].is_rounded
+    assert 3.25 not in shop_model.units_.repeated[0].values
     own = copy.deepcopy(shop_model).partial_remember(X[:2], [3.25, 4.0])
-    assert not own.units_.grids[0].is_full
-    bounds = own.predict_interval(X[:50])
-    assert not np.all(bounds == np.round(bounds))
+    assert 3.25 in own.units_.repeated[0].values
 
 
 def test_trees_with_rows_added_send_every_row_to_itself():

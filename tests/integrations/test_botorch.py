@@ -115,7 +115,7 @@ def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
     conditioned = conditioned.condition_on_observations(X[2:], Y[2:].double())
     rows, at = torch.cat([train_X, X]).numpy(), points(6, 2, seed=6)
     target = (torch.cat([train_Y, Y]).numpy()[:, 0] - train_Y.mean().item()) / float(
-        estimator.y_scaling_.scale[0]
+        estimator.units_.scaling.scale[0]
     )
     found = estimator.posterior_
     with jax.enable_x64(True):
@@ -130,7 +130,7 @@ def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
         ]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *expected)
         mean, variance = map(np.asarray, predict_latent(stacked, Z_at))
-    scale = float(estimator.y_scaling_.scale[0])
+    scale = float(estimator.units_.scaling.scale[0])
     posterior = conditioned.posterior(at)
     expected_mean = train_Y.mean().item() + scale * mean
     np.testing.assert_allclose(posterior.member_means, expected_mean, rtol=1e-6)

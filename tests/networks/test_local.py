@@ -44,7 +44,6 @@ def create_network(n_components=1):
         kernel=KernelParameters(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(rng.normal(size=(10, 3)), 10, scale=0.3, margin=2.0),
         edges=Edges.none(3, 2),
-        steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sigmax.distributions import Mixture, StudentT
-from sigmax.networks import TargetSteps, WeightedStudentT, toward_prior
+from sigmax.networks import WeightedStudentT, toward_prior
 
 SHAPE = (6, 2)
 N_COMPONENTS = 3
@@ -93,47 +93,6 @@ def test_the_mean_may_go_by_a_share_of_its_own():
     np.testing.assert_allclose(got.mean, (1 - share**2) * dist.mean, rtol=1e-4, atol=1e-6)
     expected = (1 - share) * dist.variance + share
     np.testing.assert_allclose(got.variance, expected, rtol=1e-4)
-
-
-def test_a_step_is_that_of_the_knot_below():
-    steps = TargetSteps(jnp.array([[-1.0], [0.0], [2.0]]), jnp.array([[0.1], [0.2], [0.6]]))
-    at = np.array([-9.0, -0.5, 0.0, 1.0, 9.0])
-    got = steps.at(jnp.asarray(at, dtype=jnp.float32).reshape(5, 1, 1))
-    np.testing.assert_allclose(got[:, 0, 0], [0.1, 0.1, 0.2, 0.2, 0.6], rtol=1e-6)
-    alike = TargetSteps(jnp.zeros((1, 1)), jnp.full((1, 1), 0.3))
-    np.testing.assert_allclose(alike.at(jnp.ones((5, 1, 3))), 0.3, rtol=1e-6)
-
-
-def test_on_a_grid_no_component_is_denser_than_its_probability_over_the_step():
-    """A narrow component next to a wide one: the density of a value is bounded by 1 / step."""
-    step = 0.4
-    components = StudentT(
-        jnp.array([[[0.0, 0.5]]]), jnp.full((1, 1, 2), 8.0), jnp.array([[[1e-6, 1.0]]])
-    )
-    dist = WeightedStudentT(components, jnp.log(jnp.array([[[0.6, 0.4]]])))
-    steps = TargetSteps(jnp.zeros((1, 1)), jnp.full((1, 1), step))
-    got = dist.on_grid(steps)
-    assert float(dist.log_prob(jnp.zeros((1, 1)))[0, 0]) > 10
-    density = np.exp(got.log_prob(jnp.zeros((1, 1))))[0, 0]
-    assert density < 1 / step
-    np.testing.assert_allclose(got.components.scale[0, 0, 1], 1.0)  # wide ones stay as they are
-    narrower = got.widen(1e-3)
-    assert float(narrower.components.scale[0, 0, 0]) == float(got.components.scale[0, 0, 0])
-
-
-def test_without_a_step_a_grid_changes_nothing():
-    dist = make()
-    got = dist.on_grid(TargetSteps(jnp.zeros((1, 2)), jnp.zeros((1, 2))))
-    np.testing.assert_array_equal(got.components.scale, dist.components.scale)
-    assert dist.above_least() is dist
-
-
-def test_a_known_value_may_be_denser_than_its_step():
-    """All of the mixture well within a step: a fiftieth of the least scale is left."""
-    narrow = StudentT(jnp.zeros((1, 1, 2)), jnp.full((1, 1, 2), 8.0), jnp.full((1, 1, 2), 1e-5))
-    dist = WeightedStudentT(narrow, jnp.log(jnp.full((1, 1, 2), 0.5)))
-    got = dist.on_grid(TargetSteps(jnp.zeros((1, 1)), jnp.ones((1, 1))))
-    np.testing.assert_allclose(got.components.scale, 0.02 / np.sqrt(2 * np.pi), rtol=1e-5)
 
 
 def test_gradients_are_finite_at_both_ends_of_a_share():

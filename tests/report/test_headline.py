@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from sigmax.report.cautions import score_cautions
 from sigmax.report.chance import chance_band, share_interval
 from sigmax.report.headline import write_headline
 from sigmax.report.held_out import HeldOutRows
@@ -98,3 +99,14 @@ def test_the_band_of_chance_holds_nearly_all_of_many_true_forecasts():
     shares = (rng.random((4000, 120, 1)) <= levels).mean(axis=1)
     inside = ((low <= shares) & (shares <= high)).mean(axis=0)
     assert (inside >= 0.93).all() and (inside <= 0.99).all()
+
+
+def test_more_rows_inside_than_promised_are_put_down_to_rounding_where_that_is_why():
+    """Ratings: a third of the values are ends of their intervals."""
+    y = np.tile([-1.0, 0.0, 0.0], 100)
+    rounded = write_headline(rows_of(y, 0.0, 1.0), "rating")
+    assert rounded.is_rounding and "as values are rounded" in rounded.sentence
+    (caution,) = score_cautions(rounded)
+    assert "values are rounded" in caution.text and "could be narrower" not in caution.text
+    wide = write_headline(rows_of(y, 0.0, 1.5), "rating")
+    assert not wide.is_rounding and "could be narrower" in score_cautions(wide)[0].text

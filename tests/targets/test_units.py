@@ -150,22 +150,6 @@ def test_densities_of_what_is_learned_become_those_of_y(name, target_map):
     np.testing.assert_allclose(dist.log_prob(at), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_steps_are_as_long_as_the_map_makes_them():
-    y = TARGETS["counts"]
-    plain, units = fit(y, "none"), fit(y)
-    np.testing.assert_allclose(plain.steps()[1], 1 / y.std(), rtol=1e-6)
-    values, lengths = units.steps()
-    assert values.shape == lengths.shape == plain.steps()[0].shape == plain.steps()[1].shape
-    for count in (1.0, 2.0, 4.0):
-        around = units(np.array([[count - 0.5], [count + 0.5]]), np.float64)[:, 0]
-        at = units(np.array([[count]]), np.float64)[0, 0]
-        assert np.interp(at, values[:, 0], lengths[:, 0]) == pytest.approx(
-            np.diff(around)[0], rel=1
-        )
-    for target_map in TARGET_MAPS:
-        np.testing.assert_array_equal(fit(SKEWED, target_map).steps()[1], 0.0)
-
-
 @pytest.mark.parametrize("name", ["skewed", "counts", "two outputs"])
 @pytest.mark.parametrize("target_map", TARGET_MAPS)
 def test_a_kept_state_gives_the_same_units(name, target_map):
@@ -175,9 +159,43 @@ def test_a_kept_state_gives_the_same_units(name, target_map):
     assert again.target_map == target_map
     np.testing.assert_array_equal(again(y), units(y))
     np.testing.assert_array_equal(again.restore(units(y)), units.restore(units(y)))
-    np.testing.assert_array_equal(again.step, units.step)
+    assert again.support == units.support
     bounds = np.random.default_rng(0).normal(size=(20, y.shape[1], 2))
     np.testing.assert_array_equal(again.interval_ends(bounds), units.interval_ends(bounds))
+
+
+def with_outlier(value: float) -> np.ndarray:
+    return np.append(np.random.default_rng(0).normal(size=500), value)[:, None]
+
+
+@pytest.mark.parametrize("target_map", TARGET_MAPS)
+def test_an_outlier_does_not_set_the_units(target_map):
+    usual, units = fit(with_outlier(0.0), target_map), fit(with_outlier(1e9), target_map)
+    assert units.scaling.scale[0] < 1.2 * usual.scaling.scale[0]
+    at = np.linspace(-2, 2, 9)[:, None]
+    np.testing.assert_allclose(units(at), usual(at), atol=0.3)
+    assert np.abs(units(with_outlier(1e9))).max() < 15
+    again = TargetUnits.from_state(units.state(), 1)
+    np.testing.assert_array_equal(again(with_outlier(1e9)), units(with_outlier(1e9)))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_without_outliers_are_standardised_as_they_are(name):
+    y = TARGETS[name]
+    found = fit(y, "none")
+    assert found.limits is None
+    np.testing.assert_allclose(found.scaling.mean, y.mean(axis=0))
+    for heavy in (np.random.default_rng(1).lognormal(0, 2, (1000, 1)), with_outlier(30.0)):
+        assert fit(heavy, "none").limits is None
+
+
+@pytest.mark.parametrize("name", ["y.support", "y.limits", "y.0.repeated"])
+def test_what_is_no_state_of_a_target_is_refused(name):
+    y = np.append(np.repeat(np.arange(6.0), 50), 1e9)[:, None]
+    state = fit(y, "none").state()
+    assert name in state
+    with pytest.raises(ValueError):
+        TargetUnits.from_state(state | {name: state[name][:, ::-1].copy()}, 1)
 
 
 @pytest.mark.parametrize("part", ["x", "y", "slope"])

@@ -40,7 +40,6 @@ def network(request):
         kernel=KernelParameters(jnp.asarray(0.0), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(np.zeros((1, 2)), 1, scale=1.0, margin=100.0),
         edges=Edges.none(2, 1),
-        steps=None,
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         shrinkage=jnp.zeros(()),

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from sigmax.distributions import Mapped, Mixture, Predictive
+from sigmax.distributions import Bounded, Mapped, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.estimators.blocks import by_blocks
@@ -70,6 +70,7 @@ class JointUncertainty:
         if not hasattr(model, "predict_dist"):
             return cls.of_matrix(*_given_covariance(model, X))
         dist: Any = model.predict_dist(X).dist
+        dist = dist.base if isinstance(dist, Bounded) else dist
         mixture = dist.base if isinstance(dist, Mapped) else dist
         if not isinstance(mixture, Mixture):
             raise _refusal(model)

@@ -88,6 +88,12 @@ def fit(
     method: Annotated[
         str, typer.Option(help="local, combined, nn, ens-nn, gp, linear, ...")
     ] = "local",
+    min_: Annotated[
+        float | None, typer.Option("--min", help="Least possible value of the target.")
+    ] = None,
+    max_: Annotated[
+        float | None, typer.Option("--max", help="Greatest possible value of the target.")
+    ] = None,
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="Keep the model of the training rows.")
     ] = False,
@@ -116,11 +122,14 @@ def fit(
         from sigmax.commands.usable_rows import read_rows
         from sigmax.tables.writing import check_new_folder
 
+        settings = dict(map(parse_setting, set_ or []))
+        if min_ is not None or max_ is not None:
+            settings["support"] = (min_, max_)
         options = FitOptions(
             target=target,
             method=method,
             preset=preset,
-            settings=dict(map(parse_setting, set_ or [])),
+            settings=settings,
             categories=tuple(category or ()),
             numbers=tuple(number or ()),
             drop=tuple(drop or ()),

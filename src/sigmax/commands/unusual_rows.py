@@ -107,14 +107,11 @@ class UnusualRows:
                 f"{counted(unseen, 'cell')} with a category that no training row has:"
                 f" {listed(unseen)}. The predictions average over what they could be."
             )
-        others = {
-            text: n for text, n in self.notes.items() if text.endswith((" missing", " unseen"))
-        }
-        beyond = self.notes - Counter(others)
+        unknown = (" missing", " unseen")
+        beyond = Counter({text: n for text, n in self.notes.items() if not text.endswith(unknown)})
         if beyond:
-            found.append(
-                f"{counted(beyond, 'value')} beyond the range of the training data: {listed(beyond)}."
-            )
+            what = f"{counted(beyond, 'value')} beyond the range of the training data"
+            found.append(f"{what}: {listed(beyond)}.")
         return found
 
     def ending_in(self, ending: str) -> Counter[str]:

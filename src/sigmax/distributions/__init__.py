@@ -1,6 +1,7 @@
 """Predictive densities: numbers in, means, spreads, intervals and scores out."""
 
 from sigmax.distributions.base import AbstractComponent, AbstractDistribution
+from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
@@ -11,6 +12,7 @@ from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
 __all__ = [
     "AbstractComponent",
     "AbstractDistribution",
+    "Bounded",
     "Mapped",
     "Mixture",
     "MonotoneSpline",

@@ -148,11 +148,16 @@ class Mapped(AbstractDistribution):
         """Every component widened by ``factor`` about its own mean, before the map."""
         return Mapped(self.base.widen(factor), self.spline)
 
-    def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """∫ function(F(y), y) dy, in pieces that end at the knots of the map."""
+    @property
+    def cuts(self) -> Float[Array, " cuts *batch"]:
+        """Where the line is cut for integrals: around every component, and at knots of the map."""
         around = cuts_around(self.base.components)
         knots = jnp.asarray(self.spline.x, around.dtype)
-        knots = knots.reshape(len(knots), *[1] * (at.ndim + 1 - knots.ndim), *knots.shape[1:])
+        n_axes = len(self.shape) + 1 - knots.ndim
+        knots = knots.reshape(len(knots), *[1] * n_axes, *knots.shape[1:])
         knots = jnp.broadcast_to(knots, (len(knots), *self.shape))
-        cuts = jnp.concatenate([self.spline.inverse(around), knots])
-        return integrate_cdf(self, function, at, cuts)
+        return jnp.concatenate([self.spline.inverse(around), knots])
+
+    def _integrate(self, function: Any, at: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """∫ function(F(y), y) dy."""
+        return integrate_cdf(self, function, at, self.cuts)

@@ -9,6 +9,7 @@ import numpy as np
 from sigmax.checks import check_count, check_number
 from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
+from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.spline import MonotoneSpline
@@ -36,7 +37,7 @@ class Predictive:
     dist
         The density, with the rows on the first axis of its batch shape.
     ends
-        Makes bounds of `interval` those of values that can occur, where not all can.
+        Makes bounds of `interval` those of observed values, where these repeat.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class Predictive:
 
     def __repr__(self) -> str:
         name = type(self.dist).__name__
-        if isinstance(self.dist, Mixture | Mapped):
+        if isinstance(self.dist, Mixture | Mapped | Bounded):
             name += f" of {self.dist.n_members} {type(self.dist.components).__name__}"
         return f"Predictive({name}, shape={self.shape})"
 
@@ -148,14 +149,14 @@ class Predictive:
     def interval(self, coverage: float = 0.9) -> np.ndarray:
         """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis.
 
-        Predictions of a target on a grid, counts for one, have ends on the grid: a density is
-        continuous, and the value k is what it has within half a step of k.
+        Ends are moved to observed values where these repeat, as counts and rounded numbers do: a
+        density is continuous, and stands for a value by what it has in the cell around it.
         """
         coverage = check_number("coverage", coverage, above=0.0, below=1.0)
         return self.to_values(self.quantile([(1 - coverage) / 2, (1 + coverage) / 2]))
 
     def to_values(self, bounds: np.ndarray) -> np.ndarray:
-        """Bounds of an interval of the density as bounds of values that can occur."""
+        """Bounds of an interval of the density as bounds of observed values, where these repeat."""
         return bounds if self.ends is None else self.ends(bounds)
 
     def sample(self, n: int, random_state=None) -> np.ndarray:

@@ -97,6 +97,10 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         What the networks learn: y itself, or a monotone function of it that makes its distribution
         Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y itself is
         learned, whatever is asked.
+    support : "auto" or (low, high), default "auto" ((None, None) in "paper")
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -156,6 +160,7 @@ class CombinedRegressor(AbstractVarianceNetworkRegressor):
         patience=None,
         recalibrate=None,
         target_map=None,
+        support=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,

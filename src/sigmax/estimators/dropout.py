@@ -69,6 +69,10 @@ class MCDropoutRegressor(AbstractSampledRegressor):
         unless this is given.
     patience : int, default 0 (15 in "fast")
         Scorings without a better snapshot before training stops; 0 never stops early.
+    support : "auto" or (low, high), default "auto" ((None, None) in "paper")
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -110,6 +114,7 @@ class MCDropoutRegressor(AbstractSampledRegressor):
         decay_rate=None,
         validation_fraction=None,
         patience=None,
+        support=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,

@@ -30,6 +30,7 @@ from sigmax.estimators.gp_search import (
 )
 from sigmax.estimators.inducing_points import k_means_centers
 from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, AbstractSettings, one_of, setting, store
+from sigmax.targets import SUPPORT
 from sigmax.training import pad_rows
 
 __all__ = ["GPRegressor", "SparseGPRegressor"]
@@ -72,6 +73,7 @@ class GPSettings(AbstractSettings):
         logarithm is a smooth function, each by its evidence; of more rows than are averaged over
         the likelier one is taken, and more than 1,000 are refused. It implies `average`.""",
     )
+    support: str | tuple[float | None, float | None] = setting(*SUPPORT)
     variance_prior: str = setting(
         "wide",
         one_of(VARIANCE_PRIORS),
@@ -109,6 +111,7 @@ class SparseGPSettings(AbstractSettings):
         """Whether to average over the hyper-parameters, as in `GPRegressor`, if there are as few
         rows and no more distinct ones than inducing points.""",
     )
+    support: str | tuple[float | None, float | None] = setting(*SUPPORT)
 
 
 @final
@@ -146,6 +149,10 @@ class GPRegressor(AbstractGPRegressor):
         What averaging assumes of the total variance: "wide" lets it be far larger than that of the
         sample, of which few rows tell little; "sample" holds it near that. Optimisation takes the
         latter, and looks at corners less.
+    support : "auto" or (low, high), default "auto"
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -190,6 +197,7 @@ class GPRegressor(AbstractGPRegressor):
         average=True,
         noise="constant",
         variance_prior="wide",
+        support="auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -252,6 +260,10 @@ class SparseGPRegressor(AbstractGPRegressor):
     average : bool, default True
         Whether to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows
         and no more distinct ones than inducing points.
+    support : "auto" or (low, high), default "auto"
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -293,6 +305,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         n_restarts=3,
         max_iter=100,
         average=True,
+        support="auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,

@@ -28,8 +28,8 @@ from sigmax.estimators.gp_search import Found, starts
 from sigmax.features import Features
 from sigmax.files import take_array
 from sigmax.random import make_key, named_generator
-from sigmax.scaling import Standardizer
 from sigmax.tables import Table
+from sigmax.targets import TargetUnits
 from sigmax.training import bucket_size, pad_rows
 
 __all__ = ["AbstractGPRegressor"]
@@ -64,11 +64,13 @@ class AbstractGPRegressor(AbstractRegressor):
     n_restarts: int
     max_iter: int
     average: bool
+    support: Any
     categorical_features: Any
     numeric_features: Any
     random_state: Any
     verbose: int
 
+    units_: TargetUnits
     posterior_: Posterior
     log_evidence_: NDArray[np.float64]
     df_: float
@@ -137,8 +139,8 @@ class AbstractGPRegressor(AbstractRegressor):
         y, weight = rows.y, rows.weight
         self._check_size(len(rows.table))
         key = make_key(self.random_state)
-        self.y_scaling_ = Standardizer.fit(y, weight, constant_scale=1e-6)
-        y = self.y_scaling_(y, np.float64)
+        self.units_ = TargetUnits.fit(y, weight, support=self.support)
+        y = self.units_(y, np.float64)
         self.features_, inputs = Features.fit(rows.table, y, weight, rows.indices, np.float64)
         X, groups = np.asarray(inputs.coordinates), self._groups
         weight = weight / weight.mean()
@@ -204,7 +206,8 @@ class AbstractGPRegressor(AbstractRegressor):
             dist = Normal(mean, np.sqrt(total))
         else:
             dist = StudentT(mean, np.full_like(mean, self.df_), np.sqrt(total))
-        return Predictive(rows.mixture(Mixture(dist, latent / total)))
+        mixture = self.units_.bounded(rows.mixture(Mixture(dist, latent / total)))
+        return Predictive(mixture, self.units_.interval_ends if self.units_.has_repeated else None)
 
     @property
     def length_scale_(self) -> NDArray[np.float64]:
@@ -241,9 +244,9 @@ class AbstractGPRegressor(AbstractRegressor):
             np.concatenate(part, axis=1).reshape(n_outputs, n_draws, len(X)).transpose(1, 2, 0)
             for part in zip(*blocks, strict=True)
         )
-        scale = self.y_scaling_.scale
+        scale = self.units_.scaling.scale
         mean, latent, noise = (
-            self.y_scaling_.mean + scale * mean,
+            self.units_.restore(mean),
             scale**2 * latent,
             scale**2 * noise,
         )
@@ -253,7 +256,7 @@ class AbstractGPRegressor(AbstractRegressor):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = {"log_evidence": self.log_evidence_, "df": np.array([self.df_])}
-        arrays |= self.features_.state() | self.y_scaling_.state("y")
+        arrays |= self.features_.state() | self.units_.state()
         for part in (self.posterior_, self.posterior_.hyper):
             leaves = vars(part).items()
             arrays |= {name: leaf for name, leaf in leaves if isinstance(leaf, np.ndarray)}
@@ -266,7 +269,7 @@ class AbstractGPRegressor(AbstractRegressor):
         self.n_iter_ = int(facts["n_iter"])
         self.log_evidence_ = take_array(arrays, "log_evidence", (p,))
         self.features_ = Features.from_state(facts, arrays, p)
-        self.y_scaling_ = Standardizer.from_state(arrays, "y", p)
+        self.units_ = TargetUnits.from_state(arrays, p)
         self.df_ = float(take_array(arrays, "df", ()))
         n_draws, m = arrays["points"].shape[1:3]
         groups = self._groups

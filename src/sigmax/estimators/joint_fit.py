@@ -241,10 +241,11 @@ class ReadRows(NamedTuple):
         """Those of the target, with the map that held-out rows have chosen if any was asked."""
         _, y, weight, _ = self.rows
         if self.has_few_rows:
-            return TargetUnits.fit(y, weight).wider(few_rows_spread(self.n_distinct))
+            units = TargetUnits.fit(y, weight, support=self.recipe.support)
+            return units.wider(few_rows_spread(self.n_distinct))
         if self.recipe.target_map == "normal-scores":
             target_map = self.recipe.target_map
-        return TargetUnits.fit(y, weight, target_map)
+        return TargetUnits.fit(y, weight, target_map, self.recipe.support)
 
 
 def create_inputs(model: Model, read: ReadRows, target_map: str) -> FitInputs:

@@ -19,7 +19,7 @@ from sigmax.estimators.extrapolation import fit_edges
 from sigmax.estimators.gates import create_gate
 from sigmax.estimators.joint_fit import FitInputs
 from sigmax.estimators.kept_rows import KeptRows, Memory
-from sigmax.estimators.local_finish import finish_few_rows, finish_members, first_steps, grow_beside
+from sigmax.estimators.local_finish import finish_few_rows, finish_members, grow_beside
 from sigmax.estimators.local_networks import create_network
 from sigmax.estimators.local_predictor import LocalPredictor, as_mixture
 from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS, LocalRecipe
@@ -122,6 +122,10 @@ class LocalRegressor(AbstractNetworkRegressor):
         What the networks learn: y itself, or a monotone function of it that makes its distribution
         Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y itself is
         learned, whatever is asked.
+    support : "auto" or (low, high), default "auto"
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
     categorical_features : list of str or int, optional
         Columns of ``X`` to read as categories, whatever their type says. Text, truth values and
         pandas' categories are read so anyway, but for text that is a date throughout.
@@ -192,6 +196,7 @@ class LocalRegressor(AbstractNetworkRegressor):
         patience=None,
         recalibrate=None,
         target_map=None,
+        support=None,
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -301,8 +306,7 @@ class LocalRegressor(AbstractNetworkRegressor):
 
         def create(member: int) -> LocalNetwork:
             rng = named_generator(key, f"member {member}")
-            shapes = X.input_shape, y.shape[1]
-            return create_network(rng, *shapes, gate, edges, self.units_.steps(), recipe)
+            return create_network(rng, X.input_shape, y.shape[1], gate, edges, recipe)
 
         return stack_members([create(member) for member in range(recipe.n_members)]), own_center
 
@@ -386,8 +390,7 @@ class LocalRegressor(AbstractNetworkRegressor):
     def _with_forests(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
         """The members' predictions, with forests if there are any, and what later rows say."""
         if self.forests_ is not None:
-            coordinates, steps = np.asarray(X.coordinates), first_steps(self.networks_)
-            rows = coordinates, self.rows_.y, steps, self.networks_.prior_variance
+            rows = np.asarray(X.coordinates), self.rows_.y, self.networks_.prior_variance
             edges = jax.tree.map(lambda leaf: leaf[0], self.networks_.edges)
             found = self.forests_.beside(found, *rows, edges, X.beyond)
         return widened(found, self.memory_.factor)

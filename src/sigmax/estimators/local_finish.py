@@ -16,14 +16,13 @@ from sigmax.estimators.recalibration import (
     mixture_recalibration,
     recalibrated,
     recalibrated_moments,
-    spread_over_steps,
 )
-from sigmax.networks import LocalNetwork, TargetSteps
+from sigmax.networks import LocalNetwork
 from sigmax.random import named_generator
 from sigmax.targets import repeat_probability
 from sigmax.training import Fold, Stage, TrainingData, held_out_density
 
-__all__ = ["finish_few_rows", "finish_members", "first_steps", "grow_beside"]
+__all__ = ["finish_few_rows", "finish_members", "grow_beside"]
 
 OFTEN = 0.03
 """The probability that two rows have the same target, above which peaks would be rewarded."""
@@ -53,15 +52,11 @@ def finish_members(
     """Recalibrated members, their forests if these help, and the moments of held-out rows."""
     recipe, forests = inputs.recipe, None
     judged = held_out_predictions(networks, folds, data, stage)
-    steps = first_steps(networks)
-    if steps.lengths.any():
-        judged = spread_over_steps(judged, steps)
     may_narrow = not inputs.has_replicates
     if grown is not None:
         forests, mixed = MemberForests.fit(
             grown,
             judged,
-            steps,
             repeats=max(repeat_probability(column) for column in inputs.y.T) > OFTEN,
             recalibrates=recipe.recalibrate,
             may_narrow=may_narrow,
@@ -85,8 +80,3 @@ def finish_few_rows(
     found = cross_fitted_recalibration(networks, folds, data, held_out_density, *tried)
     found = found.wider(few_rows_factor(inputs.n_distinct))
     return recalibrated(networks, found.never_narrower() if inputs.has_replicates else found)
-
-
-def first_steps(networks: LocalNetwork) -> TargetSteps:
-    """Steps of the target, which all members share."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf[0]), networks.steps)

@@ -17,7 +17,6 @@ from sigmax.networks import (
     InputLayer,
     KernelParameters,
     LocalNetwork,
-    TargetSteps,
 )
 
 __all__ = ["create_network"]
@@ -34,7 +33,6 @@ def create_network(
     n_outputs: int,
     gate: ExtrapolationGate,
     edges: Edges,
-    steps: tuple[np.ndarray, np.ndarray],
     recipe: LocalRecipe,
 ) -> LocalNetwork:
     """One untrained member."""
@@ -62,7 +60,6 @@ def create_network(
         kernel=KernelParameters.create(recipe.prior_rows),
         gate=gate,
         edges=edges,
-        steps=TargetSteps(*(on_device(part, np.float32) for part in steps)),
         factor=on_device(1.0, np.float32),
         most_df=on_device(np.inf, np.float32),
         shrinkage=on_device(0.0, np.float32),

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
+from scipy.special import logsumexp
 
 from sigmax.compilation import compiled, on_device
 from sigmax.distributions import Mixture
@@ -207,10 +208,13 @@ def as_mixture(found: LocalPosterior) -> Mixture:
         return np.moveaxis(leaf, -1, 1).reshape(n_members * n_parts, *batch)
 
     share = np.asarray(found.epistemic_share)[..., None, None]
+    log_weight = flat(found.dist.log_weight).astype(np.float64)
+    # Weights in single precision add up to 1 ± 2e-6, an error that is multiplied by the mean of y.
+    log_weight = log_weight - logsumexp(log_weight, axis=0)
     return Mixture(
         jax.tree.map(flat, found.dist.components),
         flat(np.broadcast_to(share, found.dist.log_weight.shape)),
-        flat(found.dist.log_weight) - math.log(n_members),
+        log_weight,
         n_parts,
     )
 

@@ -32,7 +32,7 @@ from sigmax.estimators.recalibration import (
 )
 from sigmax.files import take_array
 from sigmax.forests import Forests
-from sigmax.networks import Edges, LocalPosterior, TargetSteps, WeightedStudentT
+from sigmax.networks import Edges, LocalPosterior, WeightedStudentT
 from sigmax.training import Fold
 
 __all__ = ["GrownForests", "MemberForests"]
@@ -148,7 +148,6 @@ class MemberForests:
         cls,
         grown: GrownForests,
         judged: HeldOutPredictions,
-        steps: TargetSteps,
         *,
         repeats: bool,
         recalibrates: bool,
@@ -159,7 +158,7 @@ class MemberForests:
         A tie is no forest: the gain has to exceed its standard error.
         """
         draws = grown.draws, grown.of_all
-        found = mix(judged, *draws, steps, repeats, recalibrates, may_narrow)
+        found = mix(judged, *draws, repeats, recalibrates, may_narrow)
         share, factor = float(found.share), float(found.factor)
         return (cls(grown.forests, share, factor) if share else None), found
 
@@ -179,7 +178,6 @@ class MemberForests:
         found: LocalPosterior,
         X: Float[np.ndarray, "rows features"],
         y: Float[np.ndarray, "learned outputs"],
-        steps: TargetSteps,
         prior_variance: float,
         edges: Edges,
         beyond: Float[np.ndarray, "rows reals"] | None,
@@ -191,8 +189,7 @@ class MemberForests:
         n_parts = found.dist.log_weight.shape[-1]
 
         def predict(block: tuple[Draws, Array, Array | None]) -> WeightedStudentT:
-            factor = np.float32(self.factor)
-            return forest_densities(*block, steps, edges, prior_variance, factor)
+            return forest_densities(*block, edges, prior_variance, np.float32(self.factor))
 
         gate = np.asarray(found.gate).mean(axis=0).astype(np.float32)
         dist = by_blocks(predict, (self._draws_at(X, y, n_parts), gate, beyond), axis=1)
@@ -240,7 +237,7 @@ class MemberForests:
         return cls(forests, share, factor)
 
 
-def forest_density(draws: Draws, steps: TargetSteps, factor: Float[Array, ""]) -> WeightedStudentT:
+def forest_density(draws: Draws, factor: Float[Array, ""]) -> WeightedStudentT:
     """One forest's density on the data."""
     # No group has so few values that a variance of nearly 0 would have to be believed.
     variance = jnp.asarray(draws.variance)
@@ -249,7 +246,7 @@ def forest_density(draws: Draws, steps: TargetSteps, factor: Float[Array, ""]) -
     n_parts = scale.shape[-1]
     components = StudentT(jnp.asarray(draws.mean), jnp.full_like(scale, DF), scale)
     dist = WeightedStudentT(components, jnp.full_like(scale, -np.log(n_parts)))
-    return dist.on_grid(steps).widen(factor)
+    return dist.widen(factor)
 
 
 @compiled
@@ -257,7 +254,6 @@ def forest_densities(
     draws: Draws,
     gate: Float[Array, " rows"],
     beyond: Float[Array, "rows reals"] | None,
-    steps: TargetSteps,
     edges: Edges,
     prior_variance: float,
     factor: Float[Array | np.ndarray, ""],
@@ -265,7 +261,7 @@ def forest_densities(
     """Densities of all members, also off the data: leaves (members, rows, outputs, parts)."""
 
     def predict(draws: Draws) -> WeightedStudentT:
-        dist = forest_density(draws, steps, jnp.asarray(factor))
+        dist = forest_density(draws, jnp.asarray(factor))
         return edges.apply(dist, gate, beyond, prior_variance)
 
     return jax.vmap(predict, in_axes=1)(draws)
@@ -302,7 +298,6 @@ def mix(
     judged: HeldOutPredictions,
     draws: Draws,
     of_all: Draws,
-    steps: TargetSteps,
     repeats: bool,
     recalibrates: bool,
     may_narrow: bool,
@@ -317,7 +312,7 @@ def mix(
 
     def density(draws: Draws) -> WeightedStudentT:
         """Leaves (rows, outputs, parts)."""
-        return forest_density(draws, steps, jnp.ones(()))
+        return forest_density(draws, jnp.ones(()))
 
     def score(dist: WeightedStudentT) -> Float[Array, " rows"]:
         found = -dist.rough_crps(y) if repeats else dist.log_prob(y)

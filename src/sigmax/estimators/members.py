@@ -195,6 +195,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         mean, variance = member_moments(self._completed_mixture(X), n_members)
         bounds = self.held_out_.interval(mean, variance, coverage)
         bounds = self.units_.restore(bounds.swapaxes(1, 2)).swapaxes(1, 2)
+        bounds = self.units_.interval_ends(self.units_.within_support(bounds))
         return bounds[:, 0] if self.is_single_output_ else bounds
 
     def _completed_mixture(self, X) -> Mixture:
@@ -216,7 +217,7 @@ class AbstractNetworkRegressor(AbstractRegressor):
         dist = self.units_.distribution(mixture)
         if self.is_single_output_:
             dist = jax.tree.map(lambda leaf: leaf[..., 0], dist)
-        return Predictive(dist, self.units_.interval_ends if self.units_.grids else None)
+        return Predictive(dist, self.units_.interval_ends if self.units_.has_repeated else None)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         n_members = len(jax.tree.leaves(self.networks_)[0])

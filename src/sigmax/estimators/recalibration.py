@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sigmax.calibration import best_scale_factor, coverage_match
 from sigmax.compilation import compiled, on_device
-from sigmax.networks import UNKNOWN_SHARE, TargetSteps, toward_prior
+from sigmax.networks import toward_prior
 from sigmax.training import Fold, Stage, TrainingData, judge_members
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "mixture_recalibration",
     "recalibrated",
     "recalibrated_moments",
-    "spread_over_steps",
     "trusted",
     "with_factor",
 ]
@@ -42,9 +41,6 @@ ROWS_TO_DISAGREE_ON = 256
 
 DF_BOUNDS = np.array([np.inf, 30.0, 12.0, 6.0, 4.0])
 """Bounds on the degrees of freedom that are tried. A variance of fewer than four means little."""
-
-GOLDEN_SHARE = 0.618034
-"""Multiples of it, without their whole parts, are spread evenly, however many are taken."""
 
 FLATTERED_ROWS = 200
 """Held-out rows that also chose the snapshots make members look better than they are: with so many
@@ -287,21 +283,6 @@ def held_out_predictions(
         jax.tree.map(of_all, own, *others),
         on_device(weight[:, :ROWS_TO_DISAGREE_ON] > 0),
     )
-
-
-@compiled
-def spread_over_steps(found: HeldOutPredictions, steps: TargetSteps) -> HeldOutPredictions:
-    """The same with values of a grid moved to anywhere within their steps.
-
-    A density with peaks on a grid is about as likely as it likes there. Intervals that hold what
-    they say of values that are spread over the steps do so of the grid's values, on average. Where
-    a value is known to less than a step, it stays where it is.
-    """
-    length = jax.vmap(steps.at)(found.y[..., None])[..., 0]
-    is_unknown = (length > 0) & (found.dist.variance > (UNKNOWN_SHARE * length) ** 2)
-    within = (jnp.arange(found.y.shape[1]) * GOLDEN_SHARE) % 1.0 - 0.5  # evenly, every time alike
-    y = found.y + jnp.where(is_unknown, length * within[None, :, None], 0.0)
-    return eqx.tree_at(lambda f: f.y, found, y)
 
 
 @compiled

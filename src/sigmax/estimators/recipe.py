@@ -19,7 +19,7 @@ from sigmax.settings import (
     one_of,
     setting,
 )
-from sigmax.targets import TARGET_MAPS
+from sigmax.targets import SUPPORT, TARGET_MAPS
 from sigmax.training import (
     Part,
     Phase,
@@ -80,6 +80,7 @@ class AbstractRecipe(AbstractSettings):
         distribution Normal; "auto" lets held-out rows decide. Of fewer than 200 different rows, y
         itself is learned, whatever is asked.""",
     )
+    support: str | tuple[float | None, float | None] = setting(*SUPPORT)
     validation_fraction: float
     is_judged_together: bool = False
     """Whether all members keep the snapshots of the same step, by the mean of their scores."""
@@ -305,6 +306,7 @@ PAPER = Recipe(
     validation_fraction=0.0,
     patience=0,
     recalibrate=False,
+    support=(None, None),
 )
 PRESETS = {"fast": FAST, "paper": PAPER}
 

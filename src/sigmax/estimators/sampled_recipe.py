@@ -100,6 +100,7 @@ PAPER = SampledRecipe(
     weight_decay=0.0,
     decay_rate=False,
     validation_fraction=0.0,
+    support=(None, None),
 )
 DROPOUT_FAST = replace(DROPOUT, hidden_sizes=(64, 64), n_steps=1500, patience=15)
 DROPOUT_PRESETS = {"fast": DROPOUT_FAST, "paper": PAPER}

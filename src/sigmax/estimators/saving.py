@@ -73,8 +73,9 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
                 names = np.asarray(facts["feature_names_in"], dtype=object)
                 estimator.feature_names_in_ = names
             for name, array in arrays.items():
-                is_history = name.startswith("history.")  # NaN where nothing was scored
-                if array.dtype.kind == "f" and not is_history and np.isnan(array).any():
+                # NaN where nothing was scored, and where cells of training rows were missing.
+                may_be_nan = name.startswith("history.") or name == "features.donors"
+                if array.dtype.kind == "f" and not may_be_nan and np.isnan(array).any():
                     raise ValueError(f"the array {name!r} holds NaN")
             estimator._set_state(facts, arrays)
             kept = {name: sigmax.files.describe(a) for name, a in estimator._state()[1].items()}

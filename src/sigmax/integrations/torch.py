@@ -196,10 +196,10 @@ def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) 
     >>> dist.mean, dist.variance
     (tensor([1.], dtype=torch.float64), tensor([2.], dtype=torch.float64))
     """
-    from sigmax.distributions import Mapped
+    from sigmax.distributions import Bounded, Mapped
 
     density = getattr(dist, "dist", dist)
-    if isinstance(density, Mapped):
+    if isinstance(density, Bounded | Mapped):
         return TorchPredictive(dist, dtype, device)
     return native(density, dtype, device)
 
@@ -261,13 +261,19 @@ class TorchPredictive(distributions.Distribution):
     support: Any = constraints.real
 
     def __init__(self, dist: Any, dtype: torch.dtype = torch.float64, device: Any = None):
-        from sigmax.distributions import Mapped, Predictive
+        from sigmax.distributions import Bounded, Mapped, Predictive
 
         self.predictive = dist if isinstance(dist, Predictive) else Predictive(dist)
         self.dtype, self.device = dtype, torch.device("cpu" if device is None else device)
-        density = self.predictive.dist
-        self.is_mapped = isinstance(density, Mapped)
-        self.base = native(density.base if self.is_mapped else density, dtype, device)
+        density, self.bounds = self.predictive.dist, None
+        if isinstance(density, Bounded):
+            bounds = density.low, density.high
+            self.bounds = [torch.tensor(bound, dtype=dtype, device=device) for bound in bounds]
+            density = density.base
+        self.spline = None
+        if isinstance(density, Mapped):
+            self.spline, density = density.spline, density.base
+        self.base = native(density, dtype, device)
         super().__init__(torch.Size(self.predictive.shape), validate_args=False)
 
     @property
@@ -282,10 +288,15 @@ class TorchPredictive(distributions.Distribution):
 
     def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         """Logarithm of the density, with a gradient; leading axes are those of several values."""
-        if not self.is_mapped:
-            return self.base.log_prob(value)
-        mapped, log_slope = through_map(self.predictive.dist.spline, value.to(self.dtype))
-        return self.base.log_prob(mapped) + log_slope
+        if self.spline is None:
+            found = self.base.log_prob(value)
+        else:
+            mapped, log_slope = through_map(self.spline, value.to(self.dtype))
+            found = self.base.log_prob(mapped) + log_slope
+        if self.bounds is None:
+            return found
+        low, high = self.bounds
+        return torch.where((value >= low) & (value <= high), found, -torch.inf)
 
     def cdf(self, value: torch.Tensor) -> torch.Tensor:
         """Probability of at most ``value``."""

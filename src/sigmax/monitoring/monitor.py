@@ -72,8 +72,9 @@ class Monitor:
         y = np.asarray(y, np.float64)
         rng = np.random.default_rng(self.random_state)
         rng.bit_generator.advance(self._n_drawn)  # pyright: ignore
-        grids = getattr(getattr(self.model, "units_", None), "grids", ())
-        pit = randomised_pit(dist, y, grids, rng.random(dist.shape))
+        units = getattr(self.model, "units_", None)
+        width = np.zeros(y.shape) if units is None else units.cell_widths(y)
+        pit = randomised_pit(dist, y, width, rng.random(dist.shape))
         bounds = dist.interval(self.drift.coverage)
         missed = (y < bounds[..., 0]) | (y > bounds[..., 1])
         if not self.n_rows:
@@ -139,21 +140,17 @@ class Monitor:
 
 
 def randomised_pit(
-    dist: Any, y: Float[np.ndarray, "*shape"], grids: Any, uniform: Float[np.ndarray, "*shape"]
+    dist: Any,
+    y: Float[np.ndarray, "*shape"],
+    width: Float[np.ndarray, "*shape"],
+    uniform: Float[np.ndarray, "*shape"],
 ) -> Float[np.ndarray, "*shape"]:
-    """The probability of less than ``y``, uniform where predictions are right.
+    """Probability of less than ``y``, uniform where predictions are right.
 
-    A value on a grid, or in a heap, has the probability of all within half a step of it: its PIT is
-    drawn from theirs by ``uniform`` numbers.
+    A value that repeats has the probability of its cell, whose ``width`` is given: its PIT is drawn
+    from those of the cell by ``uniform`` numbers.
     """
-    y = np.asarray(y, np.float64)
-    half = np.zeros(y.shape)
-    columns = half.reshape(len(y), -1)
-    for output, grid in enumerate(grids):
-        own = y.reshape(len(y), -1)[:, output]
-        is_shared = np.full(len(own), grid.is_full) | np.isin(own, grid.values)
-        columns[:, output] = np.where(is_shared, grid.step / 2, 0.0)
-    if not half.any():
+    if not width.any():
         return dist.cdf(y)
-    lower, upper = dist.cdf(y - half), dist.cdf(y + half)
+    lower, upper = dist.cdf(y - width / 2), dist.cdf(y + width / 2)
     return lower + uniform * (upper - lower)

@@ -22,7 +22,7 @@ from sigmax.networks.mlp import ACTIVATIONS, MLP, TabularMLP
 from sigmax.networks.periodic import PeriodicFeatures, wave
 from sigmax.networks.shrinkage import toward_prior
 from sigmax.networks.variance_network import VarianceNetwork
-from sigmax.networks.weighted_student_t import UNKNOWN_SHARE, TargetSteps, WeightedStudentT
+from sigmax.networks.weighted_student_t import WeightedStudentT
 
 __all__ = [
     "ACTIVATIONS",
@@ -31,7 +31,6 @@ __all__ = [
     "NO_CENTER",
     "OFFSET",
     "ROWS_PER_BLOCK",
-    "UNKNOWN_SHARE",
     "AbstractSpread",
     "DropoutNetwork",
     "Edges",
@@ -48,7 +47,6 @@ __all__ = [
     "PeriodicFeatures",
     "Sums",
     "TabularMLP",
-    "TargetSteps",
     "TrainingSet",
     "VarianceNetwork",
     "WeightedStudentT",

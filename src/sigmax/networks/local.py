@@ -26,7 +26,7 @@ from sigmax.networks.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.networks.heads import SMALLEST_VARIANCE
 from sigmax.networks.input_layer import InputLayer
 from sigmax.networks.mlp import MLP
-from sigmax.networks.weighted_student_t import TargetSteps, WeightedStudentT
+from sigmax.networks.weighted_student_t import WeightedStudentT
 
 __all__ = [
     "COMPONENT_GAIN",
@@ -131,8 +131,6 @@ class LocalNetwork(eqx.Module):
     kernel: KernelParameters
     gate: ExtrapolationGate
     edges: Edges
-    steps: TargetSteps | None
-    """Of a target on a grid."""
     factor: Float[Array, ""]
     """What the held-out rows widened all scales by; no step trains it."""
     most_df: Float[Array, ""]
@@ -212,8 +210,6 @@ class LocalNetwork(eqx.Module):
             components.mean + count / strength * shift, after, updated * (strength + 1) / strength
         )
         dist = WeightedStudentT(found, jax.nn.log_softmax(log_weight, axis=-1))
-        if self.steps is not None:
-            dist = dist.on_grid(self.steps)
         return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
 
     def embed_training_set(

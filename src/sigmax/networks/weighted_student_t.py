@@ -1,11 +1,9 @@
 """A few Student-t components with weights: the shape that one member gives a prediction."""
 
-import math
 from typing import final
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
@@ -13,33 +11,7 @@ from jaxtyping import Array, Float
 
 from sigmax.distributions import StudentT
 
-__all__ = ["UNKNOWN_SHARE", "TargetSteps", "WeightedStudentT"]
-
-LEAST_SHARE = (2 * math.pi) ** -0.5
-"""A Normal with this standard deviation has the density 1 at its mean."""
-
-UNKNOWN_SHARE = 0.3
-"""Of a step: with a larger standard deviation a value is not known."""
-
-KNOWN_SHARE = 0.02
-"""What is left of the least scale where a value is known."""
-
-
-@final
-class TargetSteps(eqx.Module):
-    """How long a step of a target on a grid is at some values; 0 where there is no grid."""
-
-    values: Float[Array, "knots outputs"]
-    lengths: Float[Array, "knots outputs"]
-
-    def at(
-        self, values: Float[Array, "rows outputs components"]
-    ) -> Float[Array, "rows outputs components"]:
-        """The length at the nearest knot below every value."""
-        knots = self.values[1:, None, :, None]
-        index = jnp.sum(lax.stop_gradient(values)[None] >= knots, axis=0)
-        outputs = jnp.arange(self.lengths.shape[1])[None, :, None]
-        return self.lengths[index, outputs]
+__all__ = ["WeightedStudentT"]
 
 
 @final
@@ -56,8 +28,6 @@ class WeightedStudentT(eqx.Module):
 
     components: StudentT
     log_weight: Float[Array, "*batch components"]
-    least: Float[Array, "*batch components"] | None = None
-    """The least scale of every component; None for none."""
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
@@ -93,35 +63,14 @@ class WeightedStudentT(eqx.Module):
         return jnp.sum(weight * error, axis=-1) - 0.5 * jnp.sum(pairs, axis=(-2, -1))
 
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
-        """Every component widened by ``factor`` about its own mean; none below its least scale."""
+        """Every component widened by ``factor`` about its own mean."""
         components = self.components.widen(of_components(factor))
-        return WeightedStudentT(components, self.log_weight, self.least).above_least()
+        return WeightedStudentT(components, self.log_weight)
 
     def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
         """At most ``most_df`` degrees of freedom, by a share: `StudentT.with_tails`."""
         components = self.components.with_tails(most_df, of_components(share))
-        return WeightedStudentT(components, self.log_weight, self.least)
-
-    def on_grid(self, steps: TargetSteps) -> "WeightedStudentT":
-        """No component so narrow that the density of a value exceeds its probability over the step.
-
-        That is about two fifths of a step. Where the whole mixture is narrower than a third of a
-        step, the value is known, and the least scale falls with the variance of the mixture, down
-        to a small share of the step.
-        """
-        step = steps.at(jnp.asarray(self.components.mean))
-        unknown = self.variance[..., None] / jnp.maximum(UNKNOWN_SHARE * step, 1e-12) ** 2
-        least = LEAST_SHARE * step * jnp.clip(unknown, KNOWN_SHARE, 1.0)
-        least = lax.stop_gradient(least)
-        return WeightedStudentT(self.components, self.log_weight, least).above_least()
-
-    def above_least(self) -> "WeightedStudentT":
-        """No component below its least scale."""
-        if self.least is None:
-            return self
-        scale = jnp.maximum(self.components.scale, self.least)
-        components = StudentT(self.components.mean, self.components.df, scale)
-        return WeightedStudentT(components, self.log_weight, self.least)
+        return WeightedStudentT(components, self.log_weight)
 
     def moved(self, shift: ArrayLike, variance: ArrayLike) -> "WeightedStudentT":
         """Every component moved by ``shift``, and its variance larger by ``variance``."""
@@ -131,7 +80,7 @@ class WeightedStudentT(eqx.Module):
             self.components.df,
             self.components.scale * jnp.sqrt(1 + growth),
         )
-        return WeightedStudentT(components, self.log_weight, self.least)
+        return WeightedStudentT(components, self.log_weight)
 
     def toward(
         self, prior_variance: ArrayLike, share: ArrayLike, mean_share: ArrayLike | None = None
@@ -148,7 +97,7 @@ class WeightedStudentT(eqx.Module):
         kept = (1 - of_components(mean_share)) * mean
         center = kept + jnp.sqrt(left) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
-        return WeightedStudentT(components, self.log_weight, self.least)
+        return WeightedStudentT(components, self.log_weight)
 
 
 def absolute_normal(

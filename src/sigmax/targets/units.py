@@ -6,10 +6,11 @@ from typing import Any, final
 import numpy as np
 
 from sigmax.compilation import compiled, padded_blocks
-from sigmax.distributions import AbstractDistribution, Mapped, Mixture, MonotoneSpline
+from sigmax.distributions import AbstractDistribution, Bounded, Mapped, Mixture, MonotoneSpline
 from sigmax.files import take_array
 from sigmax.scaling import FARTHEST, Standardizer
-from sigmax.targets.grid import TargetGrid
+from sigmax.targets.support import Support
+from sigmax.targets.values import RepeatedValues
 
 __all__ = ["TARGET_MAPS", "TargetUnits"]
 
@@ -22,6 +23,15 @@ N_KNOTS = len(LEVELS) + 2
 
 N_IN_TAIL = 4
 """Knots at either end whose slope goes on beyond the last of them."""
+
+TRIMMED = 0.01
+"""Share of the rows at either end without which the usual spread of a target is measured."""
+
+HAS_OUTLIERS = 10.0
+"""A target has outliers if its standard deviation exceeds its usual spread so many times."""
+
+FARTHEST_LEARNED = 10.0
+"""Outliers are learned as values so many times the usual spread from the usual mean."""
 
 
 @final
@@ -41,23 +51,41 @@ class TargetUnits:
     """Of y itself."""
     spline: MonotoneSpline | None = None
     """From y to what networks learn, where that is not the standardised y."""
-    grids: tuple[TargetGrid, ...] = ()
-    """Of every output; none if no output has values that cannot be told apart."""
+    limits: np.ndarray | None = None
+    """Beyond them, (p, 2), values are learned as these; None without outliers."""
+    repeated: tuple[RepeatedValues | None, ...] = ()
+    """Of every output; None for one whose values hardly ever repeat."""
+    support: tuple[Support, ...] = ()
+    """Of every output."""
 
     @classmethod
-    def fit(cls, y: np.ndarray, weight: np.ndarray, target_map: str = "none") -> "TargetUnits":
-        """The units of targets (n, p), by one of the `TARGET_MAPS`."""
+    def fit(
+        cls,
+        y: np.ndarray,
+        weight: np.ndarray,
+        target_map: str = "none",
+        support: Any = (None, None),
+    ) -> "TargetUnits":
+        """The units of targets (n, p), by one of the `TARGET_MAPS`.
+
+        ``support`` is "auto" or a pair of bounds, as estimators have it.
+        """
+        found = {
+            "limits": outlier_limits(y),
+            "repeated": tuple(RepeatedValues.find(column) for column in y.T),
+            "support": tuple(Support.find(column, support) for column in y.T),
+        }
+        if found["limits"] is not None:
+            y = np.clip(y, *found["limits"].T)
         scaling = Standardizer.fit(y, weight, constant_scale=1e-6)
-        grids = tuple(TargetGrid.find(column) for column in y.T)
-        grids = grids if any(grid.step for grid in grids) else ()
         if target_map == "none":
-            return cls(scaling, grids=grids)
+            return cls(scaling, **found)
         knots = [normal_score_knots(column, weight) for column in y.T]
         x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
         spline = MonotoneSpline.through(x, scores)
         own = Standardizer.fit(in_double("__call__", spline, y), weight)
         spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
-        return cls(scaling, spline, grids)
+        return cls(scaling, spline, **found)
 
     def wider(self, factor: float) -> "TargetUnits":
         """Units so many times as large, of a target without a map."""
@@ -65,15 +93,9 @@ class TargetUnits:
 
     def with_values(self, y: np.ndarray) -> "TargetUnits":
         """The same units once it is known that targets ``y`` (n, p) occur, too."""
-        grids = (grid.with_values(own) for grid, own in zip(self.grids, y.T, strict=False))
-        return replace(self, grids=tuple(grids))
-
-    @property
-    def step(self) -> np.ndarray:
-        """Of every output, the distance within which its values cannot be told apart."""
-        if not self.grids:
-            return np.zeros(len(self.scaling.scale))
-        return np.array([grid.step for grid in self.grids])
+        repeated = (own and own.with_values(column) for own, column in self._columns(y))
+        support = (own.with_values(column) for own, column in zip(self.support, y.T, strict=True))
+        return replace(self, repeated=tuple(repeated), support=tuple(support))
 
     @property
     def target_map(self) -> str:
@@ -82,6 +104,8 @@ class TargetUnits:
 
     def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
         """What networks learn, by default in single precision."""
+        if self.limits is not None:
+            y = np.clip(y, *self.limits.T)
         if self.spline is None:
             return self.scaling(y, dtype)
         return np.clip(in_double("__call__", self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
@@ -98,39 +122,61 @@ class TargetUnits:
             return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
         return in_double("log_slope", self.spline, y)
 
-    def steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Values that networks learn, and how long a step of the target is there; 0 without one.
-
-        Of shape (knots, outputs), the same with a map and without.
-        """
-        n_outputs = len(self.scaling.scale)
-        step = self.step
-        if self.spline is None:
-            values = np.repeat(np.linspace(-1, 1, N_KNOTS)[:, None], n_outputs, axis=1)
-            return values, np.repeat((step / self.scaling.scale)[None], N_KNOTS, axis=0)
-        slope = np.exp(self.log_slope(np.asarray(self.spline.x)))
-        return np.asarray(self.spline.y), step * slope
-
     def distribution(self, mixture: Mixture) -> AbstractDistribution:
         """What networks predict, as a density of y."""
         if self.spline is None:
-            return mixture.affine(self.scaling.mean, self.scaling.scale)
-        return Mapped(mixture, self.spline)
+            dist = mixture.affine(self.scaling.mean, self.scaling.scale)
+        else:
+            dist = Mapped(mixture, self.spline)
+        return self.bounded(dist)
+
+    def bounded(self, dist: Mixture | Mapped) -> AbstractDistribution:
+        """Densities of y, (n, p) or (n,), without what lies outside the support."""
+        if not any(own.is_bounded for own in self.support):
+            return dist
+        bounds = np.array(self.support, np.float64)
+        return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
+
+    def within_support(self, bounds: np.ndarray) -> np.ndarray:
+        """Intervals (n, p, 2) without what lies outside the support."""
+        support = np.array(self.support, np.float64)
+        return np.clip(bounds, support[:, :1], support[:, 1:2])
+
+    @property
+    def has_repeated(self) -> bool:
+        """True if the values of an output repeat."""
+        return any(own is not None for own in self.repeated)
 
     def interval_ends(self, bounds: np.ndarray) -> np.ndarray:
-        """Intervals (n, 2) or (n, p, 2) of the density as such of values: `TargetGrid.ends`."""
+        """Intervals (n, 2) or (n, p, 2) of the density as such of values: `RepeatedValues.ends`."""
         parts = np.reshape(bounds, (len(bounds), -1, 2))
-        ends = [grid.ends(parts[:, output]) for output, grid in enumerate(self.grids)]
+        ends = [
+            parts[:, output] if own is None else own.ends(parts[:, output])
+            for output, own in enumerate(self.repeated)
+        ]
         return np.stack(ends, axis=1).reshape(np.shape(bounds)) if ends else bounds
+
+    def cell_widths(self, y: np.ndarray) -> np.ndarray:
+        """Width of the cell of every target, (n,) or (n, p); 0 where values do not repeat."""
+        widths = np.zeros((len(y), len(self.repeated)))
+        for output, (own, column) in enumerate(self._columns(y.reshape(len(y), -1))):
+            if own is not None:
+                widths[:, output] = own.cell_widths(column)
+        return widths.reshape(y.shape)
+
+    def _columns(self, y: np.ndarray):
+        return zip(self.repeated, y.T, strict=True)
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a saved model keeps of it."""
         found = self.scaling.state("y")
-        for output, grid in enumerate(self.grids):
-            found[f"y.{output}.step"] = np.array(
-                [grid.step, grid.is_full, grid.lowest, grid.highest]
-            )
-            found[f"y.{output}.shared"] = grid.values
+        found["y.support"] = np.array(self.support, np.float64)
+        if self.limits is not None:
+            found["y.limits"] = self.limits
+        for output, own in enumerate(self.repeated):
+            if own is not None:
+                parts = [own.values, own.cells, np.full_like(own.cells[:, :1], own.is_rounded)]
+                found[f"y.{output}.repeated"] = np.concatenate(parts, axis=1)
         if self.spline is not None:
             parts = {"x": self.spline.x, "y": self.spline.y, "slope": self.spline.slope}
             found |= {f"map.{name}": np.asarray(part) for name, part in parts.items()}
@@ -140,31 +186,73 @@ class TargetUnits:
     def from_state(cls, arrays: dict[str, np.ndarray], n_outputs: int) -> "TargetUnits":
         """What `state` was taken from, refused if it is no increasing map of so many outputs."""
         scaling = Standardizer.from_state(arrays, "y", n_outputs)
-        grids = ()
-        if "y.0.step" in arrays:
-            grids = tuple(read_grid(arrays, output) for output in range(n_outputs))
+        found = {
+            "limits": None if "y.limits" not in arrays else read_limits(arrays, n_outputs),
+            "repeated": tuple(read_repeated(arrays, output) for output in range(n_outputs)),
+            "support": read_support(arrays, n_outputs),
+        }
         if "map.x" not in arrays:
-            return cls(scaling, grids=grids)
+            return cls(scaling, **found)
         shape = (N_KNOTS, n_outputs)
         x, y, slope = (take_array(arrays, f"map.{part}", shape) for part in ("x", "y", "slope"))
         if not ((np.diff(x, axis=0) > 0).all() and (np.diff(y, axis=0) > 0).all()):
             raise ValueError("the map of the target must increase from knot to knot")
         if not (slope > 0).all():
             raise ValueError("the map of the target must have positive slopes")
-        return cls(scaling, MonotoneSpline(x, y, slope), grids)
+        return cls(scaling, MonotoneSpline(x, y, slope), **found)
 
 
-def read_grid(arrays: dict[str, np.ndarray], output: int) -> TargetGrid:
-    """A grid of `TargetUnits.state`, refused if it is none."""
-    step, is_full, lowest, highest = take_array(arrays, f"y.{output}.step", (4,)).tolist()
-    values = take_array(arrays, f"y.{output}.shared", arrays[f"y.{output}.shared"].shape[:1])
-    if not (0 <= step < np.inf and is_full in (0.0, 1.0) and np.isfinite(values).all()):
-        raise ValueError("the grid of the target must be a step and finite values")
-    if is_full and not (len(values) == 1 and step > 0):
-        raise ValueError("a grid must have one value and a step above 0")
-    if not lowest < highest:
-        raise ValueError("the least value of the target must be below the greatest")
-    return TargetGrid(step, values, bool(is_full), lowest, highest)
+def read_limits(arrays: dict[str, np.ndarray], n_outputs: int) -> np.ndarray:
+    """Limits of `TargetUnits.state`."""
+    limits = take_array(arrays, "y.limits", (n_outputs, 2))
+    if not (limits[:, 0] < limits[:, 1]).all():
+        raise ValueError("limits of the target must be a lower and an upper one")
+    return limits
+
+
+def read_support(arrays: dict[str, np.ndarray], n_outputs: int) -> tuple[Support, ...]:
+    """Bounds of `TargetUnits.state`."""
+    support = take_array(arrays, "y.support", (n_outputs, 2))
+    if not (support[:, 0] < support[:, 1]).all():
+        raise ValueError("the support of the target must be a lower and an upper bound")
+    return tuple(Support(low, high) for low, high in support.tolist())
+
+
+def read_repeated(arrays: dict[str, np.ndarray], output: int) -> RepeatedValues | None:
+    """Repeated values of `TargetUnits.state`."""
+    name = f"y.{output}.repeated"
+    if name not in arrays:
+        return None
+    found = take_array(arrays, name, (len(arrays[name]), 5))
+    values, cells, is_rounded = found[:, :2], found[:, 2:4], found[:, 4]
+    order = np.stack([cells[:, 0], values[:, 0], values[:, 1], cells[:, 1]], axis=1)
+    is_sorted = (np.diff(order.reshape(-1)) >= 0).all() and np.isfinite(found).all()
+    if not (len(found) and is_sorted and np.isin(is_rounded, is_rounded[0]).all()):
+        raise ValueError("repeated values of the target must increase, each within its cell")
+    return RepeatedValues(values, cells, bool(is_rounded[0]))
+
+
+def outlier_limits(y: np.ndarray) -> np.ndarray | None:
+    """Limits (p, 2) of what is learned of targets (n, p); None if no output has outliers.
+
+    Examples
+    --------
+    >>> y = np.append(np.random.default_rng(0).normal(size=500), 1e9)[:, None]
+    >>> outlier_limits(y[:-1]) is None, bool(abs(outlier_limits(y)).max() < 12)
+    (True, True)
+    """
+    n_cut = max(1, int(TRIMMED * len(y)))
+    if len(y) < 4 * n_cut:
+        return None
+    usual = np.sort(y, axis=0)[n_cut:-n_cut]
+    unit = np.maximum(np.abs(y).max(axis=0), 1e-300)  # squares of 1e200 overflow
+    mean, spread = unit * np.mean(usual / unit, axis=0), unit * np.std(usual / unit, axis=0)
+    is_far = unit * np.std(y / unit, axis=0) > HAS_OUTLIERS * spread
+    is_far &= usual[0] < usual[-1]
+    if not is_far.any():
+        return None
+    reach = np.where(is_far, FARTHEST_LEARNED * spread, np.inf)
+    return np.stack([mean - reach, mean + reach], axis=1)
 
 
 def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:

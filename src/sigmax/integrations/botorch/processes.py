@@ -185,7 +185,7 @@ class ProcessMembers(AbstractMembers):
         return replace(self, processes=self.processes.conditioned(*rows, noise))
 
     def _units(self) -> tuple[float, float]:
-        scaling = self.estimator.y_scaling_
+        scaling = self.estimator.units_.scaling
         return float(scaling.mean[0]), float(scaling.scale[0])
 
     def _coordinates(self, X: Tensor) -> Tensor:

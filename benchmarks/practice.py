@@ -54,11 +54,11 @@ MOST_TRAINING, MOST_TEST, MOST_COLUMNS = 1000, 300, 12
 MONTHS = (6, 12, 24)
 
 
-def read(name: str) -> tuple[pd.DataFrame, np.ndarray]:
+def read(name: str) -> tuple[Any, np.ndarray]:
     """Columns and target of a table, its dates parsed."""
     if name in TABLES:
         target, dropped = TABLES[name]
-        frame = pd.read_csv(DATA / "tables" / f"{name}.csv.gz").drop(columns=list(dropped))
+        frame: Any = pd.read_csv(DATA / "tables" / f"{name}.csv.gz").drop(columns=list(dropped))
     else:
         index = json.loads((DATA / "panel" / "index.json").read_text())
         target = next(one["target"] for one in index if one["name"] == name)
@@ -73,7 +73,7 @@ def read(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.drop(columns=target), frame[target].to_numpy(float)
 
 
-def changes(X: pd.DataFrame, train: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def changes(X: Any, train: Any) -> dict[str, Any]:
     """The rows as they are and with one change each, by name."""
     found = {"as they are": X}
     columns = list(X.columns)
@@ -99,7 +99,7 @@ def changes(X: pd.DataFrame, train: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return found
 
 
-def made_up(kind: str, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+def made_up(kind: str, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
     """Columns, target, and how far each row lies beyond the training rows: 0 for these.
 
     Dates run over three years of training rows and up to 24 months more, numbers up to a fifth of
@@ -156,6 +156,8 @@ def rivals() -> dict[str, Any]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+    missing: Any = None
+
     def numbers(frame):
         return frame.apply(
             lambda column: (
@@ -170,7 +172,7 @@ def rivals() -> dict[str, Any]:
         is_number = make_column_selector(dtype_exclude=[object, bool])
         texts = make_pipeline(
             FunctionTransformer(lambda frame: frame.astype(object).where(frame.notna(), None)),
-            SimpleImputer(missing_values=None, strategy="most_frequent"),
+            SimpleImputer(missing_values=missing, strategy="most_frequent"),
             FunctionTransformer(lambda cells: np.asarray(cells).astype(str)),
             OneHotEncoder(handle_unknown="ignore", max_categories=30, sparse_output=False),
         )
@@ -184,14 +186,14 @@ def rivals() -> dict[str, Any]:
     }
 
 
-def plain(X: pd.DataFrame) -> pd.DataFrame:
+def plain(X: Any) -> Any:
     """Text and truth values as objects, so that all methods see the same kinds."""
     return X.apply(
         lambda column: column.astype(object) if column.dtype.kind not in "iufM" else column
     )
 
 
-def same_kinds(X: pd.DataFrame, train: pd.DataFrame) -> pd.DataFrame:
+def same_kinds(X: Any, train: Any) -> Any:
     return X.apply(
         lambda column: (
             column.astype(float)
@@ -203,7 +205,7 @@ def same_kinds(X: pd.DataFrame, train: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def scores(model: Any, X: pd.DataFrame, y: np.ndarray) -> dict[str, float]:
+def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     dist, gate = model.predict_dist_and_gate(X)
     lower, upper = dist.interval(0.9).T
     return {
@@ -252,9 +254,10 @@ def run_one(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
             error = other.predict(rows) - y_test
             record(method, change, rmse=float(np.sqrt(np.mean(error**2))))
 
-    importance = permutation_importance(
+    found_importance: Any = permutation_importance(
         others["boosting"], X_test, y_test, n_repeats=2, random_state=0
-    ).importances_mean
+    )
+    importance = found_importance.importances_mean
     numeric = [j for j, column in enumerate(X.columns) if X[column].dtype.kind in "iufM"]
     ranked = sorted(numeric, key=lambda j: -importance[j])[:2]
     both = np.concatenate([train, test])
@@ -274,9 +277,9 @@ def run_one(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
     return found
 
 
-def summary(records: list[dict[str, Any]]) -> pd.DataFrame:
+def summary(records: list[dict[str, Any]]) -> Any:
     """Mean over tables of RMSE / std(y), CRPS / std(y), coverage and share off the data."""
-    frame = pd.DataFrame(records)
+    frame: Any = pd.DataFrame(records)
     frame["kind"] = frame["change"].str.split(":").str[0].str.replace(" low| high", "", regex=True)
     for score in ("rmse", "crps"):
         frame[score] = frame[score] / frame["spread"]
@@ -289,9 +292,9 @@ def summary(records: list[dict[str, Any]]) -> pd.DataFrame:
     return found
 
 
-def losses(records: list[dict[str, Any]]) -> pd.DataFrame:
+def losses(records: list[dict[str, Any]]) -> Any:
     """By table: the RMSE that a blanked cell costs, ours and that of boosting, over std(y)."""
-    frame = pd.DataFrame(records)
+    frame: Any = pd.DataFrame(records)
     kind = frame["change"].str.split(":").str[0]
     base = frame[kind == "as they are"].set_index(["table", "method"])["rmse"]
     some = frame[kind.isin(["blanked", "renamed"])].copy()
@@ -302,7 +305,7 @@ def losses(records: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
     run.add_argument("--preset", default=None)

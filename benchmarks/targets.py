@@ -109,7 +109,7 @@ def of_panel(name: str, seed: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
 
 def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     dist = model.predict_dist(X)
-    found = {}
+    found, lower, upper = {}, np.empty(0), np.empty(0)
     for level in LEVELS:
         lower, upper = dist.interval(level).T
         found[f"{level:.0%}"] = float(np.mean((lower <= y) & (y <= upper)))

@@ -150,7 +150,8 @@ def test_unknown_cells_are_filled_in_and_all_others_stay(frame, change):
     is_unknown = features.unknown(rows)
     assert is_unknown.sum(axis=0).tolist().count(20) == 1 and is_unknown.sum() == 20
     found = features.complete(rows)
-    assert not features.unknown(found.table).any() and found.choices.shape == (16, 20)
+    assert found.choices is not None and found.choices.shape == (16, 20)
+    assert not features.unknown(found.table).any()
     original, one = as_table(frame.iloc[:20], features.schema), found.table[:20]
     column = int(np.flatnonzero(is_unknown[0])[0])
     before, after = (np.delete(table.values, column, axis=1) for table in (rows, one))

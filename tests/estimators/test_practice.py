@@ -1,5 +1,7 @@
 """Rows as they come in use: missing cells, unseen categories, later dates."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,9 +104,9 @@ def test_new_groups_are_predicted_from_the_other_columns():
     group = np.repeat(np.arange(40), 15)
     level = rng.normal(size=40)[group]
     X = pd.DataFrame({"group": [f"g{g}" for g in group], "level": level, "x": rng.normal(size=600)})
-    y = (10 * level + 3 * X["x"] + rng.normal(size=600)).to_numpy()
+    y = 10 * level + 3 * np.asarray(X["x"]) + rng.normal(size=600)
     is_train = group < 30
-    model = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
+    model: Any = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
     test, y_test = X[~is_train], y[~is_train]
     columns = ["level", "x"]
     ridge = RidgeCV().fit(X.loc[is_train, columns], y[is_train]).predict(test[columns])
@@ -139,7 +141,7 @@ def dated():
     )
     y = 10 + 2 * years + np.sin(2 * np.pi * years) + X["x"].to_numpy() + 0.3 * rng.normal(size=900)
     is_train = years < 3
-    model = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
+    model: Any = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
     return model, X, y, years
 
 
@@ -167,6 +169,6 @@ def test_a_trend_in_a_number_goes_on_beyond_its_range():
     t = rng.uniform(0, 1.2, 500)
     X, y = np.column_stack([t, rng.normal(size=500)]), 6 * t + 0.3 * rng.normal(size=500)
     is_train = t < 1
-    model = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
+    model: Any = LocalRegressor(preset="fast", random_state=0).fit(X[is_train], y[is_train])
     assert covered(model, X[~is_train], y[~is_train]) > 0.85
     assert rmse(model.predict(X[~is_train]), y[~is_train]) < 0.6

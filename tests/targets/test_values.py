@@ -29,7 +29,7 @@ def test_no_value_lies_outside_the_interval_of_a_density_at_it(name):
     values = ROUNDED[name].astype(float)
     found = RepeatedValues.find(np.repeat(values, 20))
     assert found is not None and found.is_rounded
-    half = np.median(np.diff(np.unique(np.round(values, 6)))) / 2
+    half = float(np.median(np.diff(np.unique(np.round(values, 6))).astype(float))) / 2
     for offset in (0.0, 1e-12, 0.1, 0.9):
         for below, above in ((offset, offset), (-offset, offset), (offset, -offset)):
             bounds = np.stack([values - below * half, values + above * half], axis=1)

@@ -271,8 +271,10 @@ class LocalRegressor(AbstractNetworkRegressor):
         inputs = self._encoded(rows.table)
         found = self.predictor_.predict(inputs)
         mixture = rows.mixture(as_mixture(self._with_forests(found, inputs)))
-        parts = (np.asarray(part).mean(axis=0) for part in (found.count, found.gate))
-        return self._predictive(mixture), *map(rows.average, parts)
+        evidence, gate = (
+            rows.average(np.asarray(part).mean(axis=0)) for part in (found.count, found.gate)
+        )
+        return self._predictive(mixture), evidence, gate
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The training rows that contribute most to each prediction, and their weights.

@@ -180,7 +180,7 @@ class MemberForests:
         y: Float[np.ndarray, "learned outputs"],
         prior_variance: float,
         edges: Edges,
-        beyond: Float[np.ndarray, "rows reals"] | None,
+        beyond: Float[Array | np.ndarray, "rows reals"] | None,
     ) -> LocalPosterior:
         """What networks say of some rows, with what the forests say as members of their own.
 

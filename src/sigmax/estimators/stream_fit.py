@@ -202,9 +202,9 @@ def encode(model: Any, block: Block, like: Inputs) -> tuple[ShardRows, np.ndarra
     Gaps in columns that had none are not learned from.
     """
     table = Table.read(model, block.X, model.features_.schema)
-    is_known = ~np.isnan(np.column_stack([table.numbers, table.times])).any(axis=1)
-    if not model.features_.schema.is_plain:
-        is_known = np.ones(len(table), dtype=bool)
+    is_known = np.ones(len(table), dtype=bool)
+    if model.features_.schema.is_plain:
+        is_known = np.all(~np.isnan(table.numbers), axis=1)
     X = model.features_(table)
     y = model.units_(block.y.reshape(len(block.y), -1)).astype(np.float32)
     return ShardRows(X, y, block.weight.astype(np.float32)), is_known

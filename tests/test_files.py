@@ -105,7 +105,7 @@ def test_arrays_that_the_header_does_not_list_are_refused(folder, arrays, messag
 
 def test_another_format_is_refused_with_what_to_do(folder):
     rewrite(folder, format=1)
-    with pytest.raises(ModelFileError, match=r"format 1, this one reads 2\): fit and save"):
+    with pytest.raises(ModelFileError, match=r"format 1, this one reads 3\): fit and save"):
         files.read_model(folder)
     rewrite(folder, format=3)
     with pytest.raises(ModelFileError, match=r"format 3, .*pip install -U sigmax"):

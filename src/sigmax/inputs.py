@@ -90,7 +90,7 @@ class Inputs(eqx.Module):
         [0.5, 7.0]
         """
         xp = np if isinstance(self.numbers, np.ndarray) else jnp
-        numbers = xp.clip(self.numbers, lower, upper)
+        numbers = xp.clip(self.numbers, xp.asarray(lower)[None], xp.asarray(upper)[None])
         beyond = (self.numbers - numbers)[..., :n_reals]
         position = self.position
         if position is not None:

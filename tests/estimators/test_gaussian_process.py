@@ -308,6 +308,7 @@ def test_a_bad_setting_is_named(name, value):
         SparseGPRegressor(**{name: value}).fit(np.eye(3), np.arange(3))
 
 
+@pytest.mark.filterwarnings("ignore:300 of 600 rows are exact duplicates")
 def test_starts_of_the_sparse_process_are_judged_by_its_own_bound():
     """Repeated rows with discrete noise, as in wine: an exact process memorises them, and a sparse
     one that goes on from there collapses to the mean."""

@@ -146,7 +146,7 @@ def test_a_prior_near_the_sample_takes_less_variance_for_granted():
 def test_the_parts_add_up_and_the_noise_is_that_of_the_draws():
     X, y = make_problem(30, 2)
     Y = np.stack([y, 50 * y**2], axis=1)
-    model = GPRegressor(n_restarts=1, random_state=0).fit(X, Y)
+    model = GPRegressor(n_restarts=1, support=(None, None), random_state=0).fit(X, Y)
     parts, dist = model.predict_uncertainty(X), model.predict_dist(X)
     total = parts["aleatoric"] ** 2 + parts["epistemic"] ** 2
     np.testing.assert_allclose(parts["total"] ** 2, total)

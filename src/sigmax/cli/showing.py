@@ -63,7 +63,8 @@ def show_share(name: str) -> Iterator[Callable[[str, float], None]]:
     It moves to and fro while the share is not known, or 0.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    hidden = not console.is_terminal  # an empty line for every bar otherwise
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task(name, total=None)
 
         def show(what: str, share: float) -> None:

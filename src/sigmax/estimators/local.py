@@ -213,8 +213,9 @@ class LocalRegressor(AbstractNetworkRegressor):
 
         No member has held out rows off the data of the fit. So each new one is predicted from all
         others, and predictions that rest on such rows become as much wider as these errors ask
-        for. The factor of the fit and its conformal scores stay. A row with a level, or a gap, that
-        no row of the fit has is kept, but rows of its kind stay off the data until the next fit.
+        for. The factor of the fit and its conformal scores stay. A row with a category that no row
+        of the fit has counts as a neighbour of all categories alike; a missing number or time in a
+        column without any raises an error.
 
         Parameters
         ----------

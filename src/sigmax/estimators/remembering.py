@@ -60,7 +60,7 @@ def remember(model: Model, X: Any, y: Any, sample_weight: Any = None) -> dict[st
 
     The model itself is left as it is.
     """
-    new = read_rows(model, X, y, sample_weight)
+    new, values = read_rows(model, X, y, sample_weight)
     rows, memory = model.rows_ + new, model.memory_
     first, n_before = len(model.rows_.y), len(model.rows_.y) - memory.n_fitted
     coordinates = np.asarray(rows.X.coordinates)
@@ -77,7 +77,7 @@ def remember(model: Model, X: Any, y: Any, sample_weight: Any = None) -> dict[st
     factor = factor_for_foreign(networks, predictor, rows, memory)
     return {
         "networks_": networks,
-        "units_": model.units_.with_values(model.units_.restore(np.asarray(new.y, np.float64))),
+        "units_": model.units_.with_values(values),
         "rows_": rows,
         "forests_": forests,
         "predictor_": predictor,
@@ -86,8 +86,10 @@ def remember(model: Model, X: Any, y: Any, sample_weight: Any = None) -> dict[st
     }
 
 
-def read_rows(model: Model, X: Any, y: Any, sample_weight: Any) -> KeptRows:
-    """New rows in the units of the fit, those of weight 0 dropped."""
+def read_rows(
+    model: Model, X: Any, y: Any, sample_weight: Any
+) -> tuple[KeptRows, Float[np.ndarray, "rows outputs"]]:
+    """New rows in the units of the fit, those of weight 0 dropped, and their targets as given."""
     check_is_fitted(model)
     table = Table.read(model, X, model.features_.schema)
     y = np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=model), np.float64)
@@ -116,7 +118,7 @@ def read_rows(model: Model, X: Any, y: Any, sample_weight: Any) -> KeptRows:
     indices = max(model.n_learned_, int(known.max()) + 1) + np.arange(len(y))
     weight = (weight / unit).astype(np.float32)
     rows = KeptRows(inputs, model.units_(y), weight, indices.astype(known.dtype))
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[kept], rows)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[kept], rows), y[kept]
 
 
 def predictor_of(

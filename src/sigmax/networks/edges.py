@@ -13,7 +13,7 @@ from sigmax.networks.weighted_student_t import WeightedStudentT
 
 __all__ = ["Edges"]
 
-MOST_GROWTH = 3.0
+MOST_GROWTH = 1.5
 """Lengths beyond which the variance grows no further."""
 
 

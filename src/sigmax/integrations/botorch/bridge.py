@@ -176,8 +176,7 @@ def pad(values: np.ndarray, axis: int, repeat: bool) -> np.ndarray:
 
 def predict(fitted: FittedMembers, rows: Inputs) -> MemberMoments:
     """What every member predicts: the mixture of `predict_dist`, by its moments."""
-    lower, upper = (jnp.asarray(bound)[None] for bound in fitted.rim)
-    rows = rows.within(lower, upper, len(fitted.scaling[0]))
+    rows = rows.within(*fitted.rim, len(fitted.scaling[0]))
     if fitted.later is None:
         found = predict_members(fitted.networks, fitted.training_sets, rows)
     else:

@@ -1,7 +1,7 @@
 """Gaussian processes with a squared-exponential kernel: exact, and sparse for many rows."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -197,7 +197,7 @@ class GPRegressor(AbstractGPRegressor):
         average=True,
         noise="constant",
         variance_prior="wide",
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -305,7 +305,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         n_restarts=3,
         max_iter=100,
         average=True,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,

@@ -45,14 +45,12 @@ def progress_bar(
 @contextmanager
 def phase_line(name: str, *, visible: bool) -> Iterator[None]:
     """A line on the terminal while a block runs whose share of work is not known."""
-    if not visible:
-        yield
-        return
+    from rich import get_console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    with Bar(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True
-    ) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    hidden = not (visible and get_console().is_terminal)  # in a file it would be an empty line
+    with Bar(*columns, transient=True, disable=hidden) as bar:
         bar.add_task(name, total=None)
         yield

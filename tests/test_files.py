@@ -107,8 +107,8 @@ def test_another_format_is_refused_with_what_to_do(folder):
     rewrite(folder, format=1)
     with pytest.raises(ModelFileError, match=r"format 1, this one reads 3\): fit and save"):
         files.read_model(folder)
-    rewrite(folder, format=3)
-    with pytest.raises(ModelFileError, match=r"format 3, .*pip install -U sigmax"):
+    rewrite(folder, format=4)
+    with pytest.raises(ModelFileError, match=r"format 4, .*pip install -U sigmax"):
         files.read_model(folder)
     for text in ("[]", "{}", "not json", '{"format": 2, "x": NaN}', "[" * 100_000):
         (folder / files.HEADER).write_text(text)

@@ -74,7 +74,7 @@ def run_table_demo(folder: Path, seed: int, show: Callable[[Any], None], bar: Ba
 
 
 def first_rows(predicted: Any, truth: list[float]) -> ReportTable:
-    """Some predictions beside what came."""
+    """Some predictions beside the actual values."""
     names = ["vehicle", "weather", "distance_km", "mean", "lower", "upper"]
     shown = predicted[names].head(N_SHOWN).fillna("").itertuples(index=False)
     rows = [
@@ -83,6 +83,6 @@ def first_rows(predicted: Any, truth: list[float]) -> ReportTable:
     ]
     return ReportTable(
         title="new deliveries: predicted minutes and 90 % interval",
-        header=[*names, "what came"],
+        header=[*names, "actual"],
         rows=rows,
     )

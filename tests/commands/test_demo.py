@@ -36,7 +36,7 @@ def test_the_demo_goes_from_a_file_to_intervals_and_the_toy_figure(tmp_path, mon
     out = tmp_path / "demo"
     result = run("demo", "--out", out)
     assert result.exit_code == 0, result.output
-    for word in ("$ sigmax fit", "$ sigmax predict", "what came", "toy.png"):
+    for word in ("$ sigmax fit", "$ sigmax predict", "actual", "toy.png"):
         assert word in result.output
     assert {"deliveries.csv", "new.csv", "new_predicted.csv", "model", "toy"} == {*os.listdir(out)}
     assert (out / "toy" / "toy.png").exists()

@@ -135,8 +135,8 @@ class ModelReport:
         return PagePart(
             name="accuracy",
             heading="How good are the predictions?",
-            lead="How near predictions are to actual values, and whether the model knows where it is"
-            " unsure.",
+            lead="How near predictions are to actual values, and whether the model knows where it"
+            " is unsure.",
             charts=[predicted_chart(self.rows, self.target), spread_chart(self.rows, self.target)],
         )
 

@@ -53,6 +53,7 @@ SLOW = re.compile(
             # The site, the examples, the experiments of the paper
             r"tests/test_docs\.py.*(site|api)",
             r"tests/test_examples\.py::test_an_example",
+            r"tests/test_nano_combined\.py::test_fits",
             r"tests/paper/test_(generative|gradients)\.py",
             r"tests/paper/test_benchmark\.py::test_(active|scores_are)",
             r"tests/test_cli\.py::test_(toy|weather)",
@@ -81,6 +82,7 @@ SLOW = re.compile(
             r"tests/test_batches\.py::test_covariances",
             r"tests/test_compilation\.py.*forgotten",
             r"tests/test_monitoring\.py::test_without_drift",
+            r"tests/test_pinned\.py.*(Bayesian|MCDropout|SparseGP|VAE|paper|varying|LocalRegressor-)",
             r"tests/training/test_leave_one_out\.py::test_(each_row|held_out|gradients)",
         ]
     )

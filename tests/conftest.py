@@ -53,6 +53,7 @@ SLOW = re.compile(
             # The site, the examples, the experiments of the paper
             r"tests/test_docs\.py.*(site|api)",
             r"tests/test_examples\.py::test_an_example",
+            r"tests/test_nano_combined\.py::test_fits",
             r"tests/paper/test_(generative|gradients)\.py",
             r"tests/paper/test_benchmark\.py::test_(active|scores_are)",
             r"tests/test_cli\.py::test_(toy|weather)",

@@ -56,5 +56,6 @@ def test_a_page_shows_every_example_and_its_output():
 
 
 def test_examples_are_short():
-    for example in EXAMPLES.values():
-        assert len(example.read_text(encoding="utf-8").splitlines()) <= 60, example.name
+    for name, example in EXAMPLES.items():
+        most = 250 if name == "nano_combined" else 60
+        assert len(example.read_text(encoding="utf-8").splitlines()) <= most, name

@@ -133,7 +133,7 @@ def test_a_file_is_sent_and_its_answer_saved(open_page, table, tmp_path):
     assert waiting.value.suggested_filename == "predicted.csv"
     waiting.value.save_as(tmp_path / "predicted.csv")
     found = pd.read_csv(tmp_path / "predicted.csv")
-    assert len(found) == 250 and list(found.columns)[-7:][0] == "mean"
+    assert len(found) == 250 and list(found.columns)[-8] == "mean"
 
 
 def test_a_file_without_the_columns_is_refused_in_words(browser, address, tmp_path):

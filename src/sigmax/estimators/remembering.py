@@ -35,7 +35,7 @@ from sigmax.networks import (
     TrainingSet,
     weighted_sums,
 )
-from sigmax.tables import Kind, Table
+from sigmax.tables import Table
 from sigmax.training import bucket_size
 
 __all__ = ["count_centers", "predictor_of", "remember", "rim", "widened"]
@@ -102,12 +102,10 @@ def read_rows(
     unit = model.memory_.weight_unit
     weight = np.full(len(y), unit) if sample_weight is None else sample_weight
     weight = _check_sample_weight(weight, y, dtype=np.float64, ensure_non_negative=True)
-    is_missing = np.isnan(np.column_stack([table.numbers, table.times]))
-    is_unknown = model.features_.unknown(table)[:, : is_missing.shape[1]]
-    if (is_missing & is_unknown).any():
-        row, column = np.argwhere(is_missing & is_unknown)[0]
-        kinds = (table.schema.of_kind(kind) for kind in (Kind.NUMBER, Kind.TIME))
-        name = [column for columns in kinds for column in columns][column].name
+    is_unknown = model.features_.unknown_reals(table)
+    if is_unknown.any():
+        row, column = np.argwhere(is_unknown)[0]
+        name = table.schema.reals[column].name
         raise InvalidCellError(
             f"Column {name!r} is missing in row {{row}}, but in no row of the fit: such a row"
             " cannot be added. Fit again with it.",

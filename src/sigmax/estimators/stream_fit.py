@@ -35,7 +35,6 @@ from sigmax.estimators.shards import (
     draw_shards,
     row_numbers,
 )
-from sigmax.inputs import Inputs
 from sigmax.random import draw_seed, make_key, named_generator
 from sigmax.tables import Table
 from sigmax.training import Fold, TrainingData
@@ -131,7 +130,7 @@ def train_stream(
     n_others = max(1, n_shards - 1)
     with Shards.create(like, n_others, rows_per_shard, folder) as shards:
         for block, shard in deal.others():
-            rows, is_known = encode(model, block, inputs.X)
+            rows, is_known = encode(model, block)
             where = np.flatnonzero(is_known & ~np.isin(row_numbers(rows.X), held_out))
             shards.append(rows[where], shard[where] - 1)
         model.n_learned_ = len(inputs.y) + int(shards.counts.sum())
@@ -196,15 +195,13 @@ def join(parts: list[Any]) -> Any:
     return nw.concat([nw.from_native(part) for part in parts]).to_native()
 
 
-def encode(model: Any, block: Block, like: Inputs) -> tuple[ShardRows, np.ndarray]:
+def encode(model: Any, block: Block) -> tuple[ShardRows, np.ndarray]:
     """Rows in the units of a prepared model, and which of them it can learn from.
 
     Gaps in columns that had none are not learned from.
     """
     table = Table.read(model, block.X, model.features_.schema)
-    is_known = np.ones(len(table), dtype=bool)
-    if model.features_.schema.is_plain:
-        is_known = np.all(~np.isnan(table.numbers), axis=1)
+    is_known = ~model.features_.unknown_reals(table).any(axis=1)
     X = model.features_(table)
     y = model.units_(block.y.reshape(len(block.y), -1)).astype(np.float32)
     return ShardRows(X, y, block.weight.astype(np.float32)), is_known

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture
-from sigmax.tables import GAP, Kind, Levels, Schema, Table
+from sigmax.tables import GAP, Levels, Table
 
-__all__ = ["Completion", "complete", "unknown_cells"]
+__all__ = ["Completion", "complete"]
 
 N_COMPLETIONS, N_SIMILAR = 16, 64
 """Ways in which the unknown cells of a row are filled in, and the donors that these stand for."""
@@ -51,20 +51,6 @@ class Completion:
         if self.choices is None or self.log_weight is None:
             return values
         return np.sum(values[..., self.choices] * np.exp(self.log_weight), axis=-2)
-
-
-def unknown_cells(
-    schema: Schema, table: Table, is_unseen: list[NDArray[np.bool_]]
-) -> NDArray[np.bool_]:
-    """Cells (rows, columns) about which nothing was learned; columns by kind, as in a `Table`.
-
-    ``is_unseen`` marks the rows of every column of categories whose category is unknown.
-    """
-    numbers, times = (
-        np.isnan(cells) & ~np.array([column.has_gaps for column in schema.of_kind(kind)], bool)
-        for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times))
-    )
-    return np.column_stack([numbers, times, *is_unseen])
 
 
 def complete(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.features.categories import CategoryMap, EncodedCategory
-from sigmax.features.completion import Completion, complete, unknown_cells
+from sigmax.features.completion import Completion, complete
 from sigmax.features.times import cycles_of, elapsed, on_cycles
 from sigmax.files import take_array
 from sigmax.inputs import Inputs
@@ -95,12 +95,16 @@ class Features:
         columns = zip(self.categories, table.categories, strict=True)
         return self.encode(table, [column(levels) for column, levels in columns], dtype)
 
+    def unknown_reals(self, table: Table) -> NDArray[np.bool_]:
+        """Numbers and times (rows, columns) missing in columns that had none missing in training."""
+        had_gaps = np.array([column.has_gaps for column in self.schema.reals], dtype=bool)
+        return np.isnan(np.column_stack([table.numbers, table.times])) & ~had_gaps
+
     def unknown(self, table: Table) -> NDArray[np.bool_]:
         """Cells (rows, columns) about which nothing was learned; numbers, times, categories."""
         columns = zip(self.categories, table.categories, strict=True)
-        return unknown_cells(
-            self.schema, table, [column.is_unknown(levels) for column, levels in columns]
-        )
+        unseen = [column.is_unknown(levels) for column, levels in columns]
+        return np.column_stack([self.unknown_reals(table), *unseen])
 
     def complete(self, table: Table) -> Completion:
         """The rows with unknown cells filled in, each in several ways."""
@@ -151,8 +155,7 @@ class Features:
 
     def trends(self) -> NDArray[np.intp]:
         """The numbers that are times: later ones than those of the training rows are normal."""
-        n_numbers, n_times = (len(self.schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
-        return np.arange(n_numbers, n_numbers + n_times)
+        return np.arange(len(self.schema.of_kind(Kind.NUMBER)), len(self.schema.reals))
 
     def statistics(self) -> NDArray[np.intp]:
         """The coordinates that are statistics of the target."""
@@ -182,8 +185,7 @@ class Features:
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""
-        direct = [*self.schema.of_kind(Kind.NUMBER), *self.schema.of_kind(Kind.TIME)]
-        return np.flatnonzero([column.has_gaps for column in direct])
+        return np.flatnonzero([column.has_gaps for column in self.schema.reals])
 
     def blank(self, n_rows: int) -> Inputs:
         """Rows of the right shape and type, without content."""

@@ -57,6 +57,11 @@ class Schema:
         """Whether all columns are numbers without gaps."""
         return all(column.kind is Kind.NUMBER and not column.has_gaps for column in self.columns)
 
+    @property
+    def reals(self) -> list["Column"]:
+        """Columns of numbers, then of times, as `Table` and `Features` have them."""
+        return [*self.of_kind(Kind.NUMBER), *self.of_kind(Kind.TIME)]
+
     def of_kind(self, kind: Kind) -> list[Column]:
         """The columns of one kind."""
         return [column for column in self.columns if column.kind is kind]

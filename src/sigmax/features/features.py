@@ -96,7 +96,7 @@ class Features:
         return self.encode(table, [column(levels) for column, levels in columns], dtype)
 
     def unknown_reals(self, table: Table) -> NDArray[np.bool_]:
-        """Numbers and times (rows, columns) missing in columns that had none missing in training."""
+        """Numbers and times (rows, columns) missing in columns without missing training values."""
         had_gaps = np.array([column.has_gaps for column in self.schema.reals], dtype=bool)
         return np.isnan(np.column_stack([table.numbers, table.times])) & ~had_gaps
 

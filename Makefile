@@ -58,7 +58,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[plots,serve]'
 	touch $@
 
 $(VENV)/.documented: pyproject.toml | $(BIN)/python

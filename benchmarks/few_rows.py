@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from sigmax import CombinedRegressor, GPRegressor, LocalRegressor, MeanVarianceRegressor
-from sigmax.estimators import AbstractNetworkRegressor, fit_together
+from sigmax.estimators import fit_together
 
 SIZES = (2, 3, 5, 10, 20, 50, 100, 200)
 FEATURES = (1, 5)
@@ -79,7 +79,7 @@ def run_method(method: str, n_features: int, n_rows: int, n_problems: int) -> li
     if method == REFERENCE:
         return [judge_reference(seed, n_features, n_rows) for seed in range(n_problems)]
     models = [METHODS[method](seed) for seed in range(n_problems)]
-    if isinstance(models[0], AbstractNetworkRegressor):
+    if models[0].is_network:
         fit_together(models, [(X, y) for X, y, *_ in problems])
     else:
         for model, (X, y, *_) in zip(models, problems, strict=True):

@@ -40,10 +40,9 @@ from scipy import stats
 from sigmax.data.store import find_file, read_npz
 from sigmax.distributions import Predictive
 from sigmax.metrics import crps, log_likelihood, pit, rmse
-from sigmax.runs.fitting import create_model, stopwatch
-from sigmax.runs.methods import METHODS
+from sigmax.report.tables import ReportTable, three_decimals
+from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Task, describe_machine
-from sigmax.runs.tables import ReportTable, three_decimals
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ROOT / "docs" / "foundation" / "published.json"

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from sigmax.paper.generative import GENERATIVE_METHODS
-from sigmax.runs.fitting import stopwatch
+from sigmax.runs.methods import stopwatch
 
 
 def main() -> None:

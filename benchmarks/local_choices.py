@@ -1,8 +1,8 @@
-"""What the settings of LocalRegressor give, on held-out rows of training splits.
+"""Scores of variations of LocalRegressor, on held-out rows of training splits.
 
     python benchmarks/local_choices.py [--datasets yacht,boston] [--splits 4] [--preset fast]
 
-From the training rows of each standard split a tenth is set aside to judge by; no test row is
+A tenth of the training rows of each standard split is held out for scoring; no test row is
 read. Prints, for each variation of the default, mean log-likelihood, RMSE and coverage for every
 data set, then by how much its log-likelihood differs from the default's, and its average rank.
 """
@@ -18,14 +18,15 @@ from rich.console import Console
 from sigmax import LocalRegressor
 from sigmax.data import load_uci
 from sigmax.estimators import fit_together
+from sigmax.experts import Local
 from sigmax.metrics import coverage, log_likelihood, rmse
 
 
 def spread_decayed(times: float) -> type:
-    """LocalRegressor with so many times the weight decay in the network of the prior's variance."""
+    """LocalRegressor with another weight decay in the network of the prior's variance."""
 
-    def stages(self, recipe):
-        (stage,) = recipe.stages()
+    def stages(self):
+        (stage,) = Local.stages(self)
         (phase,) = stage.phases
         parts = tuple(
             replace(part, weight_decay=times * part.weight_decay) if part.name == "spread" else part
@@ -33,7 +34,9 @@ def spread_decayed(times: float) -> type:
         )
         return (replace(stage, phases=(replace(phase, parts=parts),)),)
 
-    return type("SpreadDecayed", (LocalRegressor,), {"_stages": stages})
+    expert = type("SpreadDecayed", (Local,), {"stages": stages})
+    presets = {name: expert(**vars(preset)) for name, preset in LocalRegressor.presets.items()}
+    return type("SpreadDecayedRegressor", (LocalRegressor,), {"presets": presets})
 
 
 def squash(X: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
@@ -46,7 +49,7 @@ def squash(X: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Variation:
-    """What is changed: settings, how the model is made, or the features."""
+    """Changed settings, another class of model, or transformed features."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     create: Callable = LocalRegressor
@@ -56,9 +59,7 @@ class Variation:
 VARIATIONS = {
     "default": Variation(),
     "weights left alone": Variation({"weight_decay": 0.0}),
-    "three times the weight decay": Variation(
-        {"weight_decay": 3 * LocalRegressor.default_recipe.weight_decay}
-    ),
+    "three times the weight decay": Variation({"weight_decay": 3 * Local().weight_decay}),
     "ten times, in the variance only": Variation(create=spread_decayed(10.0)),
     "none, in the variance only": Variation(create=spread_decayed(0.0)),
     "no squared error": Variation({"error_weight": 0.0}),
@@ -77,7 +78,7 @@ VARIATIONS = {
 
 
 def inner_split(name: str, split: int) -> tuple[np.ndarray, ...]:
-    """Training and judging rows, both of a standard split's training rows."""
+    """Rows for training and rows for scoring, both from the training rows of a standard split."""
     data = load_uci(name)
     rows = np.random.default_rng(100 + split).permutation(data.splits[split][0])
     judged, kept = np.split(rows, [min(max(30, len(rows) // 10), 2000)])
@@ -90,8 +91,10 @@ def judge(name: str, n_splits: int, preset: str | None, variation: Variation) ->
     if variation.squashed:
         pairs = [squash(X, new) for X, _, new, _ in splits]
         splits = [(X, y, new, v) for (X, new), (_, y, _, v) in zip(pairs, splits, strict=True)]
-    settings = {"preset": preset, **variation.settings}
-    models = [variation.create(random_state=split, **settings) for split in range(n_splits)]
+    models = [
+        variation.create(preset, random_state=split).set_settings(**variation.settings)
+        for split in range(n_splits)
+    ]
     fit_together(models, [(X, y) for X, y, _, _ in splits])
     scores = []
     for model, (_, _, X, y) in zip(models, splits, strict=True):

@@ -8,7 +8,9 @@ over that of the prior alone, and over that of y. A feature that never varies is
 
 import argparse
 import copy
+from dataclasses import replace
 
+import equinox as eqx
 import numpy as np
 from rich.console import Console
 
@@ -21,7 +23,9 @@ FAR = 10.0
 def without_rows(model: LocalRegressor) -> LocalRegressor:
     """The same model, in which no training row contributes."""
     silent = copy.copy(model)
-    silent._set_rows(model.rows_._replace(weight=np.zeros_like(model.rows_.weight)))
+    weight = np.zeros_like(model.fitted.rows.weight)
+    fitted = eqx.tree_at(lambda own: own.rows.weight, model.fitted, weight)
+    silent.model_ = replace(model.model_, fitted=fitted)
     return silent
 
 
@@ -39,12 +43,12 @@ def main() -> None:
         train, test = data.splits[0]
         model = LocalRegressor(given.preset, random_state=0)
         model.fit(data.X[train], data.y[train])
-        scale, rows = model.features_.scaling.scale, data.X[test][: given.rows]
+        scale, rows = model.model_.features.scaling.scale, data.X[test][: given.rows]
         steps = [sign * FAR * np.diag(scale) for sign in (-1, 1)]
         moved = np.concatenate([rows + step for step in np.concatenate(steps)])
         parts = model.predict_uncertainty(moved)
         ratio = parts["total"] / without_rows(model).predict_dist(moved).std
-        unit = parts["total"] / model.units_.scaling.scale[0]
+        unit = parts["total"] / model.model_.target.scaling.scale[0]
         console.print(
             f"| {name} | {parts['evidence'].max():.1e} | {ratio.min():.2f} to {ratio.max():.2f} | "
             f"{unit.min():.2f} to {unit.max():.2f} |"

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.cli import show_progress, split_names
-from sigmax.commands.peers import (
+from sigmax.cli.peers import (
     HELD_OUT,
     LEARNING_RATE,
     MOST_TREES,
@@ -50,19 +50,20 @@ from sigmax.paper.benchmark import (
     Benchmark,
     Score,
     arrange,
+    duplicates_tables,
+    full_title,
+    score_table,
     standard_error,
+    time_notes,
+    titles,
 )
-from sigmax.paper.score_rows import full_title, titles
 from sigmax.paper.uci import run_splits
-from sigmax.paper.uci_copies import copies_tables
-from sigmax.paper.uci_report import score_table, time_notes
+from sigmax.report.tables import ReportTable
 from sigmax.runs.engines import LocalEngine
+from sigmax.runs.experiments import Choice, Experiment, run_tasks
 from sigmax.runs.methods import METHODS, Method
 from sigmax.runs.records import FILE_NAME, Record, Task, read_records
-from sigmax.runs.registry import Choice, Experiment, find_experiment, register
 from sigmax.runs.report import failure_table, machine_table
-from sigmax.runs.runner import run_tasks
-from sigmax.runs.tables import ReportTable
 
 NAME = "peers"
 OURS = "local"
@@ -154,18 +155,20 @@ PEERS = {
 def register_peers() -> None:
     """Make the peers known to the runner and the tables of this process."""
     METHODS.update(PEERS)
-    register(
-        Experiment(
-            name=NAME,
-            about="our methods and other people's, each fitted alone",
-            datasets=tuple(name for name in UCI_SETS if name != "year"),
-            methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
-            n_splits=5,
-            most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
-            other_datasets=("year",),
-            run=run_peers,
-            tables=peer_tables,
-        )
+
+
+def peer_experiment() -> Experiment:
+    """The benchmark of our methods and other people's, each fitted alone."""
+    return Experiment(
+        name=NAME,
+        about="our methods and other people's, each fitted alone",
+        datasets=tuple(name for name in UCI_SETS if name != "year"),
+        methods=(*HOUSE, *PACKAGES, *(() if why_no_tabpfn() else ("tabpfn",)), "marginal"),
+        n_splits=5,
+        most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+        other_datasets=("year",),
+        run=run_peers,
+        tables=peer_tables,
     )
 
 
@@ -180,7 +183,7 @@ def run_peers(job: Sequence[Task]) -> list[Record]:
 
 def run_missing(choice: Choice, folder: Path, n_workers: int, *, retry_failed: bool) -> None:
     """Run what has no record yet; a package that is missing is noticed before anything is run."""
-    experiment = find_experiment(NAME)
+    experiment = peer_experiment()
     tasks = experiment.choose(choice)
     for name in {task.method for task in tasks} & set(PACKAGES):
         load_package(name)
@@ -204,10 +207,14 @@ def peer_tables(records: Sequence[Record]) -> list[ReportTable]:
             score_table(benchmark, score)
             for score in (LOG_LIKELIHOOD, CRPS, RMSE, COVERAGE_90, WIDTH)
         ]
-        tables += [table for table in copies_tables(benchmark) if table.rows]
+        tables += [table for table in duplicates_tables(benchmark) if table.rows]
         tables += [seconds_table(benchmark, score) for score in (FIT, PREDICT, COMPILE)]
         tables += [wins_table(benchmark), checks_table(benchmark)]
-    tables += [methods_table(records), failure_table(records), machine_table(records)]
+    tables += [
+        methods_table(records),
+        failure_table(records, {NAME: peer_experiment()}),
+        machine_table(records),
+    ]
     return [table for table in tables if table.rows]
 
 
@@ -344,10 +351,10 @@ def read_tables(folder: Path) -> list[ReportTable]:
 
 
 def refreshed(text: str, tables: Sequence[ReportTable]) -> str:
-    """The text of a page with the tables that it shows made anew, and with those of copies."""
+    """The text of a page with the tables that it shows made anew, and with those of duplicates."""
     short = [replace(table, title=short_title(table)) for table in tables]
     shown = set(re.findall(r"^### (.+)$", "".join(MARKED.findall(text)), re.MULTILINE))
-    kept = [t for t in short if t.title in shown or t.title.endswith("new rows and copies")]
+    kept = [t for t in short if t.title in shown or t.title.endswith("new rows and duplicates")]
     body = "\n".join(table.to_markdown() for table in kept)
     return MARKED.sub(lambda match: f"<!-- peers -->\n\n{body}\n<!-- end -->", text)
 

@@ -55,7 +55,7 @@ def main() -> None:
             for n in (0, 1, 10, 30, 100, 300):
                 other = copy.deepcopy(model)
                 if n:
-                    other.partial_remember(*draw(rng, function, 4, n))
+                    other.add_rows(*draw(rng, function, 4, n))
                 is_shut = other.predict_gate(fresh[0]) < 0.1
                 row = [is_shut.mean(), *scores(other, *fresh, is_shut), other.memory_.factor]
                 found.setdefault(n, []).append(row + scores(other, *own))
@@ -67,10 +67,10 @@ def main() -> None:
     model = LocalRegressor("fast", random_state=0)
     model.fit(*draw(rng, function, -3, 400))
     X, y = draw(rng, function, 4, 51)
-    model.partial_remember(X[:1], y[:1]).predict(X[:5])
+    model.add_rows(X[:1], y[:1]).predict(X[:5])
     start = time.perf_counter()
     for row in range(1, 51):
-        model.partial_remember(X[row : row + 1], y[row : row + 1]).predict(X[:5])
+        model.add_rows(X[row : row + 1], y[row : row + 1]).predict(X[:5])
     print(f"one row and a prediction, after the first: {(time.perf_counter() - start) / 50:.3f} s")
 
 

@@ -5,30 +5,22 @@
 With a page (reproduction, generative, local) and files, their records become the committed ones of
 that page first: in place of all that were, or with `--merge` in place of those of the same tasks.
 From a file with several methods a page takes its own: local those of LocalRegressor on UCI sets. A
-table stands between `<!-- table: title -->` and `<!-- end -->`, and the paragraph of comparisons.md
-on the benchmark between `<!-- claims -->` and `<!-- end -->`; tests fail when one is out of date.
+table stands between `<!-- table: title -->` and `<!-- end -->`; tests fail when one is out of date.
 """
 
 import argparse
 import gzip
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sigmax.paper.claims import RIVALS, claims
-from sigmax.runs import PAPER
+from sigmax.paper import PAPER, paper_experiments
 from sigmax.runs.records import Record, Task, read_records
-from sigmax.runs.registry import find_experiment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-COMPARISONS = DOCS / "comparisons.md"
-PEERS = DOCS / "peers" / "records.jsonl"
 MARKED = re.compile(r"<!-- table: (?P<title>.+?) -->\n.*?<!-- end -->", re.DOTALL)
-CLAIMS = re.compile(r"<!-- claims -->\n.*?<!-- end -->", re.DOTALL)
-WIDTH = 105
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,7 @@ class Page:
         for name in self.experiments:
             own = [record for record in records if record.task.experiment == name]
             if own:
-                tables |= {table.title: table for table in find_experiment(name).tables(own)}
+                tables |= {table.title: table for table in paper_experiments()[name].tables(own)}
 
         def fill(match: re.Match) -> str:
             title = match["title"]
@@ -98,20 +90,12 @@ def without_pictures(record: Record) -> Record:
 
 
 GENERATIVE = ("moons", "images")
+RIVALS = ("gp", "sgp", "ens-nn", "combined")
 PAGES = (
     Page("reproduction", [name for name in PAPER if name not in GENERATIVE]),
     Page("generative", GENERATIVE, keeps_curves=False),
     Page("local", ["uci"], methods=("local", "local-fast"), beside=RIVALS),
 )
-
-
-def refreshed_claims(text: str) -> str:
-    """The text of comparisons.md with the paragraph of claims made anew from the records."""
-    records = [record for record in PAGES[-1].read() if record.task.experiment == "uci"]
-    paragraph = textwrap.fill(
-        claims(records, read_records(PEERS)), WIDTH, break_long_words=False, break_on_hyphens=False
-    )
-    return CLAIMS.sub(lambda match: f"<!-- claims -->\n{paragraph}\n<!-- end -->", text)
 
 
 def main() -> None:
@@ -127,8 +111,6 @@ def main() -> None:
             found = [record for file in given.files for record in read_records(file)]
             page.commit(found, merge=given.merge)
         page.path.write_text(page.refreshed(page.path.read_text(encoding="utf-8")), "utf-8")
-    text = COMPARISONS.read_text(encoding="utf-8")
-    COMPARISONS.write_text(refreshed_claims(text), "utf-8")
 
 
 if __name__ == "__main__":

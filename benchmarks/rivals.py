@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 
 from sigmax.metrics import log_likelihood, rmse
+from sigmax.report.tables import mean_and_error
 from sigmax.runs.methods import METHODS
-from sigmax.runs.tables import mean_and_error
 
 EXPECTED = {
     "mc-dropout": {"boston": -2.46, "concrete": -3.04, "power": -2.83},

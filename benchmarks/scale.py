@@ -24,8 +24,9 @@ from rich.console import Console
 
 from sigmax import LocalRegressor
 from sigmax.estimators import fit_together
+from sigmax.experts.local import Local
 from sigmax.neighbors import neighbor_graph
-from sigmax.runs.fitting import stopwatch
+from sigmax.runs.methods import stopwatch
 
 FILE_NAME = "records.jsonl"
 
@@ -58,9 +59,10 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     models = [LocalRegressor(preset, random_state=seed) for seed in range(n_models)]
     graphs: list[float] = []
     slow = timed(neighbor_graph, graphs)
-    with patch("sigmax.estimators.joint_fit.neighbor_graph", slow), stopwatch() as watch:
+    with patch("sigmax.experts.ensemble.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
-    model, recipe = models[0], models[0]._recipe(n_rows)
+    model, expert = models[0], models[0].expert(n_rows)
+    assert isinstance(expert, Local) and expert.n_steps is not None
     X, y = make_rows(n_new, n_features, seed=99)
     begin = time.perf_counter()
     model.predict_dist(X[:2048])
@@ -68,7 +70,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     begin = time.perf_counter()
     dist = model.predict_dist(X)
     seconds = time.perf_counter() - begin
-    nearest = model.predictor_.nearest
+    nearest = model.fitted.predictor.nearest
     n_chunks = max(len(m.history_["distribution"]) for m in models)
     return {
         "device": jax.devices()[0].device_kind,
@@ -79,7 +81,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
         "graph": sum(graphs),
         "compile": watch.compile,
         "fit": watch.run,
-        "steps": n_chunks * (recipe.n_steps // recipe.n_scorings),
+        "steps": n_chunks * (expert.n_steps // expert.n_scorings),
         "first_prediction": first,
         "predictions_per_second": n_new / seconds,
         "summed": f"{nearest.k} of {nearest.n_cells} cells" if nearest else "all",

@@ -25,7 +25,7 @@ from rich.console import Console
 from scale import make_rows
 
 from sigmax import LocalRegressor, fit_parquet
-from sigmax.runs.fitting import stopwatch
+from sigmax.runs.methods import stopwatch
 
 ROWS_PER_BLOCK = 2**18
 

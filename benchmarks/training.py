@@ -45,7 +45,7 @@ def steady_step(X: np.ndarray, y: np.ndarray, n_members: int) -> float:
     model.fit(X, y)
     begin = time.perf_counter()
     model.fit(X, y)
-    return (time.perf_counter() - begin) / model.recipe()["n_steps"] * 1e6
+    return (time.perf_counter() - begin) / model.settings()["n_steps"] * 1e6
 
 
 def torch_step(X: np.ndarray, y: np.ndarray, n_steps: int = 1000) -> float:

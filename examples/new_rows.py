@@ -32,5 +32,5 @@ def show(when):
 
 
 show("another machine, before")
-model.partial_remember(X_new, y_new)
+model.add_rows(X_new, y_new)
 show("another machine, remembered")

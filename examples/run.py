@@ -57,9 +57,9 @@ def printed_by_command(arguments: list[str]) -> str:
     from rich.console import Console
     from typer.testing import CliRunner
 
-    from sigmax.cli import app, showing
+    from sigmax.cli import app, terminal
 
-    with mock.patch.object(showing, "console", Console(width=100)):
+    with mock.patch.object(terminal, "console", Console(width=100)):
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     if result.exit_code:
         raise SystemExit(f"sigmax {' '.join(arguments)}: {result.output}")

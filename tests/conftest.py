@@ -40,7 +40,7 @@ SLOW = re.compile(
         [
             # Ray, other devices, browsers, sockets, and processes that are started
             r"tests/test_ray_nodes\.py",
-            r"tests/training/test_ray_(gpus|team)\.py::test_(?!without_the_extra)",
+            r"tests/training/test_ray(_gpus)?\.py::test_(?!without_the_extra)",
             r"tests/estimators/test_devices\.py",
             r"tests/(report/test|serve/test_serve)_browser\.py",
             r"tests/serve/test_clients\.py::test_(?!headers)",
@@ -62,28 +62,28 @@ SLOW = re.compile(
             r"tests/integrations/test_(botorch|onnx|skpro|torch)\.py",
             r"tests/integrations/test_optuna\.py::test_(?!rows|without)",
             # Many fits, long ones, and much to compile
-            r"src/sigmax/(estimators|integrations)/.*(Regressor|Sampler)",
+            r"src/sigmax/(estimators\.py|integrations/).*(Regressor|Sampler)",
             r"tests/(estimators|generative)/.*(Bayesian|MCDropout|SparseGP|Combined)Regressor",
             r"tests/estimators/test_(programs|known_truth)\.py",
-            r"tests/estimators/test_gp_noise\.py.*(markov|student_t|more_than_200)",
-            r"tests/estimators/test_stream_fit\.py::test_(?!a_fit_that|equal|shards_hold|weights)",
+            r"tests/experts/test_gp_noise\.py.*(markov|student_t|more_than_200)",
+            r"tests/experts/test_stream\.py::test_(?!a_fit_that|equal|shards_hold|weights)",
             r"tests/commands/test_fit_many\.py::test_(?!a_folder|few|what_is_learned)",
             r"tests/estimators/test_counts\.py::test_wide",
-            r"tests/estimators/test_few_rows\.py::test_two_rows",
+            r"tests/experts/test_few_rows\.py::test_two_rows",
             r"tests/estimators/test_fit\.py::test_(a_member_that|dropout|parameters)",
-            r"tests/estimators/test_gates\.py::test_new_rows",
-            r"tests/estimators/test_gaussian_process\.py.*(sparse|gpjax|finite_differences)",
-            r"tests/estimators/test_local_regressor\.py::test_more_rows",
-            r"tests/estimators/test_member_forests\.py::test_steps",
+            r"tests/networks/test_create_gate\.py::test_new_rows",
+            r"tests/experts/test_gaussian_process\.py.*(sparse|gpjax|finite_differences)",
+            r"tests/experts/local/test_local\.py::test_more_rows",
+            r"tests/experts/local/test_member_forests\.py::test_steps",
             r"tests/estimators/test_oddities\.py::test_legal",
             r"tests/estimators/test_target_maps\.py::test_(log_normal|models_that)",
-            r"tests/networks/test_flipout\.py::test_(gradients|perturbations|each_row)",
+            r"tests/experts/test_flipout\.py::test_(gradients|perturbations|each_row)",
             r"tests/tables/test_profile\.py.*real_tables",
             r"tests/test_batches\.py::test_covariances",
             r"tests/test_compilation\.py.*forgotten",
             r"tests/test_monitoring\.py::test_without_drift",
             r"tests/test_pinned\.py.*(Bayesian|MCDropout|SparseGP|VAE|paper|varying|LocalRegressor-)",
-            r"tests/training/test_leave_one_out\.py::test_(each_row|held_out|gradients)",
+            r"tests/experts/local/test_network\.py::test_(each_row|held_out|gradients_are)",
         ]
     )
 )
@@ -156,3 +156,8 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("SIGMAX_DATA names no folder of data sets")
     return Path(folder)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: those of an archive hold the time it was made."""
+    return argname if isinstance(val, bytes) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from sigmax.training.ray_team import RayTeam
+from sigmax.training.ray import RayTrainer
 
 
 def busy_workers(parent: int, task: str) -> list[psutil.Process]:
@@ -44,13 +44,13 @@ def once_busy(parent: int, task: str, strike: Callable[[list[psutil.Process]], N
 
 def after_chunks(monkeypatch, n_chunks: int, act: Callable[[], None]) -> None:
     """Let ``act`` happen once some chunks of a training on Ray are done."""
-    usual, chunks = RayTeam.advance, []
+    usual, chunks = RayTrainer.advance, []
 
-    def advance(self: RayTeam, chunk: int) -> dict:
+    def advance(self: RayTrainer, chunk: int) -> dict:
         found = usual(self, chunk)
         chunks.append(chunk)
         if len(chunks) == n_chunks:
             act()
         return found
 
-    monkeypatch.setattr(RayTeam, "advance", advance)
+    monkeypatch.setattr(RayTrainer, "advance", advance)

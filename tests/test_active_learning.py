@@ -1,4 +1,4 @@
-"""Rows chosen against choices worked out by hand, resumed runs against unbroken ones."""
+"""Selected rows against selections by hand, resumed runs against uninterrupted ones."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def gp(length_scale: float = 1.0) -> GaussianProcessRegressor:
 
 
 def by_hand(model, X_pool, rng):
-    """The first column, as an acquisition of one's own."""
+    """First column, as a custom acquisition."""
     return np.asarray(X_pool)[:, 0]
 
 
@@ -85,7 +85,7 @@ def test_with_diversity_each_row_has_the_highest_discounted_score():
         np.testing.assert_array_equal(choose(Stub(0), pool, 8, diversity=diversity), taken)
 
 
-def test_two_places_give_two_rows_however_wanted_the_others_are():
+def test_two_distinct_rows_give_two_rows_whatever_the_scores_of_the_others():
     places = np.array([[0.0], [0.0], [1.0], [0.0], [1.0]])
     settings = {"acquisition": lambda *_: [3.0, 2.9, 1.0, 2.9, 2.8], "diversity": 0.5}
     np.testing.assert_array_equal(choose(None, places, 2, **settings), [0, 4])
@@ -93,7 +93,7 @@ def test_two_places_give_two_rows_however_wanted_the_others_are():
         choose(None, places, 3, **settings)
 
 
-def test_a_tiny_diversity_only_parts_duplicates():
+def test_a_tiny_diversity_only_separates_duplicates():
     pool = np.array([[5.0], [1.0], [5.0], [4.0], [5.0]])
     np.testing.assert_array_equal(choose(Stub(0), pool, 3), [0, 2, 4])
     np.testing.assert_array_equal(choose(Stub(0), pool, 3, diversity=1e-6), [0, 3, 1])
@@ -142,7 +142,7 @@ def test_any_model_with_return_std_finds_the_gap_in_its_data(wrapped):
     assert X_LINE[chosen, 0] == pytest.approx(4.5, abs=0.2)
 
 
-def test_a_run_labels_what_it_chose_and_fits_a_clone_on_it():
+def test_each_round_fits_a_clone_to_the_rows_chosen_before():
     estimator = gp()
     run = rounds(estimator=estimator)
     assert not hasattr(estimator, "X_train_")
@@ -161,7 +161,7 @@ def test_a_run_labels_what_it_chose_and_fits_a_clone_on_it():
     [{"acquisition": "random"}, {"diversity": 0.3}, {"acquisition": "random", "diversity": 0.3}],
 )
 @pytest.mark.parametrize("stop", [0, 2])
-def test_a_run_taken_up_again_equals_one_that_never_stopped(settings, stop):
+def test_a_resumed_run_equals_an_uninterrupted_one(settings, stop):
     whole = rounds(**settings)
     begun = rounds(**settings, n_rounds=stop + 1)
     last = begun[-1]
@@ -170,11 +170,11 @@ def test_a_run_taken_up_again_equals_one_that_never_stopped(settings, stop):
     assert_same(whole, begun + rounds(**settings, **start, first_round=stop + 1))
 
 
-def test_a_finished_run_has_nothing_left_to_play():
+def test_a_finished_run_has_no_rounds_left():
     assert rounds(first_round=4) == []
 
 
-def test_the_random_control_repeats_itself_but_no_round():
+def test_random_selection_is_reproducible_but_differs_between_rounds():
     everywhere = {"n_per_round": 5, "acquisition": "random"}
     run = rounds(**everywhere)
     assert_same(run, rounds(**everywhere))
@@ -189,7 +189,7 @@ def test_the_random_control_repeats_itself_but_no_round():
     )
 
 
-def test_the_rows_a_random_control_takes_are_uniform():
+def test_random_selection_is_uniform():
     # 300 draws of 1 in 3, each count within 4.9 standard deviations: 3 seeds in 10^6 fail
     draws = [
         choose(None, np.zeros((3, 1)), 1, acquisition="random", random_state=i)[0]
@@ -199,9 +199,9 @@ def test_the_rows_a_random_control_takes_are_uniform():
 
 
 @pytest.mark.parametrize("acquisition", ["epistemic", "information"])
-def test_our_own_estimators_choose_where_their_members_disagree(acquisition):
-    settings = {"hidden_sizes": (8,), "n_steps": 40, "warmup_fraction": 0.0, "random_state": 0}
-    model = MeanVarianceRegressor(n_members=2, **settings)
+def test_ensembles_choose_rows_where_their_members_disagree(acquisition):
+    settings = {"hidden_sizes": (8,), "n_steps": 40, "random_state": 0}
+    model = MeanVarianceRegressor(n_members=2, **settings).set_settings(warmup_fraction=0.0)
     frame = pd.DataFrame({"x": X_LINE[:, 0]})
     start = {"labelled": range(40), "pool": range(40, 60), "n_rounds": 1, "n_per_round": 4}
     (step,) = active_learning_rounds(
@@ -216,7 +216,7 @@ def test_our_own_estimators_choose_where_their_members_disagree(acquisition):
         choose(alone, X_LINE, 1, acquisition=acquisition)
 
 
-def test_the_variance_finds_a_rare_region_sooner_than_chance():
+def test_the_variance_finds_a_rare_region_sooner_than_random_selection():
     def error(acquisition: str, seed: int) -> float:
         rng = np.random.default_rng(seed)
         x = np.where(rng.uniform(size=200) < 0.05, rng.uniform(2, 4, 200), rng.uniform(-1, 1, 200))
@@ -266,7 +266,7 @@ def test_the_split_is_a_partition_in_the_papers_shares():
         ({"model": StandardScaler()}, "return_std=True.* got StandardScaler"),
     ],
 )
-def test_a_choice_that_cannot_be_made_is_refused(settings, message):
+def test_invalid_arguments_of_choose_raise_an_error(settings, message):
     settings = {"model": gp(), "n": 1} | settings
     model = settings.pop("model").fit(X_LINE, Y_LINE)
     with pytest.raises(InvalidArgumentError, match=message):
@@ -287,12 +287,14 @@ def test_a_choice_that_cannot_be_made_is_refused(settings, message):
         ({"acquisition": "entropy"}, "`acquisition` must be one of"),
     ],
 )
-def test_a_run_that_cannot_be_played_is_refused_before_it_starts(settings, message):
+def test_invalid_arguments_of_a_run_raise_an_error_before_it_starts(settings, message):
     start = {"labelled": [0], "pool": range(1, 60), "n_rounds": 4, "n_per_round": 3}
     with pytest.raises(InvalidArgumentError, match=message):
         active_learning_rounds(gp(), X_LINE, Y_LINE, **start | settings)
 
 
-def test_rows_and_labels_of_different_number_are_refused():
-    with pytest.raises(InvalidDataError, match="`X` and `y` must be as long, got 60 and 3"):
+def test_different_numbers_of_rows_and_labels_raise_an_error():
+    with pytest.raises(
+        InvalidDataError, match="`X` and `y` must have the same length, got 60 and 3"
+    ):
         active_learning_rounds(gp(), X_LINE, [1, 2, 3], labelled=[0], pool=[1], n_per_round=1)

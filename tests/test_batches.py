@@ -168,10 +168,11 @@ def test_distances_are_those_of_the_learned_metric(model):
     coordinates = metric_coordinates(model, X)
     joint = JointUncertainty.of_model(model, X)
     assert len(coordinates) == len(joint.variance) == 5
-    inputs = model._inputs(X)
+    fitted = model.model_.fitted
+    inputs = fitted.within_bounds(model.model_.encode(model.read(X)))
     squared = []
-    for member in range(len(model.networks_.factor)):
-        network = jax.tree.map(lambda leaf, own=member: leaf[own], model.networks_)
+    for member in range(len(fitted.networks.factor)):
+        network = jax.tree.map(lambda leaf, own=member: leaf[own], fitted.networks)
         own = np.asarray(network.embed(inputs).coordinates)
         squared.append(np.sum((own[0] - own) ** 2, axis=1))
     expected = np.mean(squared, axis=0)

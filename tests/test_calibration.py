@@ -1,4 +1,4 @@
-"""The factor that recalibrates, against closed forms and a fine grid."""
+"""Scale factors of recalibration against closed forms and a fine grid."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ def test_the_factor_of_a_normal_is_the_root_mean_square_of_its_residuals(std):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_the_factor_makes_the_observations_likeliest(mixed):
+def test_the_factor_maximises_the_likelihood(mixed):
     with jax.enable_x64(True):
         dist = StudentT(np.zeros(200), np.full(200, 5.0), np.full(200, 0.4))
         if mixed:
@@ -42,7 +42,7 @@ def test_the_factor_makes_the_observations_likeliest(mixed):
 
 
 @pytest.mark.parametrize("std", [0.5, 2.5])
-def test_intervals_hold_what_they_say_after_the_factor_that_matches_coverage(std):
+def test_intervals_have_their_nominal_coverage_after_the_factor_that_matches_coverage(std):
     got = float(matching(normal(std), jnp.asarray(Y), jnp.ones(200)))
     levels = np.array([0.5, 0.8, 0.9])
     held = [np.mean(np.abs(Y) <= got * std * stats.norm.ppf(0.5 + level / 2)) for level in levels]
@@ -50,8 +50,8 @@ def test_intervals_hold_what_they_say_after_the_factor_that_matches_coverage(std
     assert np.abs(held - levels).max() < 0.05 and abs(np.mean(held - levels)) < 0.01
 
 
-def test_a_spike_at_a_value_that_many_rows_have_does_not_narrow_intervals():
-    """Half of the rows are 0: likeliest is a density that has nothing else."""
+def test_an_atom_does_not_narrow_intervals():
+    """Half of the rows are 0: the likelihood is highest for a density without anything else."""
     y = np.where(np.arange(400) % 2 == 0, 0.0, np.random.default_rng(2).normal(size=400))
     spike = Normal(jnp.zeros((2, 400)), jnp.stack([jnp.ones(400), jnp.full(400, 0.01)]))
     dist, y = Mixture(spike), jnp.asarray(y)
@@ -75,7 +75,7 @@ def test_the_factor_stays_between_a_quarter_and_four(std, end):
     assert factor(normal(std), jnp.asarray(Y), jnp.ones(200)) == pytest.approx(end, rel=1e-5)
 
 
-def test_padding_may_hold_anything():
+def test_padding_is_ignored():
     pad = lambda x, value: jnp.pad(jnp.asarray(x), (0, 56), constant_values=value)  # noqa: E731
     padded = Normal(pad(jnp.zeros(200), jnp.nan), pad(jnp.ones(200), 0.0))
     got = factor(padded, pad(Y, jnp.inf), pad(jnp.ones(200), 0.0))
@@ -83,7 +83,7 @@ def test_padding_may_hold_anything():
     assert got == pytest.approx(float(expected), rel=1e-3)
 
 
-def test_without_any_weight_nothing_changes():
+def test_the_factor_is_one_without_any_weight():
     assert factor(normal(3.0), jnp.asarray(Y), jnp.zeros(200)) == 1
 
 

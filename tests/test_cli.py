@@ -1,5 +1,8 @@
 """The command line, as a person would use it."""
 
+import subprocess
+import sys
+
 import matplotlib.image
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from typer.testing import CliRunner
 
 import sigmax
 from sigmax.cli import app
+from sigmax.cli.app import COMMANDS, load_command
 from sigmax.runs.engines import InProcessEngine
 
 SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
@@ -64,7 +68,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert "--out" in result.output
 
 
-def test_mistakes_are_told_in_a_line(tmp_path):
+def test_mistakes_are_reported_in_a_line(tmp_path):
     for arguments, message in {
         ("weather", "--datasets", "atlantis"): "No station 'atlantis'",
         ("toy", "--methods", "magic"): "No method 'magic'",
@@ -79,13 +83,13 @@ def test_mistakes_are_told_in_a_line(tmp_path):
         ("uci", "--quick"): "`quick`",
     }.items():
         result = run("reproduce", *arguments, "--out", tmp_path)
-        assert result.exit_code == 1, arguments
+        assert result.exit_code == 2, arguments
         assert message in result.output and "Traceback" not in result.output
     result = run("report", tmp_path / "nowhere")
-    assert result.exit_code == 1 and "no records" in result.output
+    assert result.exit_code == 2 and "no records" in result.output
 
 
-def test_a_setting_that_no_method_has_is_a_failure_that_is_told(tmp_path):
+def test_a_setting_that_no_method_has_is_a_failure_that_is_reported(tmp_path):
     options = ("--methods", "nn", "--set", "nonsense=1", "--out", tmp_path)
     result = run("reproduce", "toy", *options)
     assert "no setting nonsense" in result.output
@@ -101,3 +105,15 @@ def test_help_names_the_commands():
         assert word in run("--help").output
     for word in ("gradients", "moons or images"):
         assert word in run("reproduce", "--help").output
+
+
+def test_the_overview_shows_the_first_line_of_every_command():
+    for name, summary in COMMANDS.items():
+        assert load_command(name).help.splitlines()[0] == summary
+
+
+@pytest.mark.parametrize("module", ["sigmax.cli", "sigmax.cli.fit", "sigmax.cli.predict"])
+def test_fit_and_predict_import_neither_matplotlib_nor_ray_nor_the_runner(module):
+    names = ("matplotlib", "ray", "sigmax.runs.runner", "sigmax.runs.registry")
+    code = f"import sys, {module}; sys.exit([n for n in {names} if n in sys.modules] or 0)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

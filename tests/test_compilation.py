@@ -29,8 +29,8 @@ def count_maps() -> int:
 def test_programs_are_forgotten_when_there_are_many_and_not_before():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    settings = {"hidden_sizes": (8,), "n_steps": 40, "warmup_fraction": 0.0, "random_state": 0}
-    model = MeanVarianceRegressor(**settings).fit(X, y)
+    model = MeanVarianceRegressor(hidden_sizes=(8,), n_steps=40, random_state=0)
+    model.set_settings(warmup_fraction=0.0).fit(X, y)
     before, mean = count_maps(), model.predict(X)
     assert not clear_if_full(share=1.0)
     assert clear_if_full(share=0.0)

@@ -33,7 +33,7 @@ def test_the_quantile_is_the_score_of_its_rank(scores, coverage):
     assert conformal_quantile(scores, coverage) == expected
 
 
-def test_whole_weights_count_a_score_as_often():
+def test_integer_weights_repeat_a_score():
     scores, weight = rng.exponential(size=50), rng.integers(0, 4, 50)
     order = np.argsort(scores)
     total = np.cumsum(weight[order])
@@ -43,7 +43,7 @@ def test_whole_weights_count_a_score_as_often():
     assert conformal_quantile(scores, 0.8, np.full(50, 7.0)) == conformal_quantile(scores, 0.8)
 
 
-def test_too_few_scores_say_nothing():
+def test_too_few_scores_give_an_infinite_quantile():
     assert conformal_quantile(np.ones(8), 0.9) == math.inf
     assert conformal_quantile(np.ones(9), 0.9) == 1
     assert conformal_quantile([], 0.5) == math.inf
@@ -59,7 +59,7 @@ def test_too_few_scores_say_nothing():
         (([1.0, 2.0], 0.5, [1.0, -1.0]), "`sample_weight` must be one finite weight"),
     ],
 )
-def test_a_quantile_of_something_else_is_refused(arguments, message):
+def test_invalid_arguments_of_the_quantile_raise_an_error(arguments, message):
     with pytest.raises((InvalidArgumentError, InvalidDataError), match=message):
         conformal_quantile(*arguments)
 
@@ -67,7 +67,7 @@ def test_a_quantile_of_something_else_is_refused(arguments, message):
 @pytest.mark.parametrize("n_folds", [1, 2, 5])
 @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9])
 def test_intervals_of_several_models_are_quantiles_over_all_rows(n_folds, coverage):
-    """The definition of CV+, with the matrix of all held-out and new rows that ours avoids."""
+    """Definition of CV+, with the matrix of all calibration and new rows that ours avoids."""
     n, m = 43, 7
     score, fold = rng.exponential(size=n), rng.permutation(np.arange(n) % n_folds)
     mean, std = rng.normal(size=(n_folds, m)), rng.uniform(0.2, 2, (n_folds, m))
@@ -80,7 +80,7 @@ def test_intervals_of_several_models_are_quantiles_over_all_rows(n_folds, covera
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-10)
 
 
-def test_a_spread_of_zero_is_an_interval_of_no_width():
+def test_a_standard_deviation_of_zero_gives_an_interval_of_zero_width():
     scores = ConformalScores.create(Y[:, None], np.zeros((200, 1)), np.ones((200, 1)))
     mean = np.full((1, 2, 1), 3.0)
     std = np.array([0.0, math.inf]).reshape(1, 2, 1)
@@ -109,7 +109,7 @@ NOISES = {
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_forty_held_out_rows_give_the_coverage_that_is_asked_for(noise):
+def test_forty_calibration_rows_give_the_nominal_coverage(noise):
     """Whatever the model: this one is wrong about mean and spread.
 
     The coverage of one calibration is Beta(37, 4), with mean 37 / 41 and standard deviation 0.046;
@@ -140,7 +140,7 @@ class LeastSquares(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_five_folds_of_few_rows_cover_about_what_is_asked_for(noise):
+def test_five_folds_of_few_rows_have_about_the_nominal_coverage(noise):
     """Only 0.8 is guaranteed. The standard error of the mean of 60 problems is 0.007."""
     rng, covered = np.random.default_rng(2), []
     for seed in range(60):
@@ -192,7 +192,7 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-def test_rows_set_aside_are_not_learned_from():
+def test_rows_set_aside_are_not_used_for_training():
     model = ConformalRegressor(BayesianRidge(), calibration_fraction=0.25, random_state=0)
     model.fit(X, Y)
     assert len(model.scores_) == 50
@@ -206,7 +206,7 @@ def test_rows_set_aside_are_not_learned_from():
     np.testing.assert_allclose(model.predict_interval(X, coverage=0.9), expected)
 
 
-def test_a_fitted_regressor_is_taken_as_it_is():
+def test_a_prefit_regressor_is_not_refitted():
     fitted = make_pipeline(StandardScaler(), GaussianProcessRegressor(alpha=0.1)).fit(
         X[:99], Y[:99]
     )
@@ -227,7 +227,7 @@ class Lenient(LinearRegression):
 @pytest.mark.parametrize(
     "plain", [LinearRegression(), make_pipeline(StandardScaler(), LinearRegression()), Lenient()]
 )
-def test_without_a_standard_deviation_absolute_residuals_say_the_width(plain):
+def test_without_a_standard_deviation_widths_follow_from_absolute_residuals(plain):
     model = ConformalRegressor(plain, calibration_fraction=0.25, random_state=0).fit(X, Y)
     order = np.random.RandomState(0).permutation(200)
     alone = LinearRegression().fit(X[order[50:]], Y[order[50:]])
@@ -260,7 +260,7 @@ def test_weights_go_to_the_regressor_and_to_the_scores():
 
 
 class FrameRegressor(RegressorMixin, BaseEstimator):
-    """The mean of every category; refuses anything but a data frame."""
+    """The mean of every category; raises an error for anything but a data frame."""
 
     def fit(self, X, y):
         assert isinstance(X, pd.DataFrame) and isinstance(y, pd.Series)
@@ -275,7 +275,7 @@ class FrameRegressor(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("cv", [None, 2, "prefit"])
-def test_data_frames_are_passed_on_as_they_are(cv):
+def test_data_frames_are_passed_on_unchanged(cv):
     city = pd.Categorical(np.where(X[:, 0] > 0, "Oslo", "Rome"))
     frame, y = pd.DataFrame({"city": city}), pd.Series(Y, index=np.arange(200)[::-1])
     estimator = FrameRegressor().fit(frame, y) if cv == "prefit" else FrameRegressor()
@@ -298,18 +298,21 @@ class NoSpread(FrameRegressor):
         ({"cv": "all"}, '`cv` must be None, a number of folds, a splitter or "prefit"'),
         ({"cv": RepeatedKFold(n_splits=2, n_repeats=2)}, "`cv` must hold out every row at most"),
         ({"calibration_fraction": 1.0}, "`calibration_fraction` must be"),
-        ({"estimator": NoSpread()}, "`estimator` must predict numbers and no negative spread"),
+        (
+            {"estimator": NoSpread()},
+            "`estimator` must predict numbers and no negative standard deviation",
+        ),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
+def test_invalid_settings_raise_an_error(settings, message):
     estimator: Any = settings.get("estimator", BayesianRidge())
     with pytest.raises((InvalidArgumentError, InvalidDataError), match=message):
         ConformalRegressor(**{"estimator": estimator} | settings).fit(X, Y)
 
 
-def test_wrong_data_are_refused():
+def test_invalid_data_raise_an_error():
     model = ConformalRegressor(BayesianRidge(), random_state=0).fit(X, Y)
-    for rows, cv, message in ((1, None, "rows to set aside"), (3, 4, "as many rows as folds")):
+    for rows, cv, message in ((1, None, "rows for calibration"), (3, 4, "as many rows as folds")):
         with pytest.raises(InvalidDataError, match=message):
             ConformalRegressor(BayesianRidge(), cv=cv).fit(X[:rows], Y[:rows])
     with pytest.raises(InvalidDataError, match="`groups` must be one label per row"):

@@ -1,4 +1,4 @@
-"""The documentation: what it names exists, what it quotes stands where it says, the site builds."""
+"""Documentation: names, files and quoted numbers exist, and the site builds."""
 
 import importlib.util
 import json
@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
-import typer
 
-from sigmax import CombinedRegressor, GPRegressor, LocalRegressor, SparseGPRegressor
-from sigmax.cli import app
-from sigmax.estimators import gates, gp_base, inducing_points
+from sigmax import GPRegressor, LocalRegressor, SparseGPRegressor
+from sigmax.cli.app import load_command
+from sigmax.experts.combined import PRESETS
+from sigmax.experts.gaussian_process import expert as gaussian_process
+from sigmax.networks import gate
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -51,7 +52,7 @@ def test_links_to_files_lead_to_files():
                 assert (page.parent / path).exists(), f"{page.name} links to {link}"
 
 
-def test_links_elsewhere_are_to_known_hosts():
+def test_external_links_have_known_hosts():
     for page in PAGES:
         for link in map(urlsplit, links(page)):
             assert link.scheme in ("", "http", "https"), f"{page.name}: {link.geturl()}"
@@ -59,13 +60,13 @@ def test_links_elsewhere_are_to_known_hosts():
                 assert link.hostname in HOSTS, f"{page.name}: {link.geturl()}"
 
 
-def test_files_that_texts_name_exist():
+def test_named_files_exist():
     for page in PAGES:
         for name in NAMED_FILE.findall(text_of(page)):
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
-def test_every_picture_is_shown_and_the_command_that_makes_it_is_in_its_section():
+def test_every_picture_is_shown_next_to_the_command_that_makes_it():
     shown = set()
     for page in PAGES:
         for section in re.split(r"^(?=#{1,2} )", text_of(page), flags=re.MULTILINE):
@@ -77,7 +78,6 @@ def test_every_picture_is_shown_and_the_command_that_makes_it_is_in_its_section(
 
 
 def test_commands_and_their_options_exist():
-    commands = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
     texts = [block for page in PAGES for block in SHELL.findall(text_of(page))]
     texts.append(text_of(ROOT / "examples" / "csv_in_five_minutes.sh"))
     seen = set()
@@ -85,7 +85,7 @@ def test_commands_and_their_options_exist():
         if Path(line.split(" ", 1)[0]).name != "sigmax":  # others may go on over several lines
             continue
         _, command, *arguments = shlex.split(line, comments=True)
-        known = {name for option in commands[command].params for name in option.opts}
+        known = {name for option in load_command(command).params for name in option.opts}
         assert {word for word in arguments if word.startswith("--")} <= known, line
         seen.add(command)
     assert {"describe", "fit", "predict", "evaluate", "compare", "reproduce", "serve"} <= seen
@@ -94,34 +94,35 @@ def test_commands_and_their_options_exist():
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", DOCS / "comparisons.md"], ids=lambda p: p.name
 )
-def test_a_row_of_comparisons_has_its_figures_from_the_page_that_it_links_to(page):
+def test_figures_of_comparisons_are_on_the_linked_page(page):
     rows = [row for row in text_of(page).splitlines() if row.startswith("| ") and ".md" in row]
     assert len(rows) == 4
     for row in rows:
         (link,) = LINK.findall(row)
         source = text_of(page.parent / urlsplit(link).path)
-        told = re.sub(r"\[[^\]]*\]\([^)]*\)", "", row).replace("TabPFN-2.5", "")
-        for figure in FIGURE.findall(told):
+        text = re.sub(r"\[[^\]]*\]\([^)]*\)", "", row).replace("TabPFN-2.5", "")
+        for figure in FIGURE.findall(text):
             assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d])", source), (figure, row)
 
 
-def test_numbers_of_rows_that_processes_are_averaged_over_are_those_of_the_code():
-    few, wide = gp_base.LARGEST_AVERAGED, gp_base.LARGEST_WIDE
-    assert gp_base.ROWS_PER_LENGTH_SCALE == 10
-    told = f"{few} rows, or ten per column up to {wide}"
+def test_row_limits_of_averaged_processes_are_those_of_the_code():
+    few, wide = gaussian_process.LARGEST_AVERAGED, gaussian_process.LARGEST_WIDE
+    assert gaussian_process.ROWS_PER_LENGTH_SCALE == 10
+    stated = f"{few} rows, or ten per column up to {wide}"
     for page in ("estimators.md", "method.md", "integrations/botorch.md"):
-        assert told in text_of(DOCS / page), page
-    for model in (GPRegressor, SparseGPRegressor):
-        assert told in " ".join(str(model.__doc__).split()), model.__name__
+        assert stated in text_of(DOCS / page), page
+    assert stated in " ".join(str(GPRegressor.__doc__).split())
+    referring = "as in `GPRegressor`, if there are as few rows"
+    assert referring in " ".join(str(SparseGPRegressor.__doc__).split())
 
 
-def test_settings_that_pages_state_are_those_of_the_code():
+def test_stated_settings_are_those_of_the_code():
     method = text_of(DOCS / "method.md")
-    recipe = CombinedRegressor(preset="paper").recipe()
-    n_rows = gates.SAMPLED * recipe["n_inducing"]
-    steps = f"{inducing_points.N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
-    assert f"{recipe['n_inducing']} centres of k-means, {steps}" in method
-    decay = LocalRegressor().recipe()["weight_decay"]
+    paper = PRESETS["paper"]
+    n_rows = gate.SAMPLED * paper.n_inducing
+    steps = f"{gate.N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
+    assert f"{paper.n_inducing} centres of k-means, {steps}" in method
+    decay = LocalRegressor().settings()["weight_decay"]
     assert f"of {decay:.0f}/N," in method
     path = ROOT / "benchmarks" / "local_choices.py"
     spec = importlib.util.spec_from_file_location("local_choices", path)
@@ -132,7 +133,7 @@ def test_settings_that_pages_state_are_those_of_the_code():
     assert variations["three times the weight decay"].settings == {"weight_decay": 3 * decay}
 
 
-def test_no_record_is_of_code_that_was_not_committed():
+def test_records_come_from_committed_code():
     for path in DOCS.rglob("*.jsonl"):
         assert "dirty" not in text_of(path), path.name
 
@@ -151,7 +152,7 @@ def test_pages_agree_on_the_version_of_the_records():
     assert round(geometric_mean(m for table, m in means.items() if table != "taxis"), 2) == 0.77
 
 
-def test_pages_that_are_included_are_whole():
+def test_included_pages_are_complete():
     assert text_of(DOCS / "contributing.md").strip() == '--8<-- "CONTRIBUTING.md"'
     assert text_of(DOCS / "changes.md").strip() == '--8<-- "CHANGELOG.md"'
 
@@ -167,7 +168,7 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_site_loads_nothing_from_elsewhere(site):
+def test_site_loads_no_external_files(site):
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="?([^" >]+)', text_of(page))
         loaded += re.findall(r'<link[^>]* href="?([^" >]+)', text_of(page))
@@ -181,13 +182,13 @@ def test_formulas_of_the_site_are_mathml(site):
         assert "arithmatex" not in text_of(page), page.name
 
 
-def test_examples_stand_in_the_pages_of_the_site(site):
+def test_examples_are_included_in_the_site(site):
     for page in site.rglob("*.html"):
         assert not re.search(r"--8|8&lt;--|8 &lt; --", text_of(page)), page.name
     assert "ConformalRegressor(BayesianRidge()" in plain_text(site / "howto" / "coverage.html")
 
 
-def test_public_names_have_a_place_in_the_api(site):
+def test_public_names_are_on_an_api_page(site):
     import sigmax
 
     pages = "".join(text_of(page) for page in (site / "api").glob("*.html"))
@@ -209,7 +210,7 @@ def mathml():
     return module
 
 
-def test_a_formula_becomes_a_fraction_and_other_text_stays(mathml):
+def test_formula_becomes_a_fraction_and_other_text_stays(mathml):
     text = r'<p>With <span class="arithmatex">\(\frac{a}{b} &lt; 1\)</span> and $5.</p>'
     found = ElementTree.fromstring(mathml.on_page_content(text))
     name = "{http://www.w3.org/1998/Math/MathML}"
@@ -219,6 +220,6 @@ def test_a_formula_becomes_a_fraction_and_other_text_stays(mathml):
     assert found[0].attrib["display"] == "inline"
 
 
-def test_a_formula_between_double_dollars_has_a_line_of_its_own(mathml):
+def test_formula_between_double_dollars_is_a_block(mathml):
     found = mathml.on_page_content('<div class="arithmatex">\\[\nx^2\n\\]</div>')
     assert ElementTree.fromstring(found).attrib["display"] == "block"

@@ -105,10 +105,10 @@ def test_arrays_that_the_header_does_not_list_are_refused(folder, arrays, messag
 
 def test_another_format_is_refused_with_what_to_do(folder):
     rewrite(folder, format=1)
-    with pytest.raises(ModelFileError, match=r"format 1, this one reads 3\): fit and save"):
+    with pytest.raises(ModelFileError, match=r"format 1, this one reads 4\): fit and save"):
         files.read_model(folder)
-    rewrite(folder, format=4)
-    with pytest.raises(ModelFileError, match=r"format 4, .*pip install -U sigmax"):
+    rewrite(folder, format=5)
+    with pytest.raises(ModelFileError, match=r"format 5, .*pip install -U sigmax"):
         files.read_model(folder)
     for text in ("[]", "{}", "not json", '{"format": 2, "x": NaN}', "[" * 100_000):
         (folder / files.HEADER).write_text(text)

@@ -8,30 +8,12 @@ from pathlib import Path
 import sigmax
 
 SOURCE = Path(sigmax.__file__)
-PRIVATE = {
-    "checks",
-    "cli",
-    "commands",
-    "compilation",
-    "compilation_cache",
-    "features",
-    "files",
-    "forests",
-    "inputs",
-    "paper",
-}
-PRIVATE |= {
-    "random",
-    "ray_session",
-    "report",
-    "runs",
-    "scaling",
-    "serve",
-    "settings",
-    "targets",
-    "version",
-}
-"""Not for users of the library: the floor under it, and what the command line runs."""
+PRIVATE = set(
+    "atomic checks cli commands compilation compilation_cache documents features files inputs model"
+    " padding paper random ray_session relevance report runs saving scaling serve settings"
+    " table_model version".split()
+)
+"""Not for users of the library: what it stands on, and what the command line runs."""
 
 FOUND = {path.stem for path in SOURCE.parent.iterdir() if path.is_dir() or path.suffix == ".py"}
 MODULES = sorted(name for name in FOUND - PRIVATE if not name.startswith("__"))

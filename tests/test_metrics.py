@@ -50,7 +50,7 @@ def test_every_score_is_its_brute_force_mean(name):
 
 
 @pytest.mark.parametrize("outputs", [0, slice(None)])
-def test_a_weight_of_two_is_the_row_twice_and_one_of_zero_no_row(outputs):
+def test_a_weight_of_two_duplicates_the_row_and_one_of_zero_drops_it(outputs):
     y, dist = Y[:, outputs], MANY if outputs != 0 else ONE
     weight = np.ones(40)
     weight[:3], weight[7] = 0, 2
@@ -70,7 +70,7 @@ def test_calibration_error_compares_coverage_with_its_level():
     assert metrics.calibration_error(Y, MANY) == pytest.approx(np.mean(gaps), abs=1e-12)
 
 
-def test_coverage_is_that_of_the_intervals_that_are_given():
+def test_coverage_is_that_of_the_predicted_intervals():
     """A rounded target: closed intervals that end at whole numbers contain more than the level."""
     truth = np.random.default_rng(0).normal(size=2000)
     dist = Predictive(Normal(np.zeros(2000), np.ones(2000)), ends=np.round)
@@ -94,7 +94,7 @@ def test_covering_levels_are_those_of_the_first_interval_that_contains_y(n_level
     np.testing.assert_array_equal(metrics.covering_levels(Y, MANY, levels), expected)
 
 
-def test_a_true_forecast_is_calibrated_and_a_narrow_one_is_not():
+def test_the_true_distribution_is_calibrated_and_a_narrow_one_is_not():
     """The error of 4000 true draws is below 0.02 in all but 1 seed of about 1000."""
     y = np.random.default_rng(1).normal(size=4000)
     forecast = lambda std: Predictive(Normal(np.zeros(4000), np.full(4000, std)))  # noqa: E731
@@ -103,9 +103,10 @@ def test_a_true_forecast_is_calibrated_and_a_narrow_one_is_not():
     assert stats.kstest(metrics.pit(y, forecast(1.0)), "uniform").pvalue > 1e-3
 
 
-def test_evaluate_holds_every_score():
+def test_evaluate_returns_every_score():
     scores = metrics.evaluate(Y, MANY, level=0.8, sample_weight=WEIGHT)
-    assert set(scores) == set(metrics.__all__) - {"evaluate", "pit", "covering_levels"}
+    others = {"evaluate", "pit", "pit_histogram", "covering_levels"}
+    assert set(scores) == set(metrics.__all__) - others
     assert all(type(score) is float for score in scores.values())
     weighted = {"sample_weight": WEIGHT}
     assert scores["coverage"] == metrics.coverage(Y, MANY, level=0.8, **weighted)
@@ -125,7 +126,7 @@ def test_anything_with_the_methods_of_a_prediction_can_be_scored():
     assert metrics.log_likelihood(np.zeros(3), Always()) == -1.5
 
 
-def test_unusable_arguments_are_refused_with_the_reason():
+def test_invalid_arguments_raise_an_error_with_the_reason():
     with pytest.raises(InvalidDataError, match=r"`y` must have .* \(40, 2\), got shape \(40,\)"):
         metrics.rmse(Y[:, 0], MANY)
     with pytest.raises(InvalidDataError, match="`y` must be finite"):

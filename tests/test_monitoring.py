@@ -27,7 +27,7 @@ def delay(tests, change):
     return min(test.since or 0 for test in tests.tests if test.is_alarm) - change
 
 
-def test_wealth_is_that_of_all_beginnings_by_brute_force():
+def test_wealth_equals_the_sum_over_all_starts_by_brute_force():
     rng = np.random.default_rng(0)
     x, bound = rng.random(30), 0.4
     _, found = Bets.create([bound]).update(x[:, None])
@@ -42,7 +42,7 @@ def test_wealth_is_that_of_all_beginnings_by_brute_force():
 
 
 def test_without_drift_there_is_hardly_ever_an_alarm():
-    """400 streams of 400 rows, looked at after every row; also at the edge of the tolerance."""
+    """400 streams of 400 rows, checked after every row; also at the edge of the tolerance."""
     rng = np.random.default_rng(1)
     alarms = [watch(rng.normal(size=400), rng.random(400) < 0.02).has_alarm for _ in range(400)]
     slack = 2 * np.sqrt(ALPHA * (1 - ALPHA) / 400)
@@ -62,7 +62,7 @@ def test_without_drift_there_is_hardly_ever_an_alarm():
         (lambda z: 2.0 * z, "errors larger than predicted", 150),
     ],
 )
-def test_a_shift_in_mean_or_scale_is_found_soon_also_after_a_thousand_quiet_rows(
+def test_a_shift_in_mean_or_scale_is_detected_soon_also_after_a_thousand_rows_without_drift(
     change, name, most_rows
 ):
     rng = np.random.default_rng(2)
@@ -77,11 +77,11 @@ def test_a_shift_in_mean_or_scale_is_found_soon_also_after_a_thousand_quiet_rows
         assert np.median(delays) <= most_rows
 
 
-def test_rows_off_the_data_are_found_soon():
+def test_rows_out_of_distribution_are_detected_soon():
     rng = np.random.default_rng(3)
     is_off = rng.random(1200) < np.where(np.arange(1200) < 1000, 0.01, 0.3)
     tests = watch(rng.normal(size=1200), is_off)
-    assert [test.name for test in tests.tests if test.is_alarm] == ["rows off the data"]
+    assert [test.name for test in tests.tests if test.is_alarm] == ["rows out of distribution"]
     assert 0 < delay(tests, 1000) <= 60
 
 
@@ -92,7 +92,7 @@ def test_smaller_errors_are_a_notice_and_no_alarm():
     assert found.since is not None and "notice since row" in str(found)
 
 
-def test_batches_are_as_good_as_all_at_once_also_through_json():
+def test_batches_give_the_same_result_as_all_rows_at_once_also_through_json():
     z = np.random.default_rng(5).normal(0.3, 1.2, size=300)
     whole = watch(z)
     parts = DriftTests(alpha=ALPHA)
@@ -104,7 +104,7 @@ def test_batches_are_as_good_as_all_at_once_also_through_json():
     assert parts.since == whole.since and parts.n_rows == 300
 
 
-def test_the_pit_of_counts_is_uniform_when_drawn_within_their_steps():
+def test_the_randomised_pit_of_counts_is_uniform():
     rng = np.random.default_rng(6)
     z = rng.normal(5.0, 1.0, 4000)
     dist = Predictive(Normal(np.full(4000, 5.0), np.full(4000, 1.0)))
@@ -115,14 +115,14 @@ def test_the_pit_of_counts_is_uniform_when_drawn_within_their_steps():
 
 
 class Wrong:
-    """A stand-in for a model: N(x, 1), off the data beyond 10."""
+    """A stand-in for a model: N(x, 1), out of distribution beyond 10."""
 
     def predict_dist_and_gate(self, X):
         x = np.asarray(X, float)[:, 0]
         return Predictive(Normal(x, np.ones(len(x)))), (x > 10).astype(float)
 
 
-def test_a_monitor_says_in_words_what_is_wrong_and_goes_on_from_a_file(tmp_path):
+def test_a_monitor_names_the_problem_and_continues_from_a_file(tmp_path):
     rng = np.random.default_rng(7)
     X = rng.uniform(0, 10, (300, 1))
     y = X[:, 0] + rng.normal(size=300)
@@ -139,13 +139,13 @@ def test_a_monitor_says_in_words_what_is_wrong_and_goes_on_from_a_file(tmp_path)
         texts.append(str(own))
     assert texts[0] == texts[1] and "ALARM since row 3" in texts[0]
     (tmp_path / "state.json").write_text('{"format": 1}')
-    with pytest.raises(ModelFileError, match="no state of a monitor"):
+    with pytest.raises(ModelFileError, match="not the state of a monitor"):
         Monitor.load(tmp_path / "state.json", Wrong())
     with pytest.raises(InvalidArgumentError, match="alpha"):
         Monitor(Wrong(), alpha=1.5)
 
 
-def test_a_picture_shows_the_path_of_every_test():
+def test_the_plot_shows_the_path_of_every_test():
     from matplotlib.figure import Figure
 
     from sigmax.plots import draw_monitor

@@ -12,18 +12,18 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from sigmax.commands.peers import AbstractBooster
+from sigmax.cli.peers import AbstractBooster
 from sigmax.data import UCI_SETS, RegressionData
-from sigmax.data.splits import Split
+from sigmax.data.uci import Split
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.metrics import coverage, crps, log_likelihood
 from sigmax.paper import uci
-from sigmax.runs import engines, registry
+from sigmax.runs import engines
 from sigmax.runs.engines import InProcessEngine, run_job
+from sigmax.runs.experiments import Choice
 from sigmax.runs.methods import METHODS
 from sigmax.runs.records import Task, done, failed, read_records
-from sigmax.runs.registry import Choice
 
 ROOT = Path(__file__).parent.parent
 PATH = ROOT / "benchmarks" / "peers.py"
@@ -36,7 +36,7 @@ def script():
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with patch.dict(METHODS), patch.dict(registry._REGISTERED):
+    with patch.dict(METHODS):
         module.register_peers()
         yield module
 
@@ -57,7 +57,7 @@ def jobs(script, monkeypatch) -> list:
         return RegressionData(name, *draw(80, 0), splits, UCI_SETS[name])
 
     jobs = []
-    monkeypatch.setattr(engines, "run_job", lambda job: jobs.append(job) or run_job(job))
+    monkeypatch.setattr(engines, "run_job", lambda run, job: jobs.append(job) or run_job(run, job))
     monkeypatch.setattr(script, "LocalEngine", InProcessEngine)
     monkeypatch.setattr(uci, "load_uci", load)
     return jobs
@@ -123,7 +123,7 @@ def test_tied_quantiles_give_a_density_nonetheless(script):
 
 
 def test_a_missing_package_is_noticed_before_anything_is_run(script, jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr("sigmax.commands.peers.is_installed", lambda name: False)
+    monkeypatch.setattr("sigmax.cli.peers.is_installed", lambda name: False)
     for method, message in (("catboost", r"sigmax\[peers\]"), ("tabpfn", "not available")):
         with pytest.raises(MissingExtraError, match=message):
             choice = Choice(datasets=["yacht"], methods=["marginal", method])
@@ -252,10 +252,13 @@ def test_the_page_shows_the_tables_of_the_committed_records(script):
     assert script.refreshed(text, tables) == text
 
 
-def test_copies_are_shown_where_records_tell_them_apart(script):
+def test_duplicates_are_shown_if_records_have_separate_scores(script):
     parts = {"new_crps": 0.5, "copies_crps": 0.25}
     apart = replace(make("wine_red", "marginal", 0, -1.0, **parts), data={"copies": 0.5})
     tables = {table.title: table for table in script.peer_tables([apart])}
-    table = tables["peers: test CRPS, new rows and copies"]
-    assert table.rows == [["wine_red, new rows", "**0.500**"], ["wine_red, copies", "**0.250**"]]
-    assert "peers: test log-likelihood, new rows and copies" not in tables
+    table = tables["peers: test CRPS, new rows and duplicates"]
+    assert table.rows == [
+        ["wine_red, new rows", "**0.500**"],
+        ["wine_red, duplicates", "**0.250**"],
+    ]
+    assert "peers: test log-likelihood, new rows and duplicates" not in tables

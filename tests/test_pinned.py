@@ -37,8 +37,9 @@ from sigmax.metrics import coverage, crps, log_likelihood, rmse
 PINNED = Path(__file__).with_name("pinned.json")
 
 SMALL: dict[str, Any] = {"hidden_sizes": (8,), "n_steps": 60, "random_state": 0}
-ENSEMBLE = SMALL | {"n_members": 2}
+ENSEMBLE: dict[str, Any] = SMALL | {"n_members": 2}
 PROCESS: dict[str, Any] = {"n_restarts": 1, "max_iter": 20, "random_state": 0}
+BRIEF: dict[str, Any] = PROCESS | {"max_iter": 3}
 
 REGRESSORS: dict[str, AbstractRegressor] = {
     "LocalRegressor": LocalRegressor(**ENSEMBLE),
@@ -50,7 +51,7 @@ REGRESSORS: dict[str, AbstractRegressor] = {
     "GPRegressor average": GPRegressor(**PROCESS),
     "GPRegressor exact": GPRegressor(average=False, **PROCESS),
     "GPRegressor varying": GPRegressor(noise="varying", **PROCESS),
-    "SparseGPRegressor": SparseGPRegressor(n_inducing=20, average=False, **PROCESS),
+    "SparseGPRegressor": SparseGPRegressor(n_inducing=20, average=False, **BRIEF),
     "LinearRegressor": LinearRegressor(),
     "MarginalRegressor": MarginalRegressor(),
 }

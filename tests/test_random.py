@@ -45,8 +45,8 @@ def random_round(random_state):
 
 
 def fitted_network(random_state):
-    settings = {"hidden_sizes": (4,), "n_steps": 2, "warmup_fraction": 0.0, "recalibrate": False}
-    model = MeanVarianceRegressor(**settings, random_state=random_state)
+    model = MeanVarianceRegressor(hidden_sizes=(4,), n_steps=2, random_state=random_state)
+    model.set_settings(warmup_fraction=0.0, recalibrate=False)
     return clone(model).set_params(random_state=random_state).fit(X, Y).predict(X)
 
 

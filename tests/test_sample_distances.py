@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("sizes", [(50, 50), (50, 71), (1, 8)])
-def test_one_column_is_scipys(sizes):
+def test_one_column_agrees_with_scipy(sizes):
     a, b = RNG.normal(size=sizes[0]), RNG.gamma(2, size=sizes[1])
     A, B = a[:, None], b[:, None]
     assert energy_distance(A, B) == pytest.approx(stats.energy_distance(a, b))
@@ -48,7 +48,7 @@ def test_energy_distance_of_equal_distributions_shrinks_to_its_floor():
     assert energy_distance(A, A) == 0
 
 
-def test_shifted_rows_are_the_mean_shift_of_directions_apart():
+def test_distance_of_shifted_rows_is_the_mean_shift_over_directions():
     """A shift by v moves a direction by |θ·v|: 2/π |v| on average in the plane."""
     A = RNG.normal(size=(500, 2))
     shift = np.array([3.0, 4.0])
@@ -68,7 +68,7 @@ def test_share_off_data_counts_rows_that_are_farther_than_data_are():
     assert share_off_data(more, reference, fresh, level=0.5) == pytest.approx(0.5, abs=0.1)
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_invalid_samples_raise_an_error():
     for distance in (energy_distance, sliced_wasserstein):
         with pytest.raises(InvalidDataError, match="`a` must have the 3 columns of `b`, got 2"):
             distance(np.zeros((4, 2)), np.zeros((4, 3)))

@@ -1,4 +1,4 @@
-"""Scorers, in the hands of scikit-learn."""
+"""Scorers in scikit-learn's model selection."""
 
 import pickle
 

@@ -4,6 +4,7 @@ from . import data as data
 from . import distributions as distributions
 from . import errors as errors
 from . import estimators as estimators
+from . import experts as experts
 from . import generative as generative
 from . import integrations as integrations
 from . import metrics as metrics

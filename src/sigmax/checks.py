@@ -7,8 +7,6 @@ from typing import Any
 
 from sigmax.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_count", "check_flag", "check_number", "check_sizes"]
-
 
 def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
     """``value`` as an int, refused if it is no whole number of at least ``minimum``."""

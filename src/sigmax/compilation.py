@@ -7,7 +7,7 @@ would crash. Only programs of functions that are marked here are dropped, never 
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -20,16 +20,11 @@ from jaxtyping import Array
 
 from sigmax.compilation_cache import keep_programs
 
-__all__ = ["LARGEST_BLOCK", "clear_if_full", "compiled", "on_device", "padded_blocks"]
-
 keep_programs()
 
 AUTOTUNING = "xla_gpu_autotune_level"
 """XLA's option for a GPU: to time many variants of every matrix product before one is chosen, which
 takes longer than many a fit."""
-
-SMALLEST_BLOCK, LARGEST_BLOCK = 64, 16_384
-"""Rows of a block, of which all sizes in between are powers of two."""
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
@@ -142,20 +137,3 @@ def clear_if_full(share: float = 0.5) -> bool:
         function.clear_cache()
     gc.collect()
     return True
-
-
-def padded_blocks(n_rows: int, largest: int = LARGEST_BLOCK) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks of rows, each with the number of true ones: the last is repeated up to a power of two.
-
-    A function of blocks compiles a few programs, whatever the number of rows, and needs no more
-    memory for more of them.
-
-    Examples
-    --------
-    >>> [(n, rows.shape) for n, rows in padded_blocks(16_400)]
-    [(16384, (16384,)), (16, (64,))]
-    """
-    for start in range(0, n_rows, largest):
-        n_true = min(n_rows - start, largest)
-        size = max(SMALLEST_BLOCK, 1 << (n_true - 1).bit_length())
-        yield n_true, start + np.minimum(np.arange(size), n_true - 1)

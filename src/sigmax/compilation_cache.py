@@ -17,9 +17,6 @@ from pathlib import Path
 import filelock
 import jax
 import jaxlib.version
-from platformdirs import user_cache_path
-
-__all__ = ["SWITCH", "keep_programs", "program_folder"]
 
 SWITCH = "SIGMAX_PROGRAM_CACHE"
 """The environment variable that switches the cache off, by the value ``off``."""
@@ -62,9 +59,18 @@ def keep_programs() -> Path | None:
     return folder
 
 
+def user_cache_folder() -> Path:
+    """Folder of sigmax among the caches of the user, which need not exist yet."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local").expanduser() / "sigmax"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/sigmax").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sigmax"
+
+
 def program_folder() -> Path | None:
     """The folder for programs of this machine and these versions, which need not exist yet."""
-    root = user_cache_path("sigmax", appauthor=False)
+    root = user_cache_folder()
     return root / "programs" / machine_digest() if root.is_absolute() else None  # no home
 
 

@@ -22,21 +22,7 @@ from safetensors import SafetensorError
 
 from sigmax.errors import ModelFileError
 
-__all__ = [
-    "ARRAYS",
-    "FORMAT",
-    "HEADER",
-    "check_described",
-    "describe",
-    "header_checksum",
-    "read_bytes",
-    "read_model",
-    "render",
-    "take_array",
-    "write_model",
-]
-
-FORMAT = 3
+FORMAT = 4
 """Version of the layout; a reader refuses every other."""
 
 HEADER, ARRAYS = "model.json", "arrays.safetensors"

@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["InputShape", "Inputs"]
-
 
 @final
 @dataclass(frozen=True)
@@ -97,6 +95,15 @@ class Inputs(eqx.Module):
             inside = position[..., :n_reals] - beyond
             position = xp.concatenate([inside, position[..., n_reals:]], axis=-1)
         return Inputs(numbers, self.extras, self.codes, position, beyond, self.n_codes)
+
+    def astype(self, dtype: Any) -> "Inputs":
+        """The rows with numbers of another precision; codes stay."""
+
+        def convert(leaf: Any) -> Any:
+            leaf = np.asarray(leaf)
+            return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
+
+        return jax.tree.map(convert, self)
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -2,12 +2,12 @@
 
 ``dist`` is a ``Predictive``, or anything with its methods. For y of shape (n, p) every score is the
 mean over rows and outputs, except ``log_likelihood``: the outputs of a row are one observation,
-whose log-density is the sum of theirs. ``sample_weight`` is one weight per row.
+whose log-density is the sum of theirs. ``sample_weight`` has one weight per row.
 """
 
 import numpy as np
 
-from sigmax.checks import check_number
+from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidDataError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "interval_width",
     "log_likelihood",
     "pit",
+    "pit_histogram",
     "rmse",
 ]
 
@@ -46,7 +47,7 @@ def crps(y, dist, *, sample_weight=None) -> float:
 
 
 def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
-    r"""Mean Winkler score of the central interval: its width, and a fine for each miss.
+    r"""Mean Winkler score of the central interval: its width plus a penalty for each miss.
 
     $(u - l) + \frac{2}{1 - c} \max(l - y, 0, y - u)$, in the units of y: lower is better.
     """
@@ -57,10 +58,9 @@ def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> flo
 
 
 def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
-    """Share of ``y`` in its central interval, ends included: best at ``level``.
+    """Share of ``y`` in its central interval, including the ends: best at ``level``.
 
-    The intervals are those of ``dist.interval``, which for a rounded target end at values that can
-    occur.
+    Intervals of a rounded target end at values that can occur, as those of ``dist.interval``.
     """
     level = check_number("level", level, above=0.0, below=1.0)
     return _mean(_is_inside(_like(y, dist), dist.interval(level)), sample_weight)
@@ -69,8 +69,8 @@ def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
 def covering_levels(y, dist, levels) -> np.ndarray:
     """Smallest of ``levels`` whose central interval contains ``y``; infinite where none does.
 
-    ``levels`` increase. Intervals of a larger level contain those of a smaller one, so that few of
-    them are computed: a bisection for every density.
+    ``levels`` increase. Intervals of larger levels contain those of smaller ones, so that a
+    bisection computes only few of them.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def covering_levels(y, dist, levels) -> np.ndarray:
 
 
 def interval_width(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
-    """Mean width of the central interval (``y`` is not looked at): among the calibrated, lower."""
+    """Mean width of the central interval (``y`` is ignored): lower is better if calibrated."""
     bounds = dist.interval(coverage)
     return _mean(bounds[..., 1] - bounds[..., 0], sample_weight)
 
@@ -119,14 +119,28 @@ def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
 
 
 def pit(y, dist) -> np.ndarray:
-    """Probability integral transform, the cdf at ``y``: uniform on (0, 1) for a true forecast."""
+    """Probability integral transform, the cdf at ``y``: uniform on (0, 1) if calibrated."""
     return dist.cdf(_like(y, dist))
 
 
-def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, float]:
-    """Every score of this module by name; intervals hold a share ``level``.
+def pit_histogram(y, dist, bins: int = 10) -> np.ndarray:
+    """Heights of the histogram of the probability integral transform: all 1 if calibrated.
 
-    ``sample_weight`` is one weight per row: a row of weight 2 counts as that row twice would.
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(4), np.ones(4)))
+    >>> pit_histogram([-3.0, -0.1, 0.1, 3.0], dist, bins=4)
+    array([1., 1., 1., 1.])
+    """
+    bins = check_count("bins", bins)
+    return np.histogram(pit(y, dist), bins, range=(0, 1), density=True)[0]
+
+
+def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, float]:
+    """All scores of this module by name, for intervals of coverage ``level``.
+
+    ``sample_weight`` has one weight per row: a row of weight 2 counts as two such rows.
 
     Examples
     --------
@@ -152,7 +166,7 @@ def _is_inside(y: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 
 def _like(y, dist) -> np.ndarray:
-    """``y`` as an array, refused if it is not one number per density."""
+    """``y`` as an array; an error unless it has one number per density."""
     if np.shape(y) != dist.shape:
         raise InvalidDataError(
             f"`y` must have the prediction's shape {dist.shape}, got shape {np.shape(y)}."

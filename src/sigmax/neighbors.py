@@ -1,9 +1,6 @@
-"""Nearest rows: exact by tree or brute force, approximate by faiss, chosen by size."""
+"""Nearest rows: exact by tree or brute force, approximate by faiss, selected by size."""
 
-import threading
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
@@ -17,8 +14,8 @@ from jaxtyping import Array, Float, Int
 from joblib import cpu_count
 from numpy.typing import ArrayLike
 from scipy.spatial import KDTree
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
-from threadpoolctl import threadpool_limits
 
 from sigmax.checks import check_choice, check_count
 from sigmax.compilation import compiled, on_device
@@ -29,50 +26,49 @@ __all__ = ["METHODS", "exact_neighbors", "import_faiss", "neighbor_graph"]
 
 METHODS = ("auto", "exact", "approximate")
 
-# Where one way overtakes the other, measured by `benchmarks/neighbors.py` on two cores with k = 50.
+# Crossover points, measured by `benchmarks/neighbors.py` on two cores with k = 50.
 TREE_MAX_FEATURES = 8
-"""Up to here a KD-tree beats brute force; with more features it has to look at most leaves."""
+"""Up to here a KD-tree is faster than brute force; with more features it visits most leaves."""
 EXACT_MAX_ROWS = 100_000
-"""Up to here brute force costs one to three times what HNSW does, and misses nothing."""
+"""Up to here brute force costs one to three times as much as HNSW, and misses nothing."""
 EXACT_MAX_ROWS_ON_DEVICE = 1_000_000
 """The same on an accelerator."""
 DEVICE_MIN_PAIRS = 4 * 10**9
 """Fewer distances than this take less time on the host than compiling for the accelerator."""
-
 DEVICE_MULTIPLE = 4096
-"""Rows are padded to a multiple of this: data of nearly the same size share a program."""
+"""Rows are padded to a multiple of this: data of nearly the same size share a compiled function."""
+DEVICE_FLOATS = 2**28
+"""Squared distances that the accelerator holds at a time: 1 GiB of float32."""
+SPARE = 16
+"""Candidates beyond k on the accelerator, against rounding of squared distances."""
+GROUP = 32
+"""Columns per group in the two-stage selection on the accelerator."""
+ROWS_TO_CENTER = 2**14
+"""Rows whose median is the center."""
 
 HNSW = {"M": 32, "efConstruction": 40, "efSearch": 80}
 """Recall at k = 50, 90 features: 0.98 (100,000 rows) and 0.92 (500,000) in Gaussian clusters, 0.65
-(100,000) if all features are independent, where faiss's IVF did no better."""
-
-Smallest = Callable[[Any, int], Any]
-"""Columns of the smallest values of every row, and how many are wanted."""
-
-BUFFER_FLOATS = 2**26  # 256 MiB of float32 for squared distances, over all threads
-ROWS_TO_CENTER = 2**14  # whose median stands for the bulk of all
-SPARE = 16  # candidates beyond k, against rounding in the norm trick
-GROUP = 32  # columns per group in the two-stage selection
+(100,000) if all features are independent, where faiss's IVF was no better."""
 
 
 def neighbor_graph(
     X: ArrayLike, k: int, *, method: str = "auto", random_state: Any = 0
 ) -> Int[np.ndarray, "n k"]:
-    """The ``min(k, n)`` nearest rows of every row, itself first, then by Euclidean distance.
+    """Indices of the ``min(k, n)`` nearest rows of each row: itself, then by Euclidean distance.
 
     Parameters
     ----------
     X
-        Rows, already in the units in which distances make sense.
+        Rows, scaled so that Euclidean distances are meaningful.
     k
-        Neighbours per row, the row itself among them.
+        Neighbours per row, including the row itself.
     method
-        ``"exact"``; ``"approximate"`` (faiss HNSW: a few of the neighbours are only nearly the
-        nearest, many of them if X has dozens of independent features, and with several threads
-        not always the same ones); ``"auto"`` is exact up to 100,000 rows, a million on an
-        accelerator, or any number of rows if there are few features.
+        ``"exact"``; ``"approximate"`` (faiss HNSW: misses a few of the nearest rows, many of them
+        if X has dozens of independent features, and with several threads not always the same ones;
+        exact if faiss, the extra ``sigmax[large]``, is not installed); ``"auto"`` is exact up to
+        100,000 rows, a million on an accelerator, or any number of rows if there are few features.
     random_state
-        Seeds the approximate search.
+        Seed of the approximate search.
 
     Examples
     --------
@@ -87,7 +83,7 @@ def neighbor_graph(
     method = check_choice("method", method, METHODS)
     if method == "auto":
         method = "exact" if _exact_is_affordable(*rows.shape) else "approximate"
-    if method == "exact":
+    if method == "exact" or find_spec("faiss") is None:
         return _self_first(exact_neighbors(rows, rows, k)[0])
     return _self_first(_approximate_neighbors(rows, k, random_state))
 
@@ -96,9 +92,6 @@ def exact_neighbors(
     queries: ArrayLike, X: ArrayLike, k: int
 ) -> tuple[Int[np.ndarray, "n_queries k"], Float[np.ndarray, "n_queries k"]]:
     """Indices of the ``min(k, n)`` rows of ``X`` nearest to every query, and their distances.
-
-    With many features candidates are picked in float32: neighbours much closer together than a
-    three-hundredth of the spread of ``X`` may be taken one for the other.
 
     Examples
     --------
@@ -117,15 +110,16 @@ def exact_neighbors(
         distances, indices = KDTree(rows).query(Q, k, workers=cpu_count())
         shape = (len(Q), k)  # also for k = 1, which the tree returns as a vector
         return np.asarray(indices, np.int32).reshape(shape), scale * np.reshape(distances, shape)
-    Q, rows = Q.astype(np.float32), rows.astype(np.float32)
-    is_large = len(Q) * len(rows) >= DEVICE_MIN_PAIRS
-    on_host = jax.default_backend() == "cpu" or not is_large
-    indices, distances = (_brute_force if on_host else _brute_force_on_device)(Q, rows, k)
+    if jax.default_backend() == "cpu" or len(Q) * len(rows) < DEVICE_MIN_PAIRS:
+        search: Any = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(rows)
+        distances, indices = search.kneighbors(Q)
+        return indices.astype(np.int32), distances * scale
+    indices, distances = _search_on_device(Q.astype(np.float32), rows.astype(np.float32), k)
     return indices, distances * scale
 
 
 def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-    """``X`` as a finite float64 matrix, or an error that names it."""
+    """``X`` as a finite float64 matrix; errors name the argument."""
     try:
         return check_array(X, dtype="float64", input_name=name)
     except ValueError as error:
@@ -133,9 +127,9 @@ def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
 
 
 def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """The parts, the bulk of the last near 0 and nothing beyond 1, and the scale divided by.
+    """Parts minus the median of the last one, scaled to [-1, 1], and the scale.
 
-    No square can then overflow, and float32 has enough digits.
+    Squares cannot overflow then, and float32 has enough digits.
     """
     rows = parts[-1]
     center = np.median(rows[:: -(-len(rows) // ROWS_TO_CENTER)], axis=0)
@@ -149,13 +143,13 @@ def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
 def _exact_is_affordable(n: int, d: int) -> bool:
     on_host = jax.default_backend() == "cpu"
     limit = EXACT_MAX_ROWS if on_host else EXACT_MAX_ROWS_ON_DEVICE
-    return n <= limit or d <= TREE_MAX_FEATURES or find_spec("faiss") is None
+    return n <= limit or d <= TREE_MAX_FEATURES
 
 
 def _self_first(indices: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
-    """Every row's own index moved to the front of its list, the last one dropped if it was missing.
+    """Move each row's own index to the front of its list; drop the last one if it was missing.
 
-    Among copies of one row the search returns any ``k``; without its own index a row could be in
+    Among duplicates of a row the search returns any ``k``; without its own index a row could be in
     no list at all, and would then have no finite weight.
     """
     n, k = indices.shape
@@ -166,88 +160,21 @@ def _self_first(indices: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
     return np.hstack([own, shifted])
 
 
-def _padded(rows: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows padded to a multiple, and their squared norms, infinite for padding."""
-    n = len(rows)
-    padded = np.pad(rows, ((0, -n % multiple), (0, 0)))
-    squared_norms = np.full(len(padded), np.inf, np.float32)
-    squared_norms[:n] = np.einsum("ij,ij->i", rows, rows)
-    return padded, squared_norms
-
-
-def _smallest(values: Any, count: int, xp: ModuleType, smallest: Smallest) -> Any:
-    """Columns of the ``count`` smallest values of every row, in any order; NumPy or JAX.
-
-    Of the groups of columns, the ``count`` with the smallest minima hold these values, so only
-    those are looked at again; the groups are found in the same way. ``smallest`` looks at all.
-    """
-    n_groups = values.shape[1] // GROUP
-    if n_groups < 2 * count or values.shape[1] % GROUP:
-        return smallest(values, count)
-    minima = values.reshape(len(values), GROUP, n_groups).min(axis=1)
-    first_columns = _smallest(minima, count, xp, smallest)[:, None, :]
-    columns = first_columns + n_groups * xp.arange(GROUP)[None, :, None]
-    columns = columns.reshape(len(values), -1)
-    best = smallest(xp.take_along_axis(values, columns, axis=1), count)
-    return xp.take_along_axis(columns, best, axis=1)
-
-
-def _select(
-    squared: Any, queries: Any, rows: Any, sizes: tuple[int, int], xp: ModuleType, smallest
-) -> tuple[Any, Any]:
-    """The k nearest from one block of squared distances less the queries' norms; NumPy or JAX.
-
-    The last ranking is by differences: the norm trick that filled ``squared`` rounds distances much
-    smaller than the norms.
-    """
-    k, n_candidates = sizes
-    columns = _smallest(squared, n_candidates, xp, smallest)
-    squared_distances = ((rows[columns] - queries[:, None, :]) ** 2).sum(axis=2)
-    order = xp.argsort(squared_distances, axis=1)[:, :k]
-    nearest = xp.take_along_axis(squared_distances, order, axis=1)
-    return xp.take_along_axis(columns, order, axis=1), xp.sqrt(nearest)
-
-
-def _brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """One block of queries per thread, each with one core and a buffer that it keeps."""
-    n_candidates = min(k + SPARE, len(rows))
-    padded, squared_norms = _padded(rows, GROUP if len(rows) >= 2 * GROUP * (k + SPARE) else 1)
-    widest = max(len(padded), n_candidates * max(rows.shape[1], GROUP))
-    n_threads = cpu_count()
-    block = max(1, min(BUFFER_FLOATS // (n_threads * widest), -(-len(queries) // n_threads)))
-    indices = np.empty((len(queries), k), np.int32)
-    distances = np.empty((len(queries), k), np.float64)
-    kept = threading.local()
-
-    def smallest(values: np.ndarray, count: int) -> np.ndarray:
-        return np.argpartition(values, count - 1, axis=1)[:, :count]
-
-    def search(start: int) -> None:
-        if not hasattr(kept, "buffer"):
-            kept.buffer = np.empty((block, len(padded)), np.float32)
-        part = queries[start : start + block]
-        squared = np.matmul(-2 * part, padded.T, out=kept.buffer[: len(part)])
-        squared += squared_norms
-        sizes = (k, n_candidates)
-        here = slice(start, start + block)
-        indices[here], distances[here] = _select(squared, part, rows, sizes, np, smallest)
-
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(search, range(0, len(queries), block)))
-    return indices, distances
-
-
-def _brute_force_on_device(
+def _search_on_device(
     queries: np.ndarray, rows: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    n_candidates = min(k + SPARE, len(rows))
-    padded, squared_norms = _padded(rows, DEVICE_MULTIPLE)
-    block = min(len(queries), max(1, 4 * BUFFER_FLOATS // len(padded)))
+    """Brute force on the accelerator in float32, in blocks of queries."""
+    n = len(rows)
+    padded = np.pad(rows, ((0, -n % DEVICE_MULTIPLE), (0, 0)))
+    squared_norms = np.full(len(padded), np.inf, np.float32)  # infinite for padding
+    squared_norms[:n] = np.einsum("ij,ij->i", rows, rows)
+    block = min(len(queries), max(1, DEVICE_FLOATS // len(padded)))
     n_blocks = -(-len(queries) // block)
     parts = np.pad(queries, ((0, n_blocks * block - len(queries)), (0, 0)))
     device_rows, device_norms = on_device(padded), on_device(squared_norms)
+    sizes = k, min(k + SPARE, n)
     found = [
-        _search_on_device(on_device(part), device_rows, device_norms, (k, n_candidates))
+        _search_block(on_device(part), device_rows, device_norms, sizes)
         for part in np.split(parts, n_blocks)
     ]
     indices, distances = (
@@ -258,22 +185,41 @@ def _brute_force_on_device(
 
 
 @partial(compiled, is_tuned=True)
-def _search_on_device(
+def _search_block(
     queries: Float[Array, "b d"],
     rows: Float[Array, "n d"],
     squared_norms: Float[Array, " n"],
     sizes: tuple[int, int],
 ) -> tuple[Int[Array, "b k"], Float[Array, "b k"]]:
-    def smallest(values: Array, count: int) -> Array:
-        return lax.top_k(-values, count)[1]
-
+    """Candidates by norms and products, ranked by differences, which round less."""
+    k, n_candidates = sizes
     products = jnp.matmul(queries, rows.T, precision=lax.Precision.HIGHEST)
-    squared = squared_norms[None, :] - 2 * products
-    return _select(squared, queries, rows, sizes, jnp, smallest)
+    columns = _smallest(squared_norms[None, :] - 2 * products, n_candidates)
+    squared_distances = ((rows[columns] - queries[:, None, :]) ** 2).sum(axis=2)
+    order = jnp.argsort(squared_distances, axis=1)[:, :k]
+    nearest = jnp.take_along_axis(squared_distances, order, axis=1)
+    return jnp.take_along_axis(columns, order, axis=1), jnp.sqrt(nearest)
+
+
+def _smallest(values: Float[Array, "b n"], count: int) -> Int[Array, "b count"]:
+    """Columns of the ``count`` smallest values of each row, in any order.
+
+    The ``count`` groups of columns with the smallest minima contain these values, so that only
+    those are searched; the groups are found in the same way.
+    """
+    n_groups = values.shape[1] // GROUP
+    if n_groups < 2 * count or values.shape[1] % GROUP:
+        return lax.top_k(-values, count)[1]
+    minima = values.reshape(len(values), GROUP, n_groups).min(axis=1)
+    first_columns = _smallest(minima, count)[:, None, :]
+    columns = first_columns + n_groups * jnp.arange(GROUP)[None, :, None]
+    columns = columns.reshape(len(values), -1)
+    best = lax.top_k(-jnp.take_along_axis(values, columns, axis=1), count)[1]
+    return jnp.take_along_axis(columns, best, axis=1)
 
 
 def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[np.ndarray, "n k"]:
-    """HNSW in faiss; rows whose walk reached fewer than ``k`` others are searched exactly."""
+    """HNSW in faiss; rows with fewer than ``k`` results are searched exactly."""
     faiss: Any = import_faiss()
     small = _centered(rows)[0][0].astype(np.float32)
     index = faiss.IndexHNSWFlat(rows.shape[1], HNSW["M"])
@@ -292,13 +238,11 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
 
 
 def import_faiss() -> ModuleType:
-    """The package, or an error that says how to get it."""
+    """Import faiss; the error says how to install it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of its generated bindings
             import faiss
     except ImportError:
-        raise MissingExtraError(
-            "`method='approximate'` needs faiss: `pip install faiss-cpu`, or use method='exact'."
-        ) from None
+        raise MissingExtraError("faiss is missing: `pip install 'sigmax[large]'`.") from None
     return faiss

@@ -1,13 +1,19 @@
-"""Pictures, with matplotlib; functions draw on axes or return a figure, and save nothing."""
+"""Plots with matplotlib; functions draw on axes or return a figure, and save nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from sigmax.errors import MissingExtraError
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise MissingExtraError("Plots need Matplotlib: pip install 'sigmax[plots]'.") from error
 
 __all__ = [
     "Curve",
@@ -33,7 +39,7 @@ class Curve:
 
     @classmethod
     def read(cls, curves: Mapping[str, Sequence[float]]) -> "Curve":
-        """From the lists ``mean`` and ``std``."""
+        """Create from the lists ``mean`` and ``std``."""
         return cls(np.asarray(curves["mean"]), np.asarray(curves["std"]))
 
 
@@ -43,7 +49,7 @@ def tidy(axes: Axes) -> None:
 
 
 def shade_range(axes: Axes, lower: float, upper: float) -> None:
-    """A grey ground where the data lie."""
+    """Shade the range of the training data."""
     axes.axvspan(lower, upper, color="#f3f3f3", zorder=-2)
 
 
@@ -56,7 +62,7 @@ def draw_prediction(
     true_mean: NDArray | None = None,
     true_std: NDArray | None = None,
 ) -> None:
-    """A mean with two standard deviations around it, over data and truth where given."""
+    """Draw a mean with a band of two standard deviations, and data and truth if given."""
     mean, std = curve.mean, curve.std
     band: dict[str, Any] = {"color": BAND, "alpha": 0.7, "lw": 0, "label": "mean ± 2 std"}
     axes.fill_between(grid, mean - 2 * std, mean + 2 * std, **band)
@@ -81,14 +87,14 @@ def draw_spread(
     true_std: NDArray | None = None,
     prior_std: float | None = None,
 ) -> None:
-    """A standard deviation, against the true one (nan where unknown) and that of y."""
+    """Draw a standard deviation, the true one (nan where unknown) and that of y."""
     if true_std is not None:
         axes.plot(grid, true_std, color=TRUTH, lw=1.5, ls="--", label="true std")
     if prior_std is not None:
         axes.axhline(prior_std, color=QUIET, lw=1, ls=":", label="std of y")
     axes.plot(grid, curve.std, color=MODEL, lw=1.8, label="predicted std")
     axes.set_xlim(grid[0], grid[-1])
-    axes.set_ylim(0, None, auto=True)  # and high enough for the panels that are still to come
+    axes.set_ylim(0, None, auto=True)  # grows with the panels that follow
     tidy(axes)
 
 
@@ -101,18 +107,18 @@ def draw_map(
     label: str,
     center: float | None = None,
 ) -> None:
-    """Values over a square, with the rows that were learned from.
+    """Draw values over a square, with the training rows.
 
     Parameters
     ----------
     grid
-        Places along both axes.
+        Coordinates along both axes.
     values
-        Of shape (grid, grid), the second coordinate first.
+        Values of shape (grid, grid), the second coordinate first.
     points
-        Rows (n, 2).
+        Training rows (n, 2).
     center
-        Value of the neutral colour, for values to either side of one; else they start at 0.
+        Value of the neutral colour of a diverging scale; without it the scale starts at 0.
     """
     if center is None:
         colors: dict[str, Any] = {"cmap": "viridis", "vmin": 0.0}
@@ -129,13 +135,13 @@ def draw_map(
 
 
 def draw_monitor(axes: Axes, monitor: Any) -> None:
-    """The e-values of a `Monitor` after every row that it has taken in, and what is an alarm."""
+    """Draw the e-values of a `Monitor` after every row, and the threshold of an alarm."""
     drift = monitor.drift
     path = np.concatenate(drift.path) / np.log(10)
     rows = np.arange(drift.n_rows - len(path), drift.n_rows) + 1
     for test, column in zip(drift.tests, path.T, strict=True):
         axes.plot(rows, column, lw=1.8 if test.is_alarm else 1.0, label=test.name)
-    axes.axhline(np.log10(drift.threshold), color=QUIET, lw=1, ls=":", label="enough")
+    axes.axhline(np.log10(drift.threshold), color=QUIET, lw=1, ls=":", label="alarm")
     axes.set_xlabel("row")
     axes.set_ylabel("log₁₀ of the e-value")
     axes.legend(fontsize=8, frameon=False)
@@ -151,7 +157,7 @@ def model_panels(
     ylim: tuple[float, float] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """One panel per model, titled with its name; ``draw`` fills each of them."""
+    """One panel per model, titled with its name and drawn by ``draw``."""
     n_columns = min(4 if len(curves) > 6 else 3, len(curves))
     n_rows = -(-len(curves) // n_columns)
     figure = Figure(figsize=(1 + 3.6 * n_columns, 0.8 + 2.9 * n_rows), layout="constrained")
@@ -163,14 +169,14 @@ def model_panels(
         axes.set_title(name, fontsize=11)
     for axes in grid[:, 0]:
         axes.set_ylabel(ylabel)
-    for axes in list(grid.flat[: len(curves)])[-n_columns:]:  # the lowest of every column
+    for axes in list(grid.flat[: len(curves)])[-n_columns:]:  # the lowest panel of each column
         axes.set_xlabel(xlabel)
         axes.tick_params(labelbottom=True)
     if ylim is not None:
         grid[0, 0].set_ylim(*ylim)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
-    figure.legend(handles, labels, fontsize=9, frameon=False, **place)
+    below: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=9, frameon=False, **below)
     if title is not None:
         figure.suptitle(title, fontsize=12)
     return figure

@@ -12,15 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-__all__ = [
-    "draw_seed",
-    "make_generator",
-    "make_key",
-    "name_number",
-    "named_generator",
-    "named_key",
-]
-
 LARGEST_SEED = 2**31 - 1
 
 

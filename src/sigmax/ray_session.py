@@ -11,17 +11,6 @@ from typing import Any
 
 from sigmax.errors import ClusterError, InvalidArgumentError, MissingExtraError
 
-__all__ = [
-    "DEVICES",
-    "N_RETRIES",
-    "first_line",
-    "import_ray",
-    "ray_session",
-    "task_options",
-    "wait_for_tasks",
-    "worker_nodes",
-]
-
 DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
 """Kinds of devices, and JAX's names for the platforms; without one, JAX takes what it finds."""
 

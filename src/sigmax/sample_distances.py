@@ -1,6 +1,6 @@
-"""How far two samples are apart: distances between sets of points, whatever made them.
+"""Distances between two samples.
 
-All take two arrays of rows with the same columns, and work in the units of these columns.
+All functions take two arrays of rows with the same columns, in the units of these columns.
 """
 
 import numpy as np
@@ -14,16 +14,16 @@ from sigmax.errors import InvalidDataError
 __all__ = ["energy_distance", "share_off_data", "sliced_wasserstein"]
 
 BLOCK = 1 << 22
-"""Distances that are held at once: 32 MiB of float64."""
+"""Distances in memory at a time: 32 MiB of float64."""
 
 
 def energy_distance(a: ArrayLike, b: ArrayLike) -> float:
-    r"""The energy distance of two samples, in its root form.
+    r"""Energy distance of two samples, in its root form.
 
-    $\sqrt{2 E\|A - B\| - E\|A - A'\| - E\|B - B'\|}$ with Euclidean distances and all means over
-    all pairs, also of a row with itself: the distance of the two empirical distributions, exactly.
-    With one column it is ``scipy.stats.energy_distance``. Two samples of n rows from one
-    distribution are not at 0, but at about $\sqrt{2 E\|A - A'\| / n}$.
+    $\sqrt{2 E\|A - B\| - E\|A - A'\| - E\|B - B'\|}$ with Euclidean distances and means over all
+    pairs, including those of a row with itself: the exact distance of the two empirical
+    distributions. With one column it equals ``scipy.stats.energy_distance``. For two samples of n
+    rows from one distribution it is not 0 but about $\sqrt{2 E\|A - A'\| / n}$.
 
     Examples
     --------
@@ -47,11 +47,11 @@ def mean_distance(A: NDArray, B: NDArray) -> float:
 def sliced_wasserstein(
     a: ArrayLike, b: ArrayLike, *, n_directions: int = 200, order: int = 1, random_state=None
 ) -> float:
-    r"""The sliced Wasserstein distance: along random directions, how far mass has to be moved.
+    r"""Sliced Wasserstein distance: mean transport distance along random directions.
 
     $(E_\theta W_p^p(\theta^T A, \theta^T B))^{1/p}$ with $\theta$ uniform on the sphere and $p$ the
-    ``order``; along a direction the distance of the empirical distributions is exact. The
-    default, $p = 1$, is moved less by single far points. ``random_state`` is an int, RandomState,
+    ``order``; along each direction the distance of the empirical distributions is exact. The
+    default, $p = 1$, is less sensitive to outliers. ``random_state`` is an int, RandomState,
     Generator or None.
 
     Examples
@@ -59,7 +59,7 @@ def sliced_wasserstein(
     >>> sliced_wasserstein([[0.0], [1.0]], [[2.0], [3.0]])  # one column: W1 itself
     2.0
     """
-    from sigmax.random import make_generator  # here, for it imports JAX
+    from sigmax.random import make_generator  # imported here because it imports JAX
 
     A, B = two_samples(a, b)
     n_directions, order = check_count("n_directions", n_directions), check_count("order", order)
@@ -81,11 +81,11 @@ def sliced_wasserstein(
 def share_off_data(
     samples: ArrayLike, reference: ArrayLike, fresh: ArrayLike, *, level: float = 0.999
 ) -> float:
-    """Share of ``samples`` that lie farther from the data than data do.
+    """Share of ``samples`` that are farther from the data than other data are.
 
-    A row's distance is that to the nearest row of ``reference``, a large sample of the data; it
-    is off the data when that is above the ``level`` quantile of the distances of ``fresh`` data,
-    which are not in the reference. Data themselves have a share of about ``1 - level``.
+    The distance of a row is that to the nearest row of ``reference``, a large sample of the data.
+    A row counts if its distance is above the ``level`` quantile of the distances of ``fresh`` data,
+    which are not in the reference. For a sample of the data the share is about ``1 - level``.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def share_off_data(
 def two_samples(
     a: ArrayLike, b: ArrayLike, *, names: tuple[str, str] = ("a", "b")
 ) -> tuple[NDArray, NDArray]:
-    """Two finite tables with the same columns, or an error that names the one that is not so."""
+    """Two finite tables with the same columns; errors name the argument."""
     tables = []
     for name, values in zip(names, (a, b), strict=True):
         table = np.asarray(values, dtype=np.float64)

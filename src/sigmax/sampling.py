@@ -28,6 +28,7 @@ __all__ = [
     "IndexBatches",
     "LocalitySampler",
     "draw_batches",
+    "expected_count",
     "expected_counts",
     "horvitz_thompson",
     "inclusion_probabilities",
@@ -64,7 +65,17 @@ def expected_counts(
     array([0.25 , 0.5  , 0.125, 0.125])
     """
     counts = neighbor_counts(neighbors) if neighbors.ndim == 2 else neighbors
-    return n_primary * n_secondary * counts / counts.sum()
+    return expected_count(counts, len(counts), counts.sum() / len(counts), n_primary, n_secondary)
+
+
+def expected_count(
+    counts: Any, n_rows: Any, n_neighbors: Any, n_primary: int, n_secondary: int
+) -> Any:
+    r"""$n_\text{primary} n_\text{secondary} R_j / (n k)$, of NumPy or JAX arrays.
+
+    The one formula behind every weight of a locality batch.
+    """
+    return n_primary * n_secondary / n_neighbors * counts / n_rows
 
 
 def inclusion_probabilities(
@@ -88,7 +99,7 @@ def inclusion_probabilities(
     return (chance @ drawn)[where]
 
 
-def horvitz_thompson(expected: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def horvitz_thompson(expected: Any) -> Any:
     """One over the expected count or the inclusion probability; 0 for rows never drawn (padding).
 
     Examples
@@ -96,7 +107,8 @@ def horvitz_thompson(expected: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n
     >>> horvitz_thompson(np.array([0.25, 0.5, 0.0]))
     array([4., 2., 0.])
     """
-    return np.divide(1.0, expected, out=np.zeros_like(expected), where=expected > 0)
+    xp = np if isinstance(expected, np.ndarray) else jnp
+    return xp.where(expected > 0, 1.0 / xp.where(expected > 0, expected, 1.0), 0.0)
 
 
 def draw_batches(

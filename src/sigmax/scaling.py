@@ -6,12 +6,6 @@ from typing import Any, final
 
 import numpy as np
 
-from sigmax.files import take_array
-
-__all__ = ["Standardizer"]
-
-PARTS = ("mean", "scale")
-
 FARTHEST = 1e5
 """Standardised values beyond this are cut: farther than far changes nothing but overflows."""
 
@@ -63,17 +57,12 @@ class Standardizer:
         standard /= self.scale
         return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(dtype)
 
-    def state(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays that a saved model keeps of it, under names that begin with ``name``."""
-        return {f"{name}.mean": self.mean, f"{name}.scale": self.scale}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], name: str, n_columns: int) -> "Standardizer":
-        """What `state` was taken from, refused if it has other columns or cannot be a scale."""
-        mean, scale = (take_array(arrays, f"{name}.{part}", (n_columns,)) for part in PARTS)
-        if not (np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
-            raise ValueError(f"{name} must have finite means and finite scales above 0")
-        return cls(mean, scale)
+    def check(self) -> None:
+        """Raise ValueError unless means are finite and scales are finite and above 0."""
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.scale).all()):
+            raise ValueError("means and scales must be finite")
+        if self.mean.shape != self.scale.shape or not (self.scale > 0).all():
+            raise ValueError("scales must be above 0, one for every mean")
 
 
 def columns_of(values: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,6 +1,6 @@
-"""Scorers for ``GridSearchCV(scoring=...)`` and its kin: higher is better, all of them.
+"""Scorers for ``GridSearchCV(scoring=...)`` and similar tools: higher is better for all of them.
 
-They ask the estimator for ``predict_dist(X)`` and score what it returns.
+They score the distributions of the estimator's ``predict_dist(X)``.
 """
 
 from sigmax import metrics

@@ -18,8 +18,8 @@ def run(*arguments, stdin: str | bytes | None = None) -> Any:
     return runner.invoke(app, list(map(str, arguments)), input=stdin)
 
 
-def refused(result: Any, *words: str, code: int = 2) -> bool:
-    """Whether a command ended with one sentence that has these words, and no traceback."""
+def fails_with(result: Any, *words: str, code: int = 2) -> bool:
+    """True if a command ended with one sentence that has these words, and no traceback."""
     text = " ".join(result.stderr.split())
     has_words = all(word in text for word in words)
     is_clean = "Traceback" not in result.output and text.startswith("error:")

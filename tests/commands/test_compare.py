@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import refused, run
-from typer.main import get_command
+from command_cases import fails_with, run
 
-from sigmax.cli import app
-from sigmax.commands.compare import COMPARED, JsonKey, read_task_table, usual_methods
-from sigmax.commands.compare_report import COVERED
-from sigmax.commands.compare_tables import ranked_table
-from sigmax.commands.encoding import SimpleEncoding, own_categories, read_features
+from sigmax.cli.app import load_command
+from sigmax.cli.compare import (
+    COMPARED,
+    COVERED,
+    ranked_table,
+    read_task_table,
+    usual_methods,
+)
+from sigmax.cli.peers import numeric_encoding
+from sigmax.cli.rows import read_features, text_categories
 from sigmax.data.deliveries import make_deliveries
-from sigmax.report.calibration_curves import CURVE_LEVELS
+from sigmax.report.held_out import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import Task, done, read_records
 
@@ -77,7 +81,7 @@ def test_records_of_before_have_a_page_without_curves(table, tmp_path):
     (out / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
     assert run("report", out).exit_code == 0
     page = (out / "report.html").read_text()
-    assert "only method" in page and "keep their promise" not in page
+    assert "only method" in page and "Are the intervals right?" not in page
 
 
 def test_another_content_of_the_file_is_another_comparison(table, tmp_path):
@@ -147,8 +151,8 @@ def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
     assert result.exit_code == 0, result.output
     records = read_records(out / "records.jsonl")
     times = pd.to_datetime(pd.read_csv(table).dropna(subset=["minutes"])["ordered"]).to_numpy()
-    key = JsonKey(records[0].task.settings["table"])
-    folds = read_task_table(str(table), key).folds
+    description = json.dumps(records[0].task.settings["table"])
+    folds = read_task_table(str(table), description).folds
     assert [len(test) for _, test in folds] == [64, 64, 63]
     for train, test in folds:
         assert times[train].max() < times[test].min()
@@ -156,12 +160,12 @@ def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
     page = (out / "report.html").read_text()
     assert f"--out {out}" in page and "--time-column ordered" in page
     both = ("--time-column", "ordered", "--group-column", "district")
-    assert refused(run(*command, *both), "choose one")
+    assert fails_with(run(*command, *both), "choose one")
     few = ("--time-column", "promised", "--folds", 3)
     frame = pd.read_csv(table).assign(promised="2025-01-01")
     frame.to_csv(tmp_path / "few.csv", index=False)
     result = run("compare", tmp_path / "few.csv", *command[2:], *few)
-    assert refused(result, "--time-column", "too few different times")
+    assert fails_with(result, "--time-column", "too few different times")
 
 
 @pytest.mark.skipif(find_spec("catboost") is None, reason="CatBoost is not installed")
@@ -181,21 +185,21 @@ def test_a_method_that_cannot_take_so_many_rows_says_so(table, tmp_path, monkeyp
     options = ("--methods", "gp,marginal", "--folds", 2)
     result = run("compare", table, "--target", "minutes", "--out", tmp_path / "out", *options)
     text = " ".join(result.output.split())
-    assert "gp: not applicable" in text and "it takes 50" in text
+    assert "gp: not applicable" in text and "its limit is 50" in text
 
 
 def test_packages_that_are_not_installed_are_left_out_unless_they_are_named(
     table, tmp_path, monkeypatch
 ):
     for module in ("peers", "compare"):
-        monkeypatch.setattr(f"sigmax.commands.{module}.is_installed", lambda name: False)
+        monkeypatch.setattr(f"sigmax.cli.{module}.is_installed", lambda name: False)
     assert "catboost" not in usual_methods() and "local" in usual_methods()
     options = ("--methods", "catboost", "--out", tmp_path / "out")
     result = run("compare", table, "--target", "minutes", *options)
-    assert refused(result, "pip install", "sigmax[peers]", code=1)
+    assert fails_with(result, "pip install", "sigmax[peers]", code=1)
 
 
-def test_mistakes_are_told_before_anything_is_run(table, tmp_path):
+def test_mistakes_are_reported_before_anything_is_run(table, tmp_path):
     out = tmp_path / "out"
     for arguments, words in {
         (table, "--target", "nothing"): ["--target", "'nothing'"],
@@ -209,22 +213,22 @@ def test_mistakes_are_told_before_anything_is_run(table, tmp_path):
         ("-", "--target", "minutes"): ["give it a file"],
         (tmp_path / "nowhere.csv", "--target", "y"): ["does not exist"],
     }.items():
-        assert refused(run("compare", *arguments, "--out", out), *words), arguments
+        assert fails_with(run("compare", *arguments, "--out", out), *words), arguments
     assert not out.exists()
 
 
-def test_the_simple_encoding_is_numbers_flags_and_levels():
+def test_the_numeric_encoding_is_numbers_flags_and_categories():
     frame = make_deliveries(200)
     table = read_features(frame.drop(columns="minutes"))
-    encoding = SimpleEncoding.fit(table[np.arange(150)])
-    numbers = encoding(table)
-    assert numbers.shape == (200, 3 + 1 + 8 + 4 + 3) and np.isfinite(numbers).all()
+    encoding = numeric_encoding().fit(text_categories(table[np.arange(150)]))
+    numbers: Any = encoding.transform(text_categories(table))
+    assert numbers.shape == (200, 3 + 1 + 8 + 4 + 4) and np.isfinite(numbers).all()
     np.testing.assert_allclose(numbers[:150, :3].std(axis=0), 1, atol=0.06)
-    is_gap = frame["weight_kg"].isna()
-    np.testing.assert_array_equal(numbers[:, 3], is_gap)
-    own: Any = own_categories(table)
+    is_missing = frame["weight_kg"].isna()
+    np.testing.assert_array_equal(numbers[:, 3], is_missing)
+    own: Any = text_categories(table)
     assert own["weather"].isin(["dry", "rain", "snow", "(gap)"]).all()
-    pd.testing.assert_series_equal(own["weight_kg"].isna(), is_gap, check_names=False)
+    pd.testing.assert_series_equal(own["weight_kg"].isna(), is_missing, check_names=False)
 
 
 def test_records_can_be_reported_again(table, tmp_path):
@@ -237,7 +241,6 @@ def test_records_can_be_reported_again(table, tmp_path):
 
 
 def test_the_help_names_every_method():
-    commands: Any = get_command(app)
-    option = next(o for o in commands.commands["compare"].params if o.name == "methods")
+    option = next(o for o in load_command("compare").params if o.name == "methods")
     told = set(re.findall(r"[\w-]+", option.help))
     assert told >= COMPARED.keys()

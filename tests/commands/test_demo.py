@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from command_cases import SMALL, run
 
-from sigmax.commands import demo
-from sigmax.commands.fit_options import FitOptions
+from sigmax.cli import reproduce
+from sigmax.cli.fit import FitOptions
 from sigmax.data.deliveries import make_deliveries
 
 
@@ -30,9 +30,9 @@ def test_deliveries_are_the_same_each_time_and_their_spread_depends_on_the_row()
 
 def test_the_demo_goes_from_a_file_to_intervals_and_the_toy_figure(tmp_path, monkeypatch):
     small = {"n_steps": 20, "n_members": 1, "hidden_sizes": [8]}
-    monkeypatch.setattr(demo, "FitOptions", partial(FitOptions, settings=small))
-    monkeypatch.setattr(demo, "TOY_MODELS", ("nn",))
-    monkeypatch.setattr(demo, "TOY_SETTINGS", small)
+    monkeypatch.setattr(reproduce, "FitOptions", partial(FitOptions, settings=small))
+    monkeypatch.setattr(reproduce, "TOY_MODELS", ("nn",))
+    monkeypatch.setattr(reproduce, "TOY_SETTINGS", small)
     out = tmp_path / "demo"
     result = run("demo", "--out", out)
     assert result.exit_code == 0, result.output
@@ -70,14 +70,15 @@ def test_every_command_of_the_readme_runs_after_the_demo(table, tmp_path, monkey
     assert Path(told[-1][1], "schema.json").exists()  # what `serve` is given
 
 
-def test_the_plain_install_has_what_serving_needs():
+def test_the_extra_serve_has_what_serving_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    core = {re.split(r"[\[<>=; ]", one)[0] for one in project["dependencies"]}
+    needed = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    installed = {re.split(r"[\[<>=; ]", one)[0] for one in needed}
     imported = {
         name.partition(".")[0]
         for path in (ROOT / "src" / "sigmax" / "serve").glob("*.py")
         for name in re.findall(r"^(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
     }
     others = imported - {"sigmax"} - set(sys.stdlib_module_names)
-    assert others >= {"starlette", "uvicorn"} and others <= core
-    assert "h11" in core  # which uvicorn has for HTTP
+    assert others >= {"fastapi", "uvicorn"}
+    assert others <= installed | {"starlette", "pydantic", "pydantic_core"}  # parts of FastAPI

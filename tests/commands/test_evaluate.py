@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import refused, run
+from command_cases import fails_with, run
 
 from sigmax import LocalRegressor
-from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks, find_parts
-from sigmax.commands.folder import load_folder
-from sigmax.commands.learned_rows import fingerprint, hash_rows, learned_caution
-from sigmax.commands.model_report import saved_training
+from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks, find_parts
+from sigmax.cli.model_report import stored_targets
+from sigmax.cli.rows import fingerprint, hash_rows, training_row_caution
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
+from sigmax.table_model import load_folder
 from sigmax.tables import infer_schema
 
 
@@ -21,7 +21,7 @@ def scores(model, table, tmp_path_factory):
     out = tmp_path_factory.mktemp("scores") / "new" / "scores.json"  # no such folder yet
     result = run("evaluate", model, table, "--by", "vehicle", "--out", out)
     assert result.exit_code == 0, result.output
-    assert "left out: 5 rows" in result.output and "scores of parts" in result.output
+    assert "Left out 5 rows" in result.output and "scores of parts" in result.output
     return json.loads(out.read_text())
 
 
@@ -81,7 +81,7 @@ def test_parts_by_time_or_group_hold_every_row_and_divide_no_time():
     assert {name: len(rows) for name, rows in parts.items()} == {"1": 10, "2": 5, "missing": 5}
 
 
-def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
+def test_mistakes_are_reported_in_a_sentence(model, table, tmp_path):
     frame = pd.read_csv(table)
     frame.drop(columns="minutes").to_csv(tmp_path / "unlabelled.csv", index=False)
     frame.assign(minutes=np.nan).to_csv(tmp_path / "empty.csv", index=False)
@@ -92,7 +92,7 @@ def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
         (table, "--by", "vehicle", "--time-column", "ordered"): ["Choose one"],
         (table, "--time-column", "vehicle"): ["numbers or dates"],
     }.items():
-        assert refused(run("evaluate", model, *arguments), *words), arguments
+        assert fails_with(run("evaluate", model, *arguments), *words), arguments
 
 
 def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table, tmp_path):
@@ -103,7 +103,7 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
     first = page.split('<ol class="warnings">')[1].split("</li>")[0]
     assert "training rows" in first and "of these rows, so their scores are too good" in first
     assert "WARNING: training rows" in result.output
-    assert "rests on 255 labelled rows of this file" in page
+    assert "from 255 labelled rows of this file" in page
     assert "Coverage by vehicle" in page and "Coverage over ordered" in page
     assert f"sigmax evaluate {model} {table} --by vehicle --report {report}" in page
 
@@ -111,7 +111,7 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
 def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, table):
     frame = pd.read_csv(table).dropna(subset=["minutes"])
     loaded = LocalRegressor.load(model / "model")
-    learned = saved_training(loaded)
+    learned = stored_targets(loaded)
     assert learned is not None
     np.testing.assert_allclose(learned.y, frame["minutes"], rtol=1e-5)
 
@@ -132,7 +132,7 @@ def test_training_rows_are_known_again_whatever_their_order_and_types(model, tab
 
 
 @pytest.mark.parametrize("n", [2_000, 120_000])
-def test_training_rows_are_told_from_rows_that_are_equal_by_chance(n):
+def test_training_rows_are_distinguished_from_rows_that_are_equal_by_chance(n):
     rng = np.random.default_rng(0)
 
     def draw(n_rows, n_values):
@@ -144,9 +144,9 @@ def test_training_rows_are_told_from_rows_that_are_equal_by_chance(n):
     for n_values in (20, n // 10, 10**9):  # nearly all rows have duplicates, some, none
         hashes = draw(n, n_values)
         known = fingerprint(hashes, n)
-        assert learned_caution(hashes[:1000], known)
+        assert training_row_caution(hashes[:1000], known)
         if n_values > 20:
-            assert not learned_caution(draw(1000, n_values), known)
+            assert not training_row_caution(draw(1000, n_values), known)
 
 
 def test_a_report_in_chunks_is_that_of_the_whole(model, table):

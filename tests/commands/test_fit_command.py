@@ -11,21 +11,20 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import SMALL, refused, run
+from command_cases import SMALL, fails_with, run
 
 from sigmax import LocalRegressor
-from sigmax.commands.fit import fit_table
-from sigmax.commands.fit_options import FitOptions
-from sigmax.commands.usable_rows import UsableRows
+from sigmax.cli.fit import FitOptions, fit_table
+from sigmax.cli.rows import ColumnOptions, UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.estimators import load_estimator
-from sigmax.runs.tables import ReportTable
+from sigmax.report.tables import ReportTable
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
-    words = ("weather", "5 rows without it are left out", "held out: 51 of 255 rows")
+    words = ("weather", "missing in 5 rows, which are left out", "Held out 51 of 255 rows")
     words = (*words, "than a linear model", "scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
@@ -41,13 +40,14 @@ def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
         yield lambda what, share: None
         events.append(name)
 
-    options = FitOptions(target="minutes", method="nn", settings={"n_steps": 5, "n_members": 1})
-    fit_table(make_deliveries(60), options, show=lambda item: events.append(item), bar=bar)
+    columns = ColumnOptions(target="minutes")
+    options = FitOptions(method="nn", settings={"n_steps": 5, "n_members": 1})
+    fit_table(make_deliveries(60), columns, options, show=lambda item: events.append(item), bar=bar)
     phases = [event for event in events if isinstance(event, str)]
     assert phases == [
         "checking columns",
-        "held out: 12 of 60 rows, rows at random, copies on one side",
-        "fitting MeanVarianceRegressor to 48 rows",
+        "Held out 12 of 60 rows at random; duplicate rows stay together",
+        "Fitting MeanVarianceRegressor to 48 rows",
         "scoring 12 held-out rows",
         "report",
         "Refitting on all 60 rows.",
@@ -57,7 +57,7 @@ def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
     assert any(isinstance(event, ReportTable) for event in events[scored + 1 : scored + 4])
 
 
-def test_scores_have_errors_and_stand_beside_those_of_plain_predictors(model):
+def test_scores_have_errors_and_are_shown_with_those_of_plain_predictors(model):
     scores = json.loads((model / "scores.json").read_text())
     for name in ("model", "marginal", "linear"):
         for score in ("log_likelihood", "crps", "rmse", "coverage_50", "width_95"):
@@ -150,7 +150,7 @@ def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     scores = json.loads((model / "scores.json").read_text())
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
-    assert f"rests on {n_test} rows that the model had not seen: {n_inside} of them" in page
+    assert f"from {n_test} rows that the model had not seen: {n_inside} of them" in page
     command = f"sigmax fit {table} --target minutes --out {model} --preset fast --set n_steps=20"
     assert command in page and "setting hidden_sizes" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):
@@ -174,8 +174,8 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
     options = ("--time-column", "ordered", "--no-refit", "--drop", "district,weight_kg")
     result = run("fit", table, "--target", "minutes", "--out", out, *options, *SMALL)
     assert result.exit_code == 0, result.output
-    assert "the last rows by 'ordered', from 2025-" in result.output
-    assert "is also learned from" in result.output and "Refitting" not in result.output
+    assert "rows with the latest 'ordered', from 2025-" in result.output
+    assert "is also a feature" in result.output and "Refitting" not in result.output
     facts = json.loads((out / "schema.json").read_text())
     assert LocalRegressor.load(out / "model").n_rows_ == facts["rows"]["train"]
     assert {"district", "weight_kg"}.isdisjoint(column["name"] for column in facts["features"])
@@ -195,21 +195,24 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "not ours": ({"method": "catboost"}, ["catboost", "not saved", "package"]),
         "no members": ({"method": "gp", "conformal": None}, ["--conformal", "'gp'"]),
         "no share": ({"holdout": "1.5"}, ["--holdout", "1.5"]),
-        "unknown engine": ({"engine": "steam"}, ["`engine`", "ray"]),
+        "unknown engine": ({"engine": "steam"}, ["`--engine`", "ray"]),
         "address of nothing": ({"address": "auto"}, ["--address", "--engine ray"]),
         "workers of nothing": ({"workers": "2"}, ["--workers", "--engine ray"]),
         "device of nothing": ({"device": "cpu"}, ["--device", "JAX_PLATFORMS"]),
-        "no members on Ray": ({"method": "gp", "engine": "ray"}, ["trains members", "'gp'"]),
+        "no members on Ray": (
+            {"method": "gp", "engine": "ray"},
+            ["trains ensemble members", "'gp'"],
+        ),
         "no support": ({"min": "5", "max": "3"}, ["`support` must be", "(5.0, 3.0)"]),
         "values beyond": ({"max": "1"}, ["must lie within `support`"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
     }.values(),
 )
-def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, change, words):
+def test_what_a_person_may_get_wrong_is_reported_in_a_sentence(table, tmp_path, change, words):
     options = {"target": "minutes", "out": tmp_path / "out", **change}
     flat = [text for name, value in options.items() for text in (f"--{name}", value)]
     flat = [text for text in flat if text is not None]
-    assert refused(run("fit", table, *flat), *words)
+    assert fails_with(run("fit", table, *flat), *words)
     assert not os.listdir(tmp_path)
 
 
@@ -225,7 +228,7 @@ def test_what_a_person_may_get_wrong_is_told_in_a_sentence(table, tmp_path, chan
 )
 def test_options_are_checked_before_the_table_is_read(tmp_path, options, words):
     """No table is there: a fit that read it first would say so."""
-    assert refused(run("fit", tmp_path / "nowhere.csv", "--target", "y", *options), *words)
+    assert fails_with(run("fit", tmp_path / "nowhere.csv", "--target", "y", *options), *words)
 
 
 def test_rows_are_counted_as_in_the_file(tmp_path):
@@ -237,14 +240,14 @@ def test_rows_are_counted_as_in_the_file(tmp_path):
     frame.loc[29, "ordered"] = "later"
     frame.to_csv(tmp_path / "odd.csv", index=False)
     command = ("fit", tmp_path / "odd.csv", "--target", "minutes", "--out", tmp_path / "out")
-    assert refused(run(*command, "--number", "code", "--drop", "ordered"), "'code'", "row 20 ")
-    assert refused(run(*command, "--time-column", "ordered"), "'later' in row 30")
+    assert fails_with(run(*command, "--number", "code", "--drop", "ordered"), "'code'", "row 20 ")
+    assert fails_with(run(*command, "--time-column", "ordered"), "'later' in row 30")
 
 
-def test_a_cluster_that_is_not_there_is_told_in_a_sentence(table, tmp_path):
+def test_a_cluster_that_is_not_there_is_reported_in_a_sentence(table, tmp_path):
     place = ("--engine", "ray", "--address", "127.0.0.1:1")
     result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *place)
-    assert refused(result, "no Ray cluster", "nobody answers", code=1)
+    assert fails_with(result, "no Ray cluster", "nobody answers", code=1)
 
 
 @pytest.mark.parametrize(
@@ -258,20 +261,20 @@ def test_a_cluster_that_is_not_there_is_told_in_a_sentence(table, tmp_path):
         ("", ["empty"]),
     ],
 )
-def test_a_table_that_cannot_be_learned_from_is_refused(tmp_path, text, words):
+def test_a_table_that_cannot_be_learned_from_raises_an_error(tmp_path, text, words):
     (tmp_path / "bad.csv").write_text(text)
     out = tmp_path / "out"
-    assert refused(run("fit", tmp_path / "bad.csv", "--target", "y", "--out", out), *words)
+    assert fails_with(run("fit", tmp_path / "bad.csv", "--target", "y", "--out", out), *words)
     assert os.listdir(tmp_path) == ["bad.csv"]
 
 
 def test_a_folder_is_not_overwritten_without_force(table, model, tmp_path):
     before = (model / "schema.json").read_bytes()
     result = run("fit", table, "--target", "minutes", "--out", model, *SMALL)
-    assert refused(result, "exists", "--force")
+    assert fails_with(result, "exists", "--force")
     (tmp_path / "notes.txt").write_text("mine")
     result = run("fit", table, "--target", "minutes", "--out", tmp_path, "--force", *SMALL)
-    assert refused(result, "notes.txt")
+    assert fails_with(result, "notes.txt")
     assert (model / "schema.json").read_bytes() == before
 
 
@@ -281,7 +284,7 @@ def test_a_training_that_fails_has_exit_code_1_and_leaves_nothing(table, tmp_pat
 
     monkeypatch.setattr("sigmax.LocalRegressor.fit", fail)
     result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *SMALL)
-    assert refused(result, "broke down", code=1)
+    assert fails_with(result, "broke down", code=1)
     assert not os.listdir(tmp_path)
 
 
@@ -293,7 +296,7 @@ def test_a_killed_fit_leaves_nothing_behind(table, tmp_path):
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("fitting"):
+        if line.startswith("Fitting"):
             break
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -302,21 +305,21 @@ def test_a_killed_fit_leaves_nothing_behind(table, tmp_path):
 
 def test_a_group_column_is_learned_from_only_if_it_is_named():
     frame = make_deliveries(40)
-    options = FitOptions(target="minutes", group_column="district")
+    options = ColumnOptions(target="minutes", group_column="district")
     assert "district" not in UsableRows.read(frame, options).features
-    named = FitOptions(target="minutes", group_column="district", categories=("district",))
+    named = ColumnOptions(target="minutes", group_column="district", categories=("district",))
     assert "district" in UsableRows.read(frame, named).features
-    timed = FitOptions(target="minutes", time_column="ordered")
+    timed = ColumnOptions(target="minutes", time_column="ordered")
     assert "ordered" in UsableRows.read(frame, timed).features
 
 
-def test_infinite_and_true_targets_are_refused():
+def test_infinite_and_true_targets_raise_errors():
     frame = make_deliveries(40)
     for column, word in ((np.where(frame.index == 3, np.inf, 1.0), "row 4"), (True, "classes")):
         with pytest.raises(InvalidDataError, match=word):
-            UsableRows.read(frame.assign(minutes=column), FitOptions(target="minutes"))
+            UsableRows.read(frame.assign(minutes=column), ColumnOptions(target="minutes"))
 
 
-def test_options_that_no_table_could_have_are_refused():
-    with pytest.raises(InvalidArgumentError, match="no feature"):
-        FitOptions(target="y", categories=("y",)).check()
+def test_options_that_no_table_could_have_raise_errors():
+    with pytest.raises(InvalidArgumentError, match="not a feature"):
+        ColumnOptions(target="y", categories=("y",)).check()

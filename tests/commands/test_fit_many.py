@@ -1,19 +1,25 @@
 """`sigmax fit` of Parquet files with more rows than are read at once."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import SMALL, refused, run
+from command_cases import SMALL, fails_with, run
 
 from sigmax import LocalRegressor, fit_parquet
-from sigmax.commands.fit_options import FitOptions
-from sigmax.commands.splits import hold_out_rows
-from sigmax.commands.usable_rows import ManyRows, UsableRows, others, read_rows
+from sigmax.cli.rows import (
+    ColumnOptions,
+    ManyRows,
+    UsableRows,
+    hold_out_rows,
+    read_rows,
+    training_filter,
+)
 from sigmax.errors import TableFileError
-from sigmax.estimators.folds import duplicate_groups
-from sigmax.tables.parquet_files import ParquetFiles
+from sigmax.experts.rows import duplicate_groups
+from sigmax.tables.reading import ParquetFiles
 
 N, N_WITHOUT = 3000, 40
 
@@ -52,10 +58,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def few_at_once(monkeypatch):
-    monkeypatch.setattr(LocalRegressor, "largest_at_once", 1000)
-    monkeypatch.setattr("sigmax.estimators.stream_fit.ROWS_PER_SHARD", 512)
-    monkeypatch.setattr("sigmax.commands.usable_rows.SAMPLED", 800)
-    monkeypatch.setattr("sigmax.estimators.parquet_stream.ROWS_PER_BLOCK", 900)
+    monkeypatch.setattr("sigmax.estimators.LARGEST_AT_ONCE", 1000)
+    monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_SHARD", 512)
+    monkeypatch.setattr("sigmax.cli.rows.SAMPLED", 800)
+    monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_BLOCK", 900)
 
 
 def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once, tmp_path):
@@ -63,7 +69,7 @@ def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once
     result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *SMALL)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
-    assert "of a random sample of" in output and f"of {N:,} rows" in output
+    assert "from a random sample of" in output and f"of {N:,} rows" in output
     assert f"Refitting on all {N_LEARNED:,} rows." in output
     model = LocalRegressor.load(out / "model")
     assert 0.97 * N_LEARNED < model.n_learned_ <= N_LEARNED  # less copies of what members hold out
@@ -80,7 +86,7 @@ def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once
 
 @pytest.mark.parametrize("rule", ["time_column", "group_column", None])
 def test_what_is_learned_from_is_on_the_other_side(folder, few_at_once, rule):
-    options = FitOptions(
+    options = ColumnOptions(
         target="y",
         drop=("number",),
         time_column="when" if rule == "time_column" else None,
@@ -97,7 +103,7 @@ def test_what_is_learned_from_is_on_the_other_side(folder, few_at_once, rule):
         time_column=options.time_column,
         group_column=options.group_column,
     )
-    held_out, keeps = data.frame.iloc[split.test], others(data, options, split)
+    held_out, keeps = data.frame.iloc[split.test], training_filter(data, options, split)
     blocks = list(many.stream(data, options, split).blocks())
     learned = np.concatenate([block.weight > 0 for block in blocks])
     rows = FRAME.iloc[np.flatnonzero(learned)]
@@ -115,27 +121,29 @@ def test_what_is_learned_from_is_on_the_other_side(folder, few_at_once, rule):
 
 
 def test_few_rows_of_many_files_are_read_as_one_table(folder):
-    frame, many = read_rows(str(folder / "*.parquet"), FitOptions(target="y"), {})
+    frame, many = read_rows(str(folder / "*.parquet"), ColumnOptions(target="y"))
     assert many is None
     pd.testing.assert_frame_equal(frame, FRAME, check_dtype=False)
 
 
-def test_a_folder_with_another_kind_of_file_is_refused(folder, tmp_path):
+def test_a_folder_with_another_kind_of_file_raises_an_error(folder, tmp_path):
     FRAME.head().to_csv(tmp_path / "rows.csv", index=False)
     FRAME.to_parquet(tmp_path / "rows.parquet")
     result = run("fit", tmp_path, "--target", "y", "--out", tmp_path / "out", *SMALL)
-    assert refused(result, "rows.csv", "no Parquet file")
+    assert fails_with(result, "rows.csv", "not a Parquet file")
 
 
-def test_python_fits_files_as_it_fits_their_rows(folder, few_at_once):
-    settings = {"n_steps": 20, "n_members": 1, "hidden_sizes": (8,), "random_state": 0}
-    model = fit_parquet(LocalRegressor("fast", **settings), str(folder), "y", drop=["number"])
+def test_python_fits_files_as_it_fits_their_rows(folder, few_at_once, monkeypatch):
+    small: dict[str, Any] = {"n_steps": 20, "n_members": 1, "hidden_sizes": (8,)}
+    settings: dict[str, Any] = small | {"random_state": 0}
+    model = LocalRegressor("fast", **settings)
+    fit_parquet(model, str(folder), "y", drop=["number"])
     assert 0.97 * N_LEARNED < model.n_learned_ <= N_LEARNED
     rows = FRAME.dropna().drop(columns=["number"])
     X, y = rows.drop(columns="y"), rows["y"].to_numpy()
     whole = LocalRegressor("fast", **settings)
-    whole.largest_at_once = N  # pyright: ignore[reportAttributeAccessIssue]
-    whole = fit_parquet(whole, str(folder / "*.parquet"), "y", drop=["number"])
+    monkeypatch.setattr("sigmax.estimators.LARGEST_AT_ONCE", N)
+    fit_parquet(whole, str(folder / "*.parquet"), "y", drop=["number"])
     assert whole.n_rows_ == N_LEARNED
     for found in (model, whole):
         assert np.corrcoef(found.predict(X), y)[0, 1] > 0.9

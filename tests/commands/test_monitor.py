@@ -11,7 +11,7 @@ def test_a_file_as_the_fit_had_it_is_quiet_and_a_wrong_one_is_not(model, table, 
     state, out = tmp_path / "state.json", tmp_path / "tests.json"
     result = run("monitor", model, table, "--state", state, "--out", out)
     assert result.exit_code == 0, result.output
-    assert "on 255 rows: no alarm" in result.output and "rows off the data" in result.output
+    assert "on 255 rows: no alarm" in result.output and "rows out of distribution" in result.output
     assert not json.loads(out.read_text())["has_alarm"]
     frame = pd.read_csv(table)
     frame["minutes"] += 2 * frame["minutes"].std()

@@ -1,4 +1,4 @@
-"""`sigmax predict`: columns, chunks, names, and models that are refused."""
+"""`sigmax predict`: columns, chunks, names, and models that cannot be loaded."""
 
 import json
 import os
@@ -11,13 +11,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import refused, run
+from command_cases import fails_with, run
 
 from sigmax import LocalRegressor
-from sigmax.commands.evaluate import EvaluateOptions, evaluate_chunks
-from sigmax.commands.folder import load_folder
-from sigmax.commands.predict import PredictOptions, new_names, predict_chunks
+from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.errors import InvalidDataError
+from sigmax.table_model import PredictOptions, load_folder, new_names, predict_chunks
 
 ADDED = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
 
@@ -31,7 +30,7 @@ def predicted(model, table, tmp_path_factory):
     return pd.read_csv(out)
 
 
-def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
+def test_predictions_are_those_of_the_estimator_next_to_the_columns_of_the_file(
     predicted, model, table
 ):
     given, loaded = pd.read_csv(table), LocalRegressor.load(model / "model")
@@ -45,7 +44,7 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
     close(predicted[["lower", "upper"]], dist.interval(0.8))
     close(predicted["q0.05"], dist.quantile(0.05))
     close(predicted["off_data"], parts["gate"])
-    close(predicted["off_data"], loaded.predict_gate(X))
+    close(predicted["off_data"], np.asarray(loaded.predict_gate(X)))
     total = predicted["aleatoric"] ** 2 + predicted["epistemic"] ** 2
     np.testing.assert_allclose(total, predicted["std"] ** 2, rtol=1e-5)
     assert predicted["off_data"].between(0, 1).all()
@@ -53,9 +52,9 @@ def test_predictions_are_those_of_the_estimator_beside_the_columns_of_the_file(
 
 def test_rows_that_differ_from_the_training_rows_are_counted_and_noted(model, table, tmp_path):
     given, saved = pd.read_csv(table), load_folder(model)
-    schema = saved.model.features_.schema
-    number = next(c for c in schema if c.kind == "number" and not c.has_gaps)
-    category = next(c for c in schema if c.kind == "category" and not c.has_gaps)
+    schema = saved.model.model_.features.schema
+    number = next(c for c in schema if c.kind == "number" and not c.has_missing)
+    category = next(c for c in schema if c.kind == "category" and not c.has_missing)
     time = next(c for c in schema if c.kind == "time")
     changed = given.iloc[:20].astype({category.name: object, number.name: float})
     changed.loc[:4, number.name] = np.nan
@@ -68,7 +67,7 @@ def test_rows_that_differ_from_the_training_rows_are_counted_and_noted(model, ta
     said = " ".join(result.stderr.split())
     assert f"5 missing values in columns that had none in training: {number.name} (5)." in said
     unseen = f"{category.name} 'of no training row' (3)"
-    assert f"3 cells with a category that no training row has: {unseen}." in said
+    assert f"3 cells with an unseen category: {unseen}." in said
     assert "values beyond the range of the training data" in said and "above 2025" in said
     notes = pd.read_csv(tmp_path / "out.csv")["notes"].fillna("").tolist()
     assert notes[0].startswith(f"{number.name} missing")
@@ -85,7 +84,9 @@ def test_chunks_of_any_size_give_the_same_predictions(predicted, model, table):
     np.testing.assert_allclose(found[ADDED], predicted[ADDED], rtol=1e-4, atol=1e-5)
 
 
-def test_new_levels_gaps_and_another_order_of_columns_are_fine(model, table, tmp_path):
+def test_unseen_categories_missing_values_and_another_order_of_columns_are_fine(
+    model, table, tmp_path
+):
     frame = pd.read_csv(table).drop(columns="minutes").iloc[:20, ::-1]
     frame["weather"] = "hail"
     frame["distance_km"] = np.nan
@@ -117,7 +118,7 @@ def test_standard_input_goes_to_standard_output(model, table):
     assert len(rows) == 6 and rows[0].endswith(",notes")
 
 
-def test_names_that_are_taken_get_a_prefix_or_are_refused():
+def test_names_that_are_taken_get_a_prefix_or_raise_errors():
     names = new_names(["x", "mean"], PredictOptions(quantiles=(0.1,)))
     assert names["mean"] == "predicted_mean" and names["q0.1"] == "predicted_q0.1"
     with pytest.raises(InvalidDataError, match="predicted_std"):
@@ -141,13 +142,13 @@ def test_an_output_is_replaced_only_on_request(model, table, tmp_path):
     for out, named in ((tmp_path / "mine.csv", True), (tmp_path / "new_predicted.csv", False)):
         out.write_text("mine")
         command = ("predict", model, tmp_path / "new.csv", *(("--out", out) if named else ()))
-        assert refused(run(*command), out.name, "exists", "--overwrite")
+        assert fails_with(run(*command), out.name, "exists", "--overwrite")
         assert out.read_text() == "mine"
         assert run(*command, "--overwrite").exit_code == 0
         assert len(pd.read_csv(out)) == 20
 
 
-def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
+def test_mistakes_are_reported_in_a_sentence(model, table, tmp_path):
     frame = pd.read_csv(table)
     frame.drop(columns=["weather", "vehicle"]).to_csv(tmp_path / "less.csv", index=False)
     for arguments, words in {
@@ -162,7 +163,7 @@ def test_mistakes_are_told_in_a_sentence(model, table, tmp_path):
         (tmp_path, table): ["schema.json"],
         (tmp_path / "nowhere", table): ["schema.json"],
     }.items():
-        assert refused(run("predict", *arguments), *words), arguments
+        assert fails_with(run("predict", *arguments), *words), arguments
 
 
 @pytest.fixture
@@ -171,40 +172,40 @@ def copy(model, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["schema.json", "scores.json", "report.html", "model/model.json"])
-def test_a_changed_byte_or_a_missing_file_is_refused(copy, table, name):
+def test_a_changed_byte_or_a_missing_file_raises_an_error(copy, table, name):
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(content)
-    assert refused(run("predict", copy, table), "damaged")
+    assert fails_with(run("predict", copy, table), "damaged")
     (copy / name).unlink()
-    assert refused(run("predict", copy, table), name.split("/")[-1])
+    assert fails_with(run("predict", copy, table), name.split("/")[-1])
 
 
-def test_a_changed_byte_in_the_arrays_is_refused(copy, table):
+def test_a_changed_byte_in_the_arrays_raises_an_error(copy, table):
     path = copy / "model" / "arrays.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert refused(run("predict", copy, table), "arrays.safetensors", "damaged")
+    assert fails_with(run("predict", copy, table), "arrays.safetensors", "damaged")
 
 
-def test_strangers_pickles_and_links_are_refused_and_nothing_is_run(copy, table, tmp_path):
+def test_strangers_pickles_and_links_raise_errors_and_nothing_is_run(copy, table, tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "harm"),)
 
     for place in (copy / "model.pkl", copy / "model" / "model.pkl"):
         place.write_bytes(pickle.dumps(Evil()))
-        assert refused(run("predict", copy, table), "model.pkl")
+        assert fails_with(run("predict", copy, table), "model.pkl")
         place.unlink()
     outside = tmp_path / "scores.json"
     shutil.move(copy / "scores.json", outside)
     (copy / "scores.json").symlink_to(outside)
-    assert refused(run("predict", copy, table), "link")
+    assert fails_with(run("predict", copy, table), "link")
     assert not (tmp_path / "harm").exists()
 
 
-def test_an_estimator_that_is_none_of_ours_is_refused(copy, table):
+def test_an_estimator_that_is_none_of_ours_raises_an_error(copy, table):
     from sigmax.files import header_checksum, render
 
     facts = json.loads((copy / "schema.json").read_text())
@@ -212,4 +213,4 @@ def test_an_estimator_that_is_none_of_ours_is_refused(copy, table):
     for name in ("AbstractRegressor", "fit_together", "os.system"):
         facts["estimator"] = name
         (copy / "schema.json").write_bytes(render({**facts, "sha256": header_checksum(facts)}))
-        assert refused(run("predict", copy, table), "no estimator")
+        assert fails_with(run("predict", copy, table), "no estimator")

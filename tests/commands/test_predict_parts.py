@@ -1,4 +1,4 @@
-"""`sigmax predict` of many files: parts, resumption, and what is refused."""
+"""`sigmax predict` of many files: parts, resumption, and errors."""
 
 import json
 import os
@@ -15,13 +15,13 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_cases import refused, run
+from command_cases import fails_with, run
 
-from sigmax.commands import predict_writing
-from sigmax.commands.predict_run import MANIFEST
+from sigmax.cli import predict_parts
+from sigmax.cli.predict_parts import MANIFEST
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import TableFileError
-from sigmax.tables.places import find_files, joined, whole_file
+from sigmax.tables.sources import find_files, join_path, new_output
 
 SMALL_PARTS = ("--rows-per-part", 100)
 
@@ -53,7 +53,7 @@ def parts(model, inputs, tmp_path_factory):
     out = tmp_path_factory.mktemp("parts") / "out"
     result = run("predict", model, f"{inputs}/day-*.parquet", "--out", out, *SMALL_PARTS)
     assert result.exit_code == 0, result.output
-    assert f"450 rows in 6 parts: {out}" in result.output
+    assert f"Predicted 450 rows in 6 parts: {out}" in result.output
     return out
 
 
@@ -99,40 +99,42 @@ def test_the_same_command_repeats_no_finished_part(parts, model, inputs, tmp_pat
     parts_of(out)[4].unlink()
     (out / ".part-00004.parquet.elsewhere-1-x.partial").mkdir()
     result = run("predict", model, inputs / "day-*.parquet", "--out", out, *SMALL_PARTS)
-    assert result.exit_code == 0 and "4 of which were there" in result.output
+    assert result.exit_code == 0 and "(4 already finished)" in result.output
     pd.testing.assert_frame_equal(rows_of(out), rows_of(parts))
     changed = {name for name, when in times(out).items() if before[name] != when}
     assert changed == {"part-00002.parquet", "part-00004.parquet"}
     assert not list(out.glob(".*.partial"))
 
 
-def test_another_model_option_or_input_is_refused_unless_it_is_to_begin_anew(
+def test_another_model_option_or_input_raises_an_error_unless_it_is_restarted(
     parts, model, inputs, tmp_path
 ):
     out, data = shutil.copytree(parts, tmp_path / "out"), f"{inputs}/day-*.parquet"
-    begun = ("--out", out, *SMALL_PARTS)
-    assert refused(run("predict", model, data, *begun, "--coverage", 0.8), "`coverage` (0.9, now")
-    result = run("predict", model, f"{inputs}/day-[01].parquet", *begun)
-    assert refused(result, "begun with", "day-2.parquet", "--force")
+    started = ("--out", out, *SMALL_PARTS)
+    assert fails_with(
+        run("predict", model, data, *started, "--coverage", 0.8), "`coverage` (0.9, now"
+    )
+    result = run("predict", model, f"{inputs}/day-[01].parquet", *started)
+    assert fails_with(result, "started with", "day-2.parquet", "--force")
     manifest = json.loads((out / MANIFEST).read_text())
     (out / MANIFEST).write_text(json.dumps(manifest | {"model": "another"}))
-    assert refused(run("predict", model, data, *begun), "another model")
+    assert fails_with(run("predict", model, data, *started), "another model")
     manifest["inputs"][1]["modified"] += 1
     (out / MANIFEST).write_text(json.dumps(manifest))
-    assert refused(run("predict", model, data, *begun), "another", "day-1.parquet")
-    result = run("predict", model, f"{inputs}/day-0.parquet", *begun, "--force")
+    assert fails_with(run("predict", model, data, *started), "another", "day-1.parquet")
+    result = run("predict", model, f"{inputs}/day-0.parquet", *started, "--force")
     assert result.exit_code == 0 and "150 rows in 2 parts" in result.output
     assert len(parts_of(out)) == 2
 
 
 def test_a_part_with_other_rows_than_its_input_fails_the_run(model, inputs, tmp_path, monkeypatch):
-    usual = predict_writing.predicted
+    usual = predict_parts.predict_table
     monkeypatch.setattr(
-        predict_writing, "predicted", lambda *given: usual(*given)[: max(0, len(given[3]) - 1)]
+        predict_parts, "predict_table", lambda *given: usual(*given)[: max(0, len(given[3]) - 1)]
     )
     out = tmp_path / "out"
     result = run("predict", model, inputs / "day-0.parquet", "--out", f"{out}/", *SMALL_PARTS)
-    assert refused(result, "part-00000.parquet has 79 rows", "80 were read", "not complete")
+    assert fails_with(result, "part-00000.parquet has 79 rows", "80 were read", "not complete")
     assert json.loads((out / MANIFEST).read_text())["finished"] is None
 
 
@@ -144,7 +146,7 @@ def test_a_cell_that_cannot_be_used_is_named_by_its_row_in_the_file(model, input
     result = run(
         "predict", model, tmp_path / "bad.parquet", "--out", f"{tmp_path}/out/", *SMALL_PARTS
     )
-    assert refused(result, "'distance_km'", "row 121 is 'far'")
+    assert fails_with(result, "'distance_km'", "row 121 is 'far'")
 
 
 def test_other_files_empty_ones_and_large_row_groups(model, inputs, tmp_path):
@@ -185,7 +187,7 @@ def test_addresses_of_files_are_read_and_written(model, inputs, parts, tmp_path)
     pd.testing.assert_frame_equal(rows_of(tmp_path / "out"), rows_of(parts))
 
 
-def test_mistakes_are_told_before_any_work(model, inputs, tmp_path):
+def test_mistakes_are_reported_before_any_work(model, inputs, tmp_path):
     day, out = inputs / "day-0.parquet", tmp_path / "out"
     (tmp_path / "broken.parquet").write_bytes(day.read_bytes()[:-50])
     frame = pd.read_parquet(day)
@@ -211,7 +213,7 @@ def test_mistakes_are_told_before_any_work(model, inputs, tmp_path):
         ("nofile://x/*.parquet", "--out", out): ["cannot be reached"],
         (inputs, "--out", out, "--coverage", 2): ["--coverage"],
     }.items():
-        assert refused(run("predict", model, *arguments), *words), arguments
+        assert fails_with(run("predict", model, *arguments), *words), arguments
         assert not out.exists() or not any(out.iterdir())
 
 
@@ -227,24 +229,24 @@ def test_patterns_give_the_same_files_in_the_same_order(tmp_path):
     assert names(f"{tmp_path}/**/[123].csv") == ["a/1.csv", "a/b/3.csv", "b/2.csv"]
     assert names(f"{tmp_path}/a") == ["a/1.csv", "a/b/3.csv"]
     assert names(f"{tmp_path}/[x].csv") == ["[x].csv"]  # a file of just that name
-    assert joined("s3://bucket/out/?region=x", "part") == "s3://bucket/out/part?region=x"
+    assert join_path("s3://bucket/out/?region=x", "part") == "s3://bucket/out/part?region=x"
 
 
 def test_a_file_in_a_store_appears_when_all_is_written(tmp_path):
     place = f"file://{tmp_path}/new"
-    with pytest.raises(ZeroDivisionError), whole_file(place) as stream:
+    with pytest.raises(ZeroDivisionError), new_output(place) as stream:
         stream.write(b"half")
         raise ZeroDivisionError
     assert not (tmp_path / "new").exists()
     with pytest.raises(TableFileError, match="cannot be written"):
-        with whole_file(f"file://{tmp_path}/nowhere/new") as stream:
+        with new_output(f"file://{tmp_path}/nowhere/new") as stream:
             stream.write(b"all")
 
 
 STOP_ITSELF = """
 import os, signal, sys
 from sigmax.cli import app
-from sigmax.commands import predict_parts
+from sigmax.cli import predict_parts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background
 usual, done = predict_parts.predict_unit, []
@@ -268,7 +270,7 @@ def start(*arguments, program=("-m", "sigmax")):
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_ended_in_the_middle_goes_on(parts, model, inputs, tmp_path, number):
+def test_a_run_that_is_ended_in_the_middle_continues(parts, model, inputs, tmp_path, number):
     out = tmp_path / "out"
     command = (model, f"{inputs}/day-*.parquet", "--out", out, *SMALL_PARTS)
     with start(*command, program=("-c", STOP_ITSELF)) as process:
@@ -280,18 +282,18 @@ def test_a_run_that_is_ended_in_the_middle_goes_on(parts, model, inputs, tmp_pat
         process.send_signal(signal.SIGCONT)
         _, told = process.communicate(timeout=600)
     if number == signal.SIGINT:
-        assert process.returncode == 130 and "the same command goes on from here" in told
+        assert process.returncode == 130 and "run the same command again" in told
     before = times(out)
     assert len(before) == 2
     result = run("predict", *command)
-    assert result.exit_code == 0 and f"{len(before)} of which were there" in result.output
+    assert result.exit_code == 0 and f"({len(before)} already finished)" in result.output
     assert before.items() <= times(out).items()
     assert not list(out.glob(".*.partial"))
     pd.testing.assert_frame_equal(rows_of(out), rows_of(parts), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
-def test_ray_gives_the_same_parts_and_goes_on_with_those_of_this_process(
+def test_ray_gives_the_same_parts_and_continues_with_those_of_this_process(
     parts, model, inputs, tmp_path
 ):
     pytest.importorskip("ray")
@@ -303,13 +305,13 @@ def test_ray_gives_the_same_parts_and_goes_on_with_those_of_this_process(
     ray = ("--engine", "ray", "--workers", 2)
     with start(model, data, "--out", out, *SMALL_PARTS, *ray) as process:
         told, noise = process.communicate(timeout=600)
-    assert process.returncode == 0 and "4 of which were there" in told, noise
+    assert process.returncode == 0 and "(4 already finished)" in told, noise
     assert before.items() <= times(out).items()
     pd.testing.assert_frame_equal(rows_of(out), rows_of(parts), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
-def test_what_is_wrong_with_a_row_is_told_through_ray(model, inputs, tmp_path):
+def test_what_is_wrong_with_a_row_is_reported_through_ray(model, inputs, tmp_path):
     pytest.importorskip("ray")
     frame = pd.read_parquet(inputs / "day-0.parquet")
     frame.loc[7, "distance_km"] = np.inf
@@ -327,9 +329,8 @@ import sys, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from sigmax.commands.predict import PredictOptions
-from sigmax.commands.predict_parts import predict_parts
-from sigmax.commands.predict_ray import RayPool
+from sigmax.table_model import PredictOptions
+from sigmax.cli.predict_parts import RayPool, predict_parts
 
 model, data, out = sys.argv[1:]
 head = {"num_cpus": 1, "include_dashboard": False}

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sigmax.commands.scores import standard_error
-from sigmax.commands.splits import cross_validation, hold_out_rows
+from sigmax.cli.rows import cross_validation, hold_out_rows
+from sigmax.cli.scores import standard_error
 from sigmax.errors import InvalidDataError
 
 
@@ -14,7 +14,7 @@ def frame(n=100):
     return pd.DataFrame({"day": days, "site": np.arange(n) % 7, "x": np.arange(n) % 30})
 
 
-def test_copies_are_on_one_side_of_a_random_split():
+def test_duplicates_are_on_one_side_of_a_random_split():
     labels = frame()["x"].to_numpy()
     for seed in range(20):
         split = hold_out_rows(frame(), labels, 0.2, seed=seed)
@@ -44,20 +44,20 @@ def test_whole_groups_are_held_out():
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [("text", "must hold numbers or dates"), ("2024-01-01", "too few different times")],
+    [("text", "must contain numbers or dates"), ("2024-01-01", "too few different times")],
 )
-def test_a_column_that_gives_no_order_is_refused(values, words):
+def test_a_column_that_gives_no_order_raises_an_error(values, words):
     with pytest.raises(InvalidDataError, match=words):
         hold_out_rows(frame().assign(day=values), np.arange(100), 0.2, time_column="day")
 
 
-def test_one_group_is_refused():
+def test_one_group_raises_an_error():
     with pytest.raises(InvalidDataError, match="1 groups"):
         hold_out_rows(frame().assign(site=1), np.arange(100), 0.2, group_column="site")
 
 
 @pytest.mark.parametrize("n_labels", [3, 5, 40, 100])
-def test_every_row_is_judged_in_one_fold_and_none_is_empty(n_labels):
+def test_every_row_is_tested_in_one_fold_and_none_is_empty(n_labels):
     labels = np.arange(100) % n_labels
     folds = cross_validation(labels, 5, seed=1)
     tested = np.concatenate([test for _, test in folds])

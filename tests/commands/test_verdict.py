@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sigmax.commands.scores import score_rows
-from sigmax.commands.verdict import row_gap, verdict
+from sigmax.cli.scores import row_gap, score_rows, verdict
 from sigmax.distributions import Normal, Predictive
 
 
@@ -43,7 +42,7 @@ def test_a_model_that_is_no_better_or_worse_is_called_so(truth):
     assert worse.startswith("Worse than a linear model: ") and "RMSE 2." in worse
 
 
-def test_one_row_that_spoils_the_rmse_is_told(truth):
+def test_one_row_that_spoils_the_rmse_is_reported(truth):
     mean, y = truth
     other = mean.copy()
     other[7] += 60.0

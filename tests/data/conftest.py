@@ -1,4 +1,4 @@
-"""A cache of our own and a server on this machine: no test touches the user's files or the net."""
+"""A temporary cache and a local server: no test uses the files of the user or the network."""
 
 import socket
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def closed_url() -> str:
-    """An address on this machine where nobody listens."""
+    """An address on this machine without a server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -22,14 +22,14 @@ def cache(tmp_path, monkeypatch, closed_url) -> Path:
     """An empty cache, no data folder, and an archive that cannot be reached."""
     monkeypatch.setenv("SIGMAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SIGMAX_DATA", raising=False)
-    monkeypatch.setattr("sigmax.data.sources.ARCHIVE_URL", closed_url)
+    monkeypatch.setattr("sigmax.data.uci.ARCHIVE_URL", closed_url)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., str]]:
-    """A server of one file: ``serve(content, length=...)`` answers its address.
+    """A server of one file: ``serve(content, length=...)`` returns its address.
 
     ``length`` is what the server announces, if it is not the truth; ``"stall"`` as content makes
     it accept a request and never answer.

@@ -1,4 +1,4 @@
-"""Image sets: formats by hand, files before the net, and refusal of what is not the set."""
+"""Image sets: formats, files, downloads and errors."""
 
 import gzip
 import hashlib
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from sigmax.data import IMAGE_SETS, image_files, load_images, store
-from sigmax.data.image_files import read_cifar, read_idx
+from sigmax.data import IMAGE_SETS, load_images, store
+from sigmax.data.images import NAMES, read_cifar, read_idx
 from sigmax.data.store import content_hash
 from sigmax.errors import DataFileError, InvalidArgumentError
 
@@ -30,7 +30,7 @@ def tiny_arrays(shape, n_train=6, n_test=2):
 
 
 def hash_of(arrays):
-    return content_hash((arrays[name] for name in image_files.NAMES), "u1")
+    return content_hash((arrays[name] for name in NAMES), "u1")
 
 
 def idx(array):
@@ -47,7 +47,7 @@ def cifar_batch(X, y):
 
 
 def cifar(arrays):
-    """The bytes of a tar file of six batches, and of a file that is not looked at."""
+    """Bytes of a tar file of six batches and one other file."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
         parts = {
@@ -80,13 +80,13 @@ def original_files(name, arrays):
         return {f"{part}_32x32.mat": mat(*pair) for part, pair in parts.items()}
     return {
         file: idx(arrays[part])
-        for file, part in zip(IMAGE_SETS[name].source.md5, image_files.NAMES, strict=True)
+        for file, part in zip(IMAGE_SETS[name].source.md5, NAMES, strict=True)
     }
 
 
 @pytest.fixture
 def shrink(monkeypatch, cache):
-    """Makes a set tiny: its sizes, its files' checksums, and a net that has these files only."""
+    """Return a function that makes a set tiny, with a fake download of its files."""
 
     def make(name, *, shape=None, spoiled=None):
         described = IMAGE_SETS[name]
@@ -122,7 +122,7 @@ def shrink(monkeypatch, cache):
 
 
 @pytest.mark.parametrize("name", IMAGE_SETS)
-def test_set_is_read_from_its_original_files_and_kept(name, shrink, cache):
+def test_set_is_read_from_its_original_files_and_cached(name, shrink, cache):
     arrays, files, asked = shrink(name)
     if name == "cifar10":  # the batches take every fifth image
         order = [i for start in range(5) for i in range(start, 6, 5)]
@@ -142,7 +142,7 @@ def test_set_is_read_from_its_original_files_and_kept(name, shrink, cache):
     np.testing.assert_array_equal(again.X_train, data.X_train)
 
 
-def test_original_files_that_are_there_are_taken_and_stay(shrink, cache):
+def test_original_files_on_disk_are_used_and_kept(shrink, cache):
     _, files, asked = shrink("mnist")
     (cache / "mnist").mkdir(parents=True)
     for name, content in files.items():
@@ -151,16 +151,18 @@ def test_original_files_that_are_there_are_taken_and_stay(shrink, cache):
     assert not asked and len(list((cache / "mnist").iterdir())) == 4
 
 
-def test_wrong_checksum_says_where_to_put_the_set(shrink, cache):
+def test_error_of_a_wrong_checksum_names_the_folder_for_the_set(shrink, cache):
     shrink("svhn", spoiled="test_32x32.mat")
     with pytest.raises(DataFileError, match=r"md5.*already, put svhn\.npz, with the uint8 arrays"):
         load_images("svhn")
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
 
-def test_arrays_of_another_shape_or_content_are_refused(shrink, cache, monkeypatch):
+def test_arrays_of_another_shape_or_content_raise_an_error(shrink, cache, monkeypatch):
     shrink("cifar10", shape=(16, 64, 3))
-    with pytest.raises(DataFileError, match=r"fetched is not CIFAR10: X_train has.* \(6, 32, 32"):
+    with pytest.raises(
+        DataFileError, match=r"downloaded set is not CIFAR10: X_train has.* \(6, 32, 32"
+    ):
         load_images("cifar10")
     arrays, _, _ = shrink("mnist")
     tiny = replace(IMAGE_SETS["mnist"], content_hash="0" * 16)
@@ -169,11 +171,11 @@ def test_arrays_of_another_shape_or_content_are_refused(shrink, cache, monkeypat
     with pytest.raises(DataFileError, match=r"replace or remove it.*content hash"):
         load_images("mnist")
     np.savez(cache / "mnist.npz", **(arrays | {"y_test": arrays["y_test"].astype(float)}))
-    with pytest.raises(DataFileError, match="not of bytes but of float64"):
+    with pytest.raises(DataFileError, match="y_test has the type float64, not uint8"):
         load_images("mnist")
 
 
-def test_known_part_is_taken_where_the_whole_is_not_and_says_so(shrink, cache, monkeypatch):
+def test_known_subset_is_loaded_with_a_note_if_there_is_no_whole_set(shrink, cache, monkeypatch):
     subset = IMAGE_SETS["svhn"].subset
     assert subset is not None
     whole, _, asked = shrink("svhn")
@@ -189,7 +191,7 @@ def test_known_part_is_taken_where_the_whole_is_not_and_says_so(shrink, cache, m
     assert not load_images("svhn").is_subset
     (cache / "svhn.npz").unlink()
     np.savez(cache / subset.file, **tiny_arrays((32, 32, 3), 4, 1))
-    with pytest.raises(DataFileError, match="is not the known part of SVHN: its content hash"):
+    with pytest.raises(DataFileError, match="is not the known subset of SVHN: its content hash"):
         load_images("svhn")
 
 
@@ -204,13 +206,13 @@ def test_known_part_is_taken_where_the_whole_is_not_and_says_so(shrink, cache, m
     ],
     ids=["no gzip", "cut short", "not bytes", "fewer values than said", "no head"],
 )
-def test_broken_idx_files_are_refused(tmp_path, content):
+def test_broken_idx_files_raise_an_error(tmp_path, content):
     (tmp_path / "file.gz").write_bytes(content)
     with pytest.raises(DataFileError, match=r"file\.gz cannot be read"):
         read_idx(tmp_path / "file.gz")
 
 
-def test_colours_of_cifar_are_planes():
+def test_cifar_stores_one_plane_per_colour():
     image = np.arange(3072, dtype=np.uint16).astype(np.uint8).reshape(32, 32, 3)
     X, y = read_cifar(cifar_batch(image[None], [7]))
     np.testing.assert_array_equal(X[0], image)
@@ -218,7 +220,7 @@ def test_colours_of_cifar_are_planes():
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar file", cifar(tiny_arrays((32, 32, 3)))[:2000]])
-def test_broken_cifar_and_svhn_files_are_refused(tmp_path, content):
+def test_broken_cifar_and_svhn_files_raise_an_error(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(DataFileError, match="cannot be read"):
@@ -227,12 +229,12 @@ def test_broken_cifar_and_svhn_files_are_refused(tmp_path, content):
         IMAGE_SETS["svhn"].source.read([path, path])
 
 
-def test_unknown_name_is_refused():
+def test_unknown_name_raises_an_error():
     with pytest.raises(InvalidArgumentError, match=r"`name` must be one of mnist, .*'emnist'"):
         load_images("emnist")
 
 
-def test_files_of_the_data_folder_are_the_sets(data_folder):
+def test_files_of_the_data_folder_are_the_published_sets(data_folder):
     """Two whole sets and two parts; the shape, the hash and the mean grey that are published."""
     mnist = load_images("mnist")
     assert not mnist.is_subset

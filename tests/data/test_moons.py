@@ -1,4 +1,4 @@
-"""The two moons: the sampler against its description, and the density against the sampler."""
+"""Two moons: the sampler against its definition, the density against the sampler."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def drawn():
     return PROBLEM.sample(100_000, random_state=0)
 
 
-def test_latent_points_lie_about_two_half_circles(drawn):
+def test_latent_points_are_near_two_half_circles(drawn):
     """Each moon has half of the points, to 5 standard errors: 1 seed in a million fails."""
     _, latent = drawn
     arc = np.pi * np.linspace(0, 1, 200)
@@ -26,7 +26,7 @@ def test_latent_points_lie_about_two_half_circles(drawn):
     assert np.mean(latent[:, 1] > 0) == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(len(latent)))
 
 
-def test_jitter_is_uniform_in_distance_and_the_place_uniform_along_the_moon():
+def test_jitter_is_uniform_in_distance_and_angles_are_uniform():
     still = TwoMoons(jitter=0.0).sample(20_000, random_state=1)[1]
     upper = still[:, 1] > 0
     for rows, x in ((still[upper], 0.5), (still[~upper], -0.5)):
@@ -38,7 +38,7 @@ def test_jitter_is_uniform_in_distance_and_the_place_uniform_along_the_moon():
     np.testing.assert_allclose(np.linalg.norm(moved, axis=1), u[2] / 4, atol=1e-12)
 
 
-def test_what_is_seen_follows_the_four_formulas():
+def test_observations_follow_the_four_formulas():
     z1, z2 = 0.6, -0.8  # of norm 1
     means = [z1 - z2, z1**2 + z2 / 2, z1 * z2 - z1, z1 + z2]
     variances = [0.03 + 0.05 * 3.6, 0.06, 0.08, 0.03 + 0.03 / 1.2]
@@ -72,13 +72,13 @@ def test_density_has_converged():
     np.testing.assert_allclose(PROBLEM.log_prob(X), finer, atol=1e-4)
 
 
-def test_seed_makes_the_sample():
+def test_seed_determines_the_sample():
     first, again = (PROBLEM.sample(5, random_state=3)[0] for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, PROBLEM.sample(5, random_state=4)[0])
 
 
-def test_wrong_shapes_are_refused():
+def test_wrong_shapes_raise_an_error():
     with pytest.raises(InvalidDataError, match=r"`X` must have shape \(n, 4\)"):
         PROBLEM.log_prob(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="`n_rows`"):

@@ -1,4 +1,4 @@
-"""Weather stations: what is read, what is drawn, and what is refused."""
+"""Weather stations: files, draws and errors."""
 
 import gzip
 from datetime import date, timedelta
@@ -20,14 +20,14 @@ def write_station(path, *, n_years=12, first=date(1990, 1, 1), value=lambda when
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.csv.gz"])
-def test_own_file_is_read_with_the_spread_over_the_years(tmp_path, name):
+def test_own_file_is_read_with_the_variance_over_the_years(tmp_path, name):
     station = load_station(str(write_station(tmp_path / name)))
     assert station.name == "mine"
     np.testing.assert_allclose(station.mean(), np.arange(1990, 2002).mean())
     np.testing.assert_allclose(station.variance(), np.arange(1990, 2002).var(ddof=1))
 
 
-def test_leap_days_and_gaps_are_passed_over(tmp_path):
+def test_leap_days_and_missing_values_are_ignored(tmp_path):
     def value(when):
         return "" if when.year == 1995 else when.timetuple().tm_yday
 
@@ -36,7 +36,7 @@ def test_leap_days_and_gaps_are_passed_over(tmp_path):
     assert set(station.day) == set(range(1, 366))
 
 
-def test_draw_takes_one_year_for_every_day_and_all_years_alike(tmp_path):
+def test_draw_takes_a_random_year_for_every_day(tmp_path):
     """12 years, 365 days: each year's share to 5 standard errors."""
     station = load_station(str(write_station(tmp_path / "mine.csv")))
     X, y = station.draw_year(0)
@@ -58,20 +58,20 @@ def test_draw_takes_one_year_for_every_day_and_all_years_alike(tmp_path):
         ("", "columns date and tmax"),
     ],
 )
-def test_unusable_files_are_refused_with_a_reason(tmp_path, text, message):
+def test_unusable_files_raise_an_error_with_a_reason(tmp_path, text, message):
     path = tmp_path / "mine.csv"
     path.write_text(text)
     with pytest.raises(DataFileError, match=message):
         load_station(str(path))
 
 
-def test_file_that_is_no_gzip_is_refused(tmp_path):
+def test_file_that_is_not_gzip_raises_an_error(tmp_path):
     (tmp_path / "mine.csv.gz").write_bytes(b"date,tmax\n")
     with pytest.raises(DataFileError, match="cannot be read"):
         load_station(str(tmp_path / "mine.csv.gz"))
 
 
-def test_unknown_station_and_missing_folder_say_what_to_do(tmp_path, monkeypatch):
+def test_errors_of_unknown_station_and_missing_folder_give_advice(tmp_path, monkeypatch):
     with pytest.raises(DataFileError, match="san_diego, sydney, central_england, or a file"):
         load_station("atlantis")
     monkeypatch.delenv("SIGMAX_DATA", raising=False)
@@ -83,7 +83,7 @@ def test_unknown_station_and_missing_folder_say_what_to_do(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", STATIONS)
-def test_known_stations_have_their_length_and_spread(name, data_folder):
+def test_known_stations_have_their_length_and_standard_deviation(name, data_folder):
     station = load_station(name)
     years = len(station.day) / 365
     assert years == pytest.approx({"san_diego": 79.5}.get(name, 150), rel=0.08)

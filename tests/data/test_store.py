@@ -1,14 +1,15 @@
-"""Data files: where they are looked for, how they are fetched, and what is refused."""
+"""Data files: folders, downloads and errors."""
 
 import hashlib
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from sigmax.data import store
+from sigmax.data import load_uci, store
 from sigmax.data.store import cache_folder, download, find_file, read_npz, write_npz
-from sigmax.errors import DataFileError
+from sigmax.errors import DataFileError, MissingExtraError
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -23,7 +24,7 @@ def test_data_folder_comes_before_the_cache(tmp_path, cache, monkeypatch):
     assert find_file("a.npz") == tmp_path / "a.npz"
 
 
-def test_missing_file_is_named_with_the_folders_it_may_go_to(tmp_path, cache, monkeypatch):
+def test_error_of_a_missing_file_names_the_folders(tmp_path, cache, monkeypatch):
     with pytest.raises(DataFileError, match=rf"a\.npz.*{re.escape(str(cache))}.*SIGMAX_DATA"):
         find_file("a.npz")
     monkeypatch.setenv("SIGMAX_DATA", str(tmp_path))
@@ -31,7 +32,7 @@ def test_missing_file_is_named_with_the_folders_it_may_go_to(tmp_path, cache, mo
         find_file("a.npz")
 
 
-def test_cache_is_where_the_user_or_the_system_keeps_such_files(tmp_path, monkeypatch):
+def test_cache_is_the_folder_of_the_user_or_of_the_system(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SIGMAX_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -42,14 +43,14 @@ def test_cache_is_where_the_user_or_the_system_keeps_such_files(tmp_path, monkey
     assert cache_folder() == tmp_path / "ours"
 
 
-def test_download_writes_the_whole_file_and_nothing_else(cache, serve):
+def test_download_writes_the_complete_file_and_nothing_else(cache, serve):
     url = serve(CONTENT) + "/file"
     download(url, cache / "file", known_hash=f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
     assert (cache / "file").read_bytes() == CONTENT
     assert [path.name for path in cache.iterdir()] == ["file"]
 
 
-def refused(url, path, *, message, **settings):
+def fails(url, path, *, message, **settings):
     """Check that a download fails with a reason and advice, and leaves nothing behind."""
     with pytest.raises(DataFileError, match=message) as caught:
         download(url, path, **settings)
@@ -58,37 +59,37 @@ def refused(url, path, *, message, **settings):
     assert not path.parent.exists() or not list(path.parent.iterdir())
 
 
-def test_truncated_file_is_refused(cache, serve):
+def test_truncated_file_raises_an_error(cache, serve):
     url = serve(CONTENT, length=len(CONTENT) + 1) + "/file"
-    refused(url, cache / "file", message="256000 bytes read, 1 more expected")
+    fails(url, cache / "file", message="256000 bytes read, 1 more expected")
 
 
-def test_wrong_checksum_is_refused(cache, serve):
+def test_wrong_checksum_raises_an_error(cache, serve):
     url = serve(CONTENT) + "/file"
     wrong = {"sha256": "0" * 64, "md5": "0" * 32}
     for kind, digits in wrong.items():
         message = f"(?i){kind} hash .* expected {kind}:{digits} but got"
-        refused(url, cache / "file", message=message, known_hash=f"{kind}:{digits}")
+        fails(url, cache / "file", message=message, known_hash=f"{kind}:{digits}")
     right = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
     download(url, cache / "file", known_hash=f"md5:{right}")
 
 
 def test_refused_connection_is_reported(cache, closed_url):
-    refused(closed_url + "/file", cache / "file", message="refused")
+    fails(closed_url + "/file", cache / "file", message="refused")
 
 
 def test_http_error_is_reported(cache, serve):
-    refused(serve(CONTENT) + "/other", cache / "file", message="404")
+    fails(serve(CONTENT) + "/other", cache / "file", message="404")
 
 
-def test_server_that_does_not_answer_is_given_up(cache, serve, monkeypatch):
+def test_server_that_does_not_answer_raises_an_error(cache, serve, monkeypatch):
     monkeypatch.setattr(store, "TIMEOUT", 0.2)
-    refused(serve("stall") + "/file", cache / "file", message="timed out")
+    fails(serve("stall") + "/file", cache / "file", message="timed out")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "nonsense"])
-def test_other_addresses_are_refused(cache, url):
-    refused(url, cache / "file", message="No connection adapters|No scheme")
+def test_other_addresses_raise_an_error(cache, url):
+    fails(url, cache / "file", message="No connection adapters|No scheme")
 
 
 def test_folder_that_cannot_be_written_is_reported(tmp_path, serve):
@@ -99,7 +100,15 @@ def test_folder_that_cannot_be_written_is_reported(tmp_path, serve):
         write_npz(tmp_path / "taken" / "a.npz", X=np.zeros(2))
 
 
-def test_failed_download_leaves_an_older_file_alone(cache, serve):
+def test_download_without_pooch_names_the_extra(cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtraError, match=r'`pip install "sigmax\[paper\]"`.*save it as'):
+        download("http://127.0.0.1/file", cache / "file")
+    with pytest.raises(MissingExtraError, match=r"sigmax\[paper\]"):
+        load_uci("yacht")
+
+
+def test_failed_download_keeps_an_older_file(cache, serve):
     cache.mkdir()
     (cache / "file").write_bytes(b"old")
     with pytest.raises(DataFileError, match="SHA256"):
@@ -121,7 +130,7 @@ class Dangerous:
         return pytest.fail, ("the pickle ran",)
 
 
-def test_pickles_broken_files_and_missing_arrays_are_refused(tmp_path):
+def test_pickles_broken_files_and_missing_arrays_raise_an_error(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=np.array([Dangerous()], dtype=object), y=np.zeros(1))
     with pytest.raises(DataFileError, match=r"cannot be read.*allow_pickle"):

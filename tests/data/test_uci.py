@@ -1,4 +1,4 @@
-"""The paper's regression sets: what is read, fetched, split and refused."""
+"""Regression sets of the paper: files, downloads, splits and errors."""
 
 import re
 import sys
@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from sigmax.data import UCI_SETS, load_uci, sources, standard_splits
-from sigmax.data.sources import Archive, OpenML
+from sigmax.data import UCI_SETS, load_uci, standard_splits, uci
+from sigmax.data.uci import Archive, OpenML
 from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
 
 NAMES = "boston carbon concrete energy kin8nm naval power protein superconduct wine_red wine_white"
@@ -21,7 +21,7 @@ OPENML = [name for name in UCI_SETS if name not in ARCHIVES]
 
 
 def small(monkeypatch, name, *, n_rows=12):
-    """Twelve rows in place of a set: its own layout, other numbers."""
+    """Replace a set by twelve rows with the same layout."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, UCI_SETS[name].n_features)).round(6)
     y = rng.normal(size=n_rows).round(6)
@@ -83,7 +83,7 @@ def serve_set(monkeypatch, serve, name, packed):
     """Put a zip file where the archive has that of a set."""
     source = archive_of(name)
     base = serve(packed, path=f"/{source.number}/{source.slug}.zip")
-    monkeypatch.setattr(sources, "ARCHIVE_URL", base)
+    monkeypatch.setattr(uci, "ARCHIVE_URL", base)
 
 
 def test_all_thirteen_sets_are_described():
@@ -95,7 +95,7 @@ def test_all_thirteen_sets_are_described():
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_archive_file_is_fetched_parsed_and_kept(name, cache, serve, monkeypatch, closed_url):
+def test_archive_file_is_fetched_parsed_and_cached(name, cache, serve, monkeypatch, closed_url):
     X, y = small(monkeypatch, name)
     source = archive_of(name)
     if source.first_row:
@@ -108,7 +108,7 @@ def test_archive_file_is_fetched_parsed_and_kept(name, cache, serve, monkeypatch
     np.testing.assert_array_equal(fetched.X, X)
     np.testing.assert_array_equal(fetched.y, y)
     assert [path.name for path in cache.iterdir()] == [f"{name}.npz"]
-    monkeypatch.setattr(sources, "ARCHIVE_URL", closed_url)
+    monkeypatch.setattr(uci, "ARCHIVE_URL", closed_url)
     again = load_uci(name)
     np.testing.assert_array_equal(again.X, X)
     assert again.content_hash == fetched.content_hash
@@ -122,7 +122,7 @@ def test_power_falls_back_to_the_first_sheet(monkeypatch):
     np.testing.assert_array_equal(target, y[::-1])
 
 
-def test_zip_file_put_by_hand_is_used_and_left(cache, monkeypatch):
+def test_zip_file_in_the_cache_is_used_and_kept(cache, monkeypatch):
     X, y = small(monkeypatch, "yacht")
     cache.mkdir()
     by_hand = cache / "yacht+hydrodynamics.zip"
@@ -132,7 +132,7 @@ def test_zip_file_put_by_hand_is_used_and_left(cache, monkeypatch):
 
 
 @pytest.mark.parametrize("name", OPENML)
-def test_openml_table_is_fetched_and_kept(name, cache, monkeypatch):
+def test_openml_table_is_fetched_and_cached(name, cache, monkeypatch):
     X, y = small(monkeypatch, name)
     X[:, 3] = np.arange(12) % 2
 
@@ -150,7 +150,7 @@ def test_openml_table_is_fetched_and_kept(name, cache, monkeypatch):
 
 
 @pytest.mark.parametrize("name", UCI_SETS)
-def test_without_file_and_network_the_error_says_which_file_goes_where(name, cache, monkeypatch):
+def test_without_file_and_network_the_error_names_file_and_folder(name, cache, monkeypatch):
     def fetch_openml(**_):
         raise OSError("no network")
 
@@ -167,12 +167,12 @@ def test_without_file_and_network_the_error_says_which_file_goes_where(name, cac
     assert not list(cache.glob("*.*"))
 
 
-def test_missing_package_is_named_with_the_command_to_install_it(cache, serve, monkeypatch):
+def test_error_of_a_missing_package_has_the_command_to_install_it(cache, serve, monkeypatch):
     X, y = small(monkeypatch, "energy")
     serve_set(monkeypatch, serve, "energy", zipped("ENB2012_data.xlsx", in_file("energy", X, y)))
     for module in ("openpyxl", "pandas"):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(MissingExtraError, match=r'`pip install "sigmax\[table\]"`'):
+        with pytest.raises(MissingExtraError, match=r'`pip install "sigmax\[excel\]"`'):
             load_uci("energy")
 
 
@@ -186,14 +186,16 @@ def test_missing_package_is_named_with_the_command_to_install_it(cache, serve, m
         (zipped("yacht_hydrodynamics.data", b"1 2 3\n4 5 6\n"), r"\(2, 2\) and \(2,\), not"),
     ],
 )
-def test_broken_archive_is_refused_and_not_kept(packed, message, cache, serve, monkeypatch):
+def test_broken_archive_raises_an_error_and_is_not_cached(
+    packed, message, cache, serve, monkeypatch
+):
     serve_set(monkeypatch, serve, "yacht", packed)
     with pytest.raises(DataFileError, match=message):
         load_uci("yacht")
     assert not list(cache.iterdir())
 
 
-def test_other_digits_than_the_known_ones_are_refused(cache, serve, monkeypatch):
+def test_another_content_hash_raises_an_error(cache, serve, monkeypatch):
     X, y = small(monkeypatch, "wine_red")
     monkeypatch.setitem(UCI_SETS, "wine_red", replace(UCI_SETS["wine_red"], content_hash="0" * 16))
     content = zipped("winequality-red.csv", in_file("wine_red", X, y))
@@ -214,7 +216,7 @@ def test_other_digits_than_the_known_ones_are_refused(cache, serve, monkeypatch)
         (lambda X, y: (X, y.mean() + 1.1 * (y - y.mean())), "standard deviation"),
     ],
 )
-def test_file_with_other_data_is_refused(spoil, message, cache, monkeypatch):
+def test_file_with_other_data_raises_an_error(spoil, message, cache, monkeypatch):
     X, y = spoil(*small(monkeypatch, "yacht"))
     cache.mkdir()
     np.savez(cache / "yacht.npz", X=X, y=y)
@@ -223,12 +225,12 @@ def test_file_with_other_data_is_refused(spoil, message, cache, monkeypatch):
     assert str(cache / "yacht.npz") in str(caught.value)
 
 
-def test_unknown_name_is_refused():
+def test_unknown_name_raises_an_error():
     with pytest.raises(InvalidArgumentError, match=r"boston, carbon.*got 'iris'"):
         load_uci("iris")
 
 
-def test_standard_splits_share_out_all_rows():
+def test_standard_splits_contain_all_rows():
     splits = standard_splits(107, 20)
     assert len(splits) == 20
     for train, test in splits:
@@ -240,7 +242,7 @@ def test_standard_splits_share_out_all_rows():
 
 
 @pytest.mark.parametrize("sizes, name", [((1, 20), "n_rows"), ((10, 0), "n_splits")])
-def test_splits_of_nothing_are_refused(sizes, name):
+def test_too_few_rows_or_splits_raise_an_error(sizes, name):
     with pytest.raises(InvalidArgumentError, match=f"`{name}` must be at least"):
         standard_splits(*sizes)
 
@@ -268,9 +270,7 @@ def test_sets_in_the_folder_are_as_described(name, data_folder):
 
 
 @pytest.mark.parametrize("name", [n for n, known in UCI_SETS.items() if known.content_hash])
-def test_known_hash_is_that_of_the_digits_in_the_original_layout(
-    name, data_folder, cache, serve, monkeypatch
-):
+def test_known_hash_is_that_of_the_original_file(name, data_folder, cache, serve, monkeypatch):
     with np.load(data_folder / f"{name}.npz", allow_pickle=False) as file:
         content = in_file(name, file["X"], file["y"])
     serve_set(monkeypatch, serve, name, zipped(archive_of(name).member, content))

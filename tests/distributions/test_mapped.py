@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from sigmax.distributions import Mapped, Mixture, MonotoneSpline, Normal, Predictive, StudentT
-from sigmax.targets import TargetUnits
+from sigmax.features import TargetUnits
 
 N_ROWS = 5
 TOLERANCE = 1e-3

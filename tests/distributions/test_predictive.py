@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sigmax import compilation
 from sigmax.distributions import Mixture, Normal, Predictive, StudentT, predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 
@@ -56,7 +55,7 @@ def test_members_of_any_kind_can_be_scored():
 def test_padding_and_blocks_change_nothing(monkeypatch):
     dist, y = make((300, 2)), np.linspace(-3, 3, 600).reshape(300, 2)
     expected = dist.crps(y), dist.quantile([0.1, 0.9]), dist.variance
-    monkeypatch.setattr(compilation, "LARGEST_BLOCK", 128)
+    monkeypatch.setattr(predictive, "LARGEST_BLOCK", 128)
     got = dist.crps(y), dist.quantile([0.1, 0.9]), dist.variance
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)

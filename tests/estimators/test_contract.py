@@ -47,8 +47,8 @@ def model(estimator):
 NO_SETTINGS = {"preset", "random_state", "verbose", "categorical_features", "numeric_features"}
 
 
-def test_recipe_names_every_setting_in_force_and_no_other(estimator):
-    settings = estimator.recipe()
+def test_settings_names_every_setting_in_force_and_no_other(estimator):
+    settings = estimator.settings()
     assert set(settings) == set(estimator.get_params()) - NO_SETTINGS
     without_default = {"gate_scale", "n_steps"}  # from the data, and from the number of rows
     assert {name for name, value in settings.items() if value is None} <= without_default
@@ -59,7 +59,7 @@ def test_recipe_names_every_setting_in_force_and_no_other(estimator):
 
 @pytest.mark.parametrize("network", NETWORKS, ids=name_of)
 def test_the_contract_holds_with_recalibration_on(network):
-    assert network.recipe().get("recalibrate", True) is True
+    assert getattr(network.expert(), "recalibrate", True) is True
 
 
 def test_predictions_are_views_of_one_distribution(model):
@@ -228,7 +228,7 @@ def test_scorers_serve_a_grid_search(estimator):
     scoring = scorers.log_likelihood
     is_network = hasattr(estimator, "validation_fraction")
     grid = {"validation_fraction": [0.1, 0.3]} if is_network else {"max_iter": [5, 10]}
-    grid = grid if estimator.recipe() else {}
+    grid = grid if estimator.settings() else {}
     search = GridSearchCV(estimator, grid, scoring=scoring, **settings).fit(X, Y)
     assert np.isfinite(search.best_score_)
     dist = search.best_estimator_.predict_dist(X)

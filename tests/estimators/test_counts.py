@@ -33,7 +33,7 @@ def case(request, optimized):
     X = rng.uniform(-2, 2, (N + N_NEW, 2))
     y = KINDS[request.param](np.exp(1 + 0.5 * X[:, 0]), rng)
     model = LocalRegressor("fast", random_state=0).fit(X[:N], y[:N])
-    return model.predict_dist(X[N:]), y[N:], model.units_.repeated[0]
+    return model.predict_dist(X[N:]), y[N:], model.model_.target.repeated[0]
 
 
 every_kind = pytest.mark.parametrize("case", KINDS, indirect=True)

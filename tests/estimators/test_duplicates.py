@@ -14,7 +14,7 @@ X, Y = rng.normal(size=(300, 2)), rng.normal(size=300)
 
 def read(X, y, weight=None):
     """The rows that an estimator learns from."""
-    return GPRegressor()._read_training(X, y, weight)
+    return GPRegressor().read_training(X, y, weight)
 
 
 @pytest.mark.parametrize("n_copies", [60, 100, 300, 600])
@@ -67,7 +67,7 @@ def test_replicates_of_a_design_stay_and_its_appended_rows_are_merged():
 @pytest.mark.parametrize("rate", [0.2, 1.0, 5.0])
 def test_independent_draws_are_chance(rate):
     """Equal rates are the hardest case; under one in a hundred is taken for duplicates."""
-    from sigmax.estimators.base import can_be_chance
+    from sigmax.experts.rows import can_be_chance
 
     drawn = rng.poisson(rate, (300, 200))
     assert np.mean([can_be_chance(counts[counts > 0]) for counts in drawn]) > 0.97

@@ -5,7 +5,18 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from estimator_list import COMBINED, ESTIMATORS, NETWORKS, SHORT, X, Y, fitted, fresh, name_of
+from estimator_list import (
+    COMBINED,
+    ESTIMATORS,
+    NETWORKS,
+    SHORT,
+    X,
+    Y,
+    build,
+    fitted,
+    fresh,
+    name_of,
+)
 from rich.console import Console
 from sklearn.exceptions import NotFittedError
 
@@ -16,8 +27,10 @@ from sigmax import (
     MeanVarianceRegressor,
 )
 from sigmax.errors import TrainingError, TrainingWarning
-from sigmax.estimators import joint_fit as engine
-from sigmax.estimators.joint_fit import prepare
+from sigmax.experts import ensemble
+from sigmax.experts.ensemble import AbstractNetworkExpert, prepare
+from sigmax.experts.rows import Rows
+from sigmax.random import make_key
 from sigmax.training import Fold, train_stage
 
 
@@ -36,7 +49,7 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(network, monkeypatch):
     def interrupt(*arguments, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "train_stage", interrupt)
+    monkeypatch.setattr(ensemble, "train_stage", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(100 * X[:, :1], 1000 + Y)
     np.testing.assert_array_equal(model.predict(X[:9], return_std=True), before)
@@ -82,9 +95,9 @@ def broken(members, is_scored=True):
 
 def test_a_member_that_broke_down_is_named_and_left_out(monkeypatch, tmp_path):
     settings = SHORT | COMBINED | {"n_members": 3, "warmup_fraction": 0.0, "recalibrate": False}
-    whole = CombinedRegressor(**settings).fit(X, Y)
-    monkeypatch.setattr(engine, "train_stage", broken([1]))
-    model = CombinedRegressor(**settings)
+    whole = build(CombinedRegressor, **settings).fit(X, Y)
+    monkeypatch.setattr(ensemble, "train_stage", broken([1]))
+    model = build(CombinedRegressor, **settings)
     with pytest.warns(TrainingWarning, match=r"1 of 3 members broke down \(number 1\)"):
         model.fit(X, Y)
     assert model.predict_dist(X[:5]).dist.n_members == 2
@@ -99,11 +112,11 @@ def test_a_member_that_broke_down_is_named_and_left_out(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("network", NETWORKS[:1], ids=name_of)
 def test_a_training_without_any_sound_member_is_an_error(network, monkeypatch):
-    monkeypatch.setattr(engine, "train_stage", broken([0, 1]))
+    monkeypatch.setattr(ensemble, "train_stage", broken([0, 1]))
     model = fresh(network)
     with pytest.raises(TrainingError, match=r"none of 2 members.*learning_rate"):
         model.fit(X, Y)
-    assert not hasattr(model, "networks_")
+    assert not hasattr(model, "model_")
 
 
 def test_parameters_that_are_no_numbers_break_a_member_also_without_held_out_rows():
@@ -128,14 +141,17 @@ def test_without_patience_all_steps_are_taken(rows):
     X, y = rows
     settings = {"n_members": 1, "hidden_sizes": (8,), "n_steps": 300, "random_state": 0}
     settings |= {"learning_rate": 0.1, "variance_learning_rate": 0.1, "warmup_fraction": 0.0}
-    model = MeanVarianceRegressor(patience=1, **settings).fit(X, y)
+    model = build(MeanVarianceRegressor, patience=1, **settings).fit(X, y)
     assert len(model.history_["distribution"]) < 50
-    model = MeanVarianceRegressor(patience=0, **settings).fit(X, y)
+    model = build(MeanVarianceRegressor, patience=0, **settings).fit(X, y)
     assert len(model.history_["distribution"]) == 50
 
 
 def test_the_divergence_is_shared_by_the_rows_that_are_learned_from(rows):
     X, y = rows
-    start = prepare(BayesianRegressor(validation_fraction=0.5, random_state=0), X, y)
-    folds = Fold.create([start.weight], start.held_out, [0], 256)
+    model, key = BayesianRegressor(validation_fraction=0.5), make_key(0)
+    given, expert = model.read_training(X, y), model.expert(len(y))
+    assert isinstance(expert, AbstractNetworkExpert)
+    start = prepare(expert, Rows.encode(given, expert.targets([given], [key])[0]), key)
+    folds = Fold.create([given.weight], start.held_out, [0], 256)
     assert float(folds.n_learned[0]) == 125

@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from estimator_list import build
 
 from sigmax import CombinedRegressor, LocalRegressor
-from sigmax.estimators.local_recipe import LOCAL_DEFAULT, LOCAL_PRESETS
+from sigmax.experts.local import LOCAL_PRESETS
 
 SMALL: dict[str, Any] = {"hidden_sizes": (8,), "n_steps": 60, "n_members": 2, "random_state": 0}
 
@@ -37,9 +38,9 @@ def fit_and_predict(regressor: type, mean: Any, n_rows: int, **settings: Any) ->
     X = rng.normal(size=(n_rows, 3))
     y = mean(X) + 0.1 * rng.normal(size=n_rows)
     COMPILED.clear()
-    model = regressor(**SMALL | settings).fit(X, y)
+    model = build(regressor, **SMALL | settings).fit(X, y)
     if regressor is LocalRegressor:  # forests have programs of their own
-        assert (model.forests_ is not None) == (mean is steps)
+        assert (model.model_.fitted.forests is not None) == (mean is steps)
     model.predict(X[:70], return_std=True)
     model.predict_interval(X[:70], method="conformal")
     return len(COMPILED)
@@ -63,8 +64,8 @@ def test_another_number_of_rows_of_the_same_bucket_compiles_nothing(regressor, m
 @pytest.mark.parametrize("preset", ["default", "fast"])
 @pytest.mark.parametrize("sizes", [(260, 512), (2100, 4096), (9000, 16_384), (70_000, 131_072)])
 def test_one_program_serves_a_bucket_whatever_the_number_of_steps(preset, sizes):
-    recipe = LOCAL_PRESETS.get(preset, LOCAL_DEFAULT)
-    (few,), (many,) = (recipe.fit_to(n_rows).stages() for n_rows in sizes)
+    expert = LOCAL_PRESETS[preset or "default"]
+    (few,), (many,) = (expert.fit_to(n_rows).stages() for n_rows in sizes)
     assert few.one_chunk() == many.one_chunk()
     assert few != many  # weight decay follows the number of rows
 

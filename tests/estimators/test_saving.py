@@ -16,6 +16,7 @@ import sigmax.files
 from sigmax import CombinedRegressor, GPRegressor
 from sigmax.errors import ModelFileError
 from sigmax.estimators import find_class, load_estimator
+from sigmax.experts import Combined
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -78,12 +79,13 @@ def test_arrays_that_do_not_fit_the_model_are_refused_even_with_checksums(fitted
     model = fitted(name)
     model.save(tmp_path / "model")
     _, arrays = sigmax.files.read_model(tmp_path / "model")
-    first = next(n for n in arrays if n.startswith(("networks", "points")) and arrays[n].ndim > 1)
+    starts = ("fitted.networks", "fitted.posterior.points")
+    first = next(n for n in arrays if n.startswith(starts) and arrays[n].ndim > 1)
     forgeries = [
         ({"stranger": np.zeros(3)}, (), "'stranger' does not belong"),
-        ({}, (first,), "KeyError"),
+        ({}, (first,), "is missing"),
         ({first: arrays[first][..., :-1]}, (), "not"),
-        ({first: arrays[first].astype(np.float16)}, (), "float16"),
+        ({first: arrays[first].astype(np.int32)}, (), "int32"),
     ]
     for changes, drop, message in forgeries:
         model.save(tmp_path / "model")
@@ -96,7 +98,7 @@ def test_settings_that_do_not_fit_the_model_are_refused_even_with_checksums(fitt
     fitted("network").save(tmp_path / "model")
     path = tmp_path / "model" / sigmax.files.HEADER
     header = json.loads(path.read_text())
-    for params in ({"no_such_setting": 1}, {"hidden_sizes": [5]}, [1, 2]):
+    for params in ({"no_such_setting": 1}, {"preset": {"class": "os.system"}}, [1, 2]):
         changed = {k: v for k, v in header.items() if k != "sha256"} | {"params": params}
         changed["sha256"] = sigmax.files.header_checksum(changed)
         path.write_bytes(sigmax.files.render(changed))
@@ -114,32 +116,58 @@ def reseal(folder: Path, change) -> None:
     path.write_bytes(sigmax.files.render(header))
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"hidden_sizes": [10**7, 10**7]}, {"hidden_sizes": [10**12]}, {"n_inducing": 10**12}]
-)
-def test_settings_that_ask_for_more_than_the_file_has_allocate_nothing(fitted, sizes, tmp_path):
+@pytest.mark.parametrize("shape", [[10**12], [1, 10**7, 10**7], [-1], ["1"], "all"])
+def test_shapes_that_the_file_does_not_have_allocate_nothing(fitted, shape, tmp_path):
     fitted("network").save(tmp_path / "model")
-    reseal(tmp_path / "model", lambda header: header["params"].update(sizes))
-    with pytest.raises(ModelFileError, match=r"more than the .* numbers that are stored"):
-        CombinedRegressor.load(tmp_path / "model")
 
+    def forge_shape(header):
+        header["model"]["fitted"]["networks"]["mean"]["mlp"]["weights"][0] = shape
 
-def test_a_number_of_members_that_the_file_does_not_have_allocates_nothing(fitted, tmp_path):
-    fitted("network").save(tmp_path / "model")
-    reseal(tmp_path / "model", lambda header: header["facts"].update(n_members=10**12))
+    reseal(tmp_path / "model", forge_shape)
     with pytest.raises(ModelFileError, match="do not fit a CombinedRegressor"):
         CombinedRegressor.load(tmp_path / "model")
+
+
+def test_weights_that_fit_no_other_layer_are_refused(fitted, tmp_path):
+    """Shapes are declared and stored, but no row could be predicted with them."""
+    fitted("network").save(tmp_path / "model")
+    name = "fitted.networks.mean.mlp.weights.0"
+    _, arrays = sigmax.files.read_model(tmp_path / "model")
+    wide = np.concatenate([arrays[name]] * 2, axis=-1)
+    forge(tmp_path / "model", {name: wide})
+
+    def forge_shape(header):
+        header["model"]["fitted"]["networks"]["mean"]["mlp"]["weights"][0] = list(wide.shape)
+
+    reseal(tmp_path / "model", forge_shape)
+    with pytest.raises(ModelFileError, match="arrays do not fit each other"):
+        CombinedRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("forged", ["os.system", "Model", "GPFitted", 7, None])
+def test_only_a_class_that_belongs_there_is_made(fitted, forged, tmp_path):
+    fitted("network").save(tmp_path / "model")
+    reseal(tmp_path / "model", lambda header: header["model"]["fitted"].update({"class": forged}))
+    with pytest.raises(ModelFileError, match="do not fit a CombinedRegressor"):
+        CombinedRegressor.load(tmp_path / "model")
+
+
+def test_an_expert_as_preset_is_saved_with_the_model(tmp_path):
+    preset = Combined(batch_size=32, hidden_sizes=(4,), gate_scale=1.5, support=(None, 9.0))
+    model = CombinedRegressor(preset, n_members=1, n_steps=20, random_state=0).fit(X, Y)
+    model.save(tmp_path / "model")
+    assert CombinedRegressor.load(tmp_path / "model").preset == preset
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf])
 def test_scales_that_are_none_are_refused_even_with_checksums(fitted, name, value, tmp_path):
     model = fitted(name)
-    for scale in ("y.scale", "features.scale"):
+    for scale in ("target.scaling.scale", "features.scaling.scale"):
         model.save(tmp_path / "model")
         _, arrays = sigmax.files.read_model(tmp_path / "model")
         forge(tmp_path / "model", {scale: np.full_like(arrays[scale], value)})
-        with pytest.raises(ModelFileError, match=r"NaN|finite scales above 0"):
+        with pytest.raises(ModelFileError, match=r"NaN|finite|above 0"):
             type(model).load(tmp_path / "model")
 
 

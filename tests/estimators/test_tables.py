@@ -30,7 +30,7 @@ def clone(model: Any) -> Any:
     return clone_any(model)
 
 
-SMALL = {"n_steps": 30, "n_members": 2, "random_state": 0}
+SMALL: dict[str, Any] = {"n_steps": 30, "n_members": 2, "random_state": 0}
 MODELS = {
     "Local": LocalRegressor("fast", hidden_sizes=(16,), **SMALL),
     "Combined": CombinedRegressor("fast", hidden_sizes=(16,), **SMALL),
@@ -152,7 +152,7 @@ def test_saved_models_carry_the_schema(fitted, rents, name, tmp_path):
     for again in (type(model).load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
         new = frame.assign(heating="coal", size=np.nan)
         np.testing.assert_array_equal(again.predict_dist(new).mean, model.predict_dist(new).mean)
-        assert again.features_.schema == model.features_.schema
+        assert again.model_.features.schema == model.model_.features.schema
         with pytest.raises(InvalidDataError, match="Column 'heating' is missing"):
             again.predict(frame.drop(columns="heating"))
 
@@ -161,9 +161,9 @@ def test_kinds_can_be_told(rents):
     frame, rent = rents
     coded = frame.assign(quarter=frame["quarter"].str[-1].astype(int))
     model = clone(MODELS["MeanVariance"]).set_params(categorical_features=["quarter"])
-    kinds = {c.name: c.kind.value for c in model.fit(coded, rent).features_.schema}
+    kinds = {c.name: c.kind.value for c in model.fit(coded, rent).model_.features.schema}
     assert kinds["quarter"] == "category" and kinds["size"] == "number"
-    assert model.recipe().keys().isdisjoint({"categorical_features", "numeric_features"})
+    assert model.settings().keys().isdisjoint({"categorical_features", "numeric_features"})
     with pytest.raises(InvalidArgumentError, match="'street', which is no column"):
         clone(MODELS["MeanVariance"]).set_params(categorical_features=["street"]).fit(coded, rent)
 
@@ -198,7 +198,7 @@ def test_rows_of_weight_zero_do_not_shape_the_schema(rents, cell):
     expected = model.fit(numbers, rent).predict(numbers)
     weight = np.r_[np.ones(N_ROWS), 0.0, 0.0]
     model.fit(pd.concat([numbers, strange]), np.r_[rent, 0.0, 0.0], sample_weight=weight)
-    assert model.features_.schema.is_plain
+    assert model.model_.features.schema.is_plain
     np.testing.assert_array_equal(model.predict(numbers), expected)
 
 
@@ -212,17 +212,22 @@ def test_tables_of_one_shape_are_fitted_together(fitted, rents):
         )
 
 
+def coordinates(model, frame) -> np.ndarray:
+    """Encoded rows as distances see them."""
+    return model.model_.encode(model.read(frame)).coordinates
+
+
 @pytest.mark.parametrize("name", sorted(PROCESSES))
 def test_the_levels_of_a_column_share_a_length_scale(fitted, rents, name):
     """Size, floor, signed, the gaps of floor, the year, then balcony, heating and quarter."""
     model, frame = fitted[name], rents[0]
-    groups = model.features_.length_scale_groups()
-    assert model.coordinates(frame).shape == (N_ROWS, len(groups)) and groups[-1] == max(groups)
+    groups = model.model_.features.length_scale_groups()
+    assert coordinates(model, frame).shape == (N_ROWS, len(groups)) and groups[-1] == max(groups)
     assert model.length_scale_.shape == (max(groups) + 1,)
     categories = range(max(groups) - 2, max(groups) + 1)
     assert [groups.count(group) for group in categories] == [2, 3, 8]
     varied = frame.iloc[[0] * 8].assign(quarter=sorted(frame["quarter"].unique()))
-    apart = np.linalg.norm(np.diff(model.coordinates(varied), axis=0), axis=1)
+    apart = np.linalg.norm(np.diff(coordinates(model, varied), axis=0), axis=1)
     np.testing.assert_allclose(apart, 1, rtol=1e-6)
 
 
@@ -236,6 +241,3 @@ def test_a_process_of_few_rows_averages_over_tables_too(rents):
     error = np.sqrt(np.mean((mean - rent[120:]) ** 2))
     assert error < 0.7 * np.sqrt(np.mean((plain.predict(frame[["size"]][120:]) - rent[120:]) ** 2))
     assert 0.7 < np.sqrt(np.mean(((mean - rent[120:]) / std) ** 2)) < 1.4
-    facts, arrays = model._state()
-    with pytest.raises(ValueError, match="points is"):
-        model._set_state(facts, {**arrays, "points": arrays["points"][..., 1:]})

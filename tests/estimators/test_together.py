@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from estimator_list import NETWORKS, fresh, name_of
+from estimator_list import NETWORKS, changed, fresh, name_of
 
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import fit_together
@@ -43,7 +43,7 @@ def test_together_is_alone(network):
 @pytest.mark.parametrize("network", NETWORKS[1:2], ids=name_of)
 def test_each_stops_at_its_own_time(network):
     hasty = {"patience": 2, "learning_rate": 0.05, "variance_learning_rate": 0.05}
-    _, _, models = train_three(fresh(network).set_params(**hasty))
+    _, _, models = train_three(changed(network, **hasty))
     assert len({len(model.history_["distribution"]) for model in models}) > 1
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sigmax.generative import VAE
-from sigmax.scaling import Standardizer
+from sigmax.generative.autoencoder import VAEModel
+from sigmax.generative.training import VAESettings
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": (32,),
@@ -37,12 +38,15 @@ def linear_gaussian(loadings: np.ndarray, noise_std: float) -> tuple[VAE, np.nda
     n_latent, n_features = loadings.shape
     precision = np.eye(n_latent) + loadings @ loadings.T / noise_std**2
     gain = loadings.T @ np.linalg.inv(precision).T / noise_std**2  # E[z | x] = x @ gain
-    vae = VAE("shared", n_latent=n_latent, hidden_sizes=(2 * n_latent,), scaling="none")
-    vae.min_std = 1e-6
-    vae.n_features_in_ = n_features
-    vae.x_scaling_ = Standardizer(np.zeros(n_features), np.ones(n_features))
-    vae.history_ = {}
-    start = vae._create_model(np.ones((2, n_features), np.float32), np.random.default_rng(0))
+    settings = VAESettings(
+        likelihood="shared",
+        n_latent=n_latent,
+        hidden_sizes=(2 * n_latent,),
+        scaling="none",
+        min_std=1e-6,
+    )
+    rows = np.ones((2, n_features), np.float32)
+    start = settings.create(rows, None, np.random.default_rng(0))
 
     def linear(network, matrix):
         """``network`` made to compute ``x @ matrix``, whatever batch norm adds to a variance."""
@@ -59,13 +63,16 @@ def linear_gaussian(loadings: np.ndarray, noise_std: float) -> tuple[VAE, np.nda
 
     encoder, decoder = start.encoder, start.decoder
     std = 1.3 * np.sqrt(np.diag(np.linalg.inv(precision)))
-    spread = linear(encoder.spread, np.zeros((n_features, n_latent)))
+    mean, spread = encoder.networks
+    spread = linear(spread, np.zeros((n_features, n_latent)))
     spread = replace(spread, "bias", np.log(np.expm1(std - 1e-4)))
-    encoder = dataclasses.replace(encoder, mean=linear(encoder.mean, gain), spread=spread)
+    encoder = dataclasses.replace(encoder, networks=(linear(mean, gain), spread))
     likelihood = replace(decoder.likelihood, "log_std", np.log(noise_std - 1e-6))
     networks = (linear(decoder.networks[0], loadings),)
     decoder = dataclasses.replace(decoder, networks=networks, likelihood=likelihood)
-    vae.model_ = dataclasses.replace(start, encoder=encoder, decoder=decoder)
+    vae = VAE("shared")
+    vae.n_features_in_ = n_features
+    vae.model_ = VAEModel(dataclasses.replace(start, encoder=encoder, decoder=decoder), None, {})
     return vae, loadings.T @ loadings + noise_std**2 * np.eye(n_features)
 
 

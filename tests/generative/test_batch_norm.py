@@ -4,11 +4,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.generative.batch_norm import NormalizedMLP
+from sigmax.generative.autoencoder import NormalizedMLP
 
 
 def make_network(n_inputs=3):
-    return NormalizedMLP.create(np.random.default_rng(0), n_inputs, (8, 5), 2)
+    return NormalizedMLP.create(np.random.default_rng(0), n_inputs, (8, 5), np.zeros(2), 1.0)
 
 
 learn = eqx.filter_jit(lambda network, x, **settings: network.learn(x, **settings))

@@ -7,7 +7,7 @@ import pytest
 from generative_cases import linear_gaussian
 from scipy.stats import multivariate_normal
 
-from sigmax.generative import evaluation
+from sigmax.generative import autoencoder
 
 LOADINGS = np.array([[1.0, -0.5, 0.3, 0.8], [0.2, 0.9, -0.7, 0.4]])
 
@@ -20,7 +20,7 @@ def linear():
     return vae, X, marginal(np.zeros(4), covariance).logpdf(X)
 
 
-def test_the_linear_model_is_what_it_should_be(linear):
+def test_the_linear_model_has_its_exact_decoder_and_encoder(linear):
     vae, X, _ = linear
     z = np.random.default_rng(0).normal(size=(5, 2))
     dist = vae.decode_dist(z)
@@ -59,13 +59,13 @@ def test_the_elbo_is_the_marginal_less_the_divergence_from_the_posterior(linear)
 def test_blocks_change_nothing_but_the_draws(linear, monkeypatch):
     vae, X, _ = linear
     whole = vae.log_prob(X, n_samples=20)
-    monkeypatch.setattr(evaluation, "BUDGET", 32 * 5 * 64)  # a few dozen decodes at a time
+    monkeypatch.setattr(autoencoder, "LARGEST_CALL", 32 * 5 * 64)  # a few dozen decodes at a time
     parts = vae.log_prob(X, n_samples=20)
     assert parts.shape == whole.shape
     assert abs(parts.mean() - whole.mean()) < 0.05
 
 
-def test_scores_repeat_unless_told_otherwise(linear):
+def test_scores_repeat_with_the_default_seed(linear):
     vae, X, _ = linear
     first, again = vae.elbo(X[:40]), vae.elbo(X[:40])
     np.testing.assert_array_equal(first, again)

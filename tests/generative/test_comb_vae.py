@@ -7,8 +7,8 @@ import pytest
 from generative_cases import SMALL, two_arcs
 
 from sigmax.generative import CombVAE
-from sigmax.generative.autoencoder import divergence, place_code
-from sigmax.generative.objective import bound_loss
+from sigmax.generative.autoencoder import divergence, sample_code
+from sigmax.generative.training import bound_loss
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +54,12 @@ def test_the_predicted_variance_is_the_error_of_the_reconstruction(trained_comb)
 
 def test_training_and_evaluation_agree(trained_comb):
     model, X = trained_comb
-    rows, inner = jnp.asarray(model.x_scaling_(X)), model.model_
+    rows, inner = jnp.asarray(model.model_.scaling(X)), model.model_.autoencoder
     noise = jax.random.normal(jax.random.key(0), (len(rows), 2))
     loss, _ = bound_loss(
         inner, rows, noise, jnp.asarray(1.0), is_warm_up=False
     )  # by moments of the batch
     code = inner.encoder(rows)
-    density = inner.decoder(place_code(code, noise))
+    density = inner.decoder(sample_code(code, noise))
     bound = density.log_prob(rows).sum(axis=1) - divergence(code)
     assert float(bound.mean()) == pytest.approx(-float(loss), abs=0.1)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.generative.latent_gate import follow_codes, move_centers
+from sigmax.generative.autoencoder import lloyd_step, refit_gate
 from sigmax.networks import NO_CENTER, ExtrapolationGate
 
 
@@ -22,20 +22,20 @@ def opening(gate, z):
 def test_two_centers_find_two_clusters():
     centers = jnp.array([[-0.1, 0.3], [0.2, 0.1]])
     for _ in range(3):
-        centers = move_centers(centers, clusters(400, 0), jnp.zeros((2, 2)))
+        centers = lloyd_step(centers, clusters(400, 0), jnp.zeros((2, 2)))
     np.testing.assert_allclose(centers, [[-2, 0], [2, 0]], atol=0.05)
 
 
-def test_a_center_without_codes_jumps_to_its_spare():
+def test_a_center_without_codes_moves_to_its_spare():
     centers = jnp.array([[-2.0, 0.0], [2.0, 0.0], [50.0, 50.0]])
     spare = jnp.array([[7.0, 7.0], [7.0, 7.0], [1.9, 0.1]])
-    moved = move_centers(centers, clusters(400, 0), spare)
+    moved = lloyd_step(centers, clusters(400, 0), spare)
     np.testing.assert_allclose(moved[2], [1.9, 0.1])
 
 
 def test_the_gate_is_shut_on_codes_also_after_they_have_moved():
     gate = ExtrapolationGate.create(np.zeros((20, 2)), 20, scale=1.0, margin=1.0)
-    follow = jax.jit(follow_codes)
+    follow = jax.jit(refit_gate)
     for shift in (0.0, 10.0):
         key = jax.random.key(int(shift))
         gate = follow(gate, clusters(400, 0, shift), clusters(400, 1, shift), key)

@@ -11,7 +11,7 @@ from scipy import stats
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.generative import Bernoulli
-from sigmax.generative.likelihoods import (
+from sigmax.generative.autoencoder import (
     BernoulliLikelihood,
     FeatureUnits,
     GatedStudentLikelihood,

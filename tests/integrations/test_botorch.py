@@ -4,6 +4,7 @@ import copy
 import importlib
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -23,10 +24,16 @@ from botorch.sampling.get_sampler import get_sampler
 
 from sigmax import MeanVarianceRegressor, SparseGPRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
-from sigmax.estimators.gp_inference import GPRows, Hyper, exact_posterior, predict_latent
-from sigmax.estimators.gp_noise import predict_noise
+from sigmax.experts.gaussian_process.inference import (
+    GPRows,
+    Hyper,
+    exact_posterior,
+    predict_latent,
+    predict_noise,
+)
+from sigmax.features import TargetUnits
 from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
-from sigmax.integrations.botorch.bridge import moments_at
+from sigmax.integrations.botorch.members import moments_at
 
 LOCAL: dict[str, Any] = {
     "kind": "local",
@@ -94,11 +101,11 @@ def test_mean_and_variance_are_those_of_predict_dist(name, request):
     assert posterior.mean.dtype == torch.double
 
 
-def test_conditioning_is_partial_remember_and_leaves_the_model_alone(local, conditioned):
+def test_conditioning_is_add_rows_and_leaves_the_model_alone(local, conditioned):
     before = local.posterior(FAR).mean
-    remembering = copy.deepcopy(local.estimator).partial_remember(FAR.numpy(), [12.0])
+    expected_model = copy.deepcopy(local.estimator).add_rows(FAR.numpy(), [12.0])
     X = points(5, 2).numpy()
-    expected = remembering.predict_dist(np.concatenate([X, FAR])).mean
+    expected = expected_model.predict_dist(np.concatenate([X, FAR])).mean
     found = conditioned.posterior(torch.cat([torch.from_numpy(X), FAR])).mean[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert abs(conditioned.posterior(FAR).mean - 12) < abs(before - 12)
@@ -114,13 +121,14 @@ def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
     conditioned = process.condition_on_observations(X[:2], Y[:2].double())
     conditioned = conditioned.condition_on_observations(X[2:], Y[2:].double())
     rows, at = torch.cat([train_X, X]).numpy(), points(6, 2, seed=6)
-    target = (torch.cat([train_Y, Y]).numpy()[:, 0] - train_Y.mean().item()) / float(
-        estimator.units_.scaling.scale[0]
-    )
-    found = estimator.posterior_
+    fitted, scale = estimator.model_.fitted, float(estimator.model_.target.scaling.scale[0])
+    target = (torch.cat([train_Y, Y]).numpy()[:, 0] - train_Y.mean().item()) / scale
     with jax.enable_x64(True):
-        Z, Z_at = estimator.coordinates(rows), estimator.coordinates(at.numpy())
-        draws = jax.tree.map(lambda leaf: leaf[0], found)
+        Z, Z_at = (
+            fitted.coordinates(estimator.model_.encode(estimator.read(own)))
+            for own in (rows, at.numpy())
+        )
+        draws = jax.tree.map(lambda leaf: leaf[0], fitted.posterior)
         weight = np.exp(np.asarray(draws.hyper.log_noise))[:, None] / np.asarray(
             predict_noise(draws, Z)
         )
@@ -130,7 +138,6 @@ def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
         ]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *expected)
         mean, variance = map(np.asarray, predict_latent(stacked, Z_at))
-    scale = float(estimator.units_.scaling.scale[0])
     posterior = conditioned.posterior(at)
     expected_mean = train_Y.mean().item() + scale * mean
     np.testing.assert_allclose(posterior.member_means, expected_mean, rtol=1e-6)
@@ -271,7 +278,7 @@ def test_categories_are_optimised_with_the_rest(settings):
     model = fit_sigmax_model(X, Y, categorical_features=[1], **settings)
     dist = model.estimator.predict_dist(X.numpy())
     np.testing.assert_allclose(model.posterior(X).mean[:, 0], dist.mean, rtol=1e-4, atol=1e-5)
-    inner = X[1:2]  # the first row is the least of all, where networks see the rim
+    inner = X[1:2]  # the first row is the least of all, the bound of the training data
     at = inner.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model.posterior(at).mean.sum(), at)
     step = torch.tensor([[1e-5, 0.0]], dtype=torch.double)
@@ -305,9 +312,9 @@ def test_several_targets_are_several_models(model):
         model.posterior(points(1, 2), output_indices=[1])
 
 
-def test_what_has_no_gradient_is_refused(model, local):
+def test_models_without_gradients_raise_an_error(model, local):
     two = copy.deepcopy(model.estimator)
-    two.is_single_output_ = False
+    two.model_ = replace(two.model_, is_single_output=False)
     with pytest.raises(InvalidArgumentError, match="has one target"):
         SigmaxModel(two)
     with pytest.raises(InvalidArgumentError, match="or LocalRegressor, got a MeanVariance"):
@@ -317,8 +324,8 @@ def test_what_has_no_gradient_is_refused(model, local):
     with pytest.raises(InvalidArgumentError, match="`kind` must be"):
         fit_sigmax_model(points(4, 2), points(4, 1), kind="forest")
     mapped = copy.deepcopy(local.estimator)
-    units, y = mapped.units_, np.linspace(0, 1, 40)[:, None]
-    mapped.units_ = type(units).fit(y, np.ones(40), "normal-scores")
+    target = TargetUnits.fit(np.linspace(0, 1, 40)[:, None], np.ones(40), "normal-scores")
+    mapped.model_ = replace(mapped.model_, target=target)
     with pytest.raises(InvalidArgumentError, match="`n_trees=0` and `target_map='none'`"):
         SigmaxModel(mapped)
     with pytest.raises(InvalidDataError, match=r"shapes \(n, d\) and \(n, 1\), got \(3, 2\)"):

@@ -100,7 +100,7 @@ class Flat:
     def __init__(self, X, y, **settings):
         self.y, self.n_fitted, self.settings = list(y), len(y), settings
 
-    def partial_remember(self, X, y):
+    def add_rows(self, X, y):
         self.y += list(y)
         return self
 

@@ -114,7 +114,7 @@ def test_the_crps_that_skpro_computes_is_ours(model):
 
 def test_one_target_is_learned_as_one(model):
     single = SkproRegressor(model.estimator).fit(ROWS, TARGETS[["y"]])
-    assert single.estimator_.is_single_output_
+    assert single.estimator_.model_.is_single_output
     dist = single.predict_proba(ROWS[:3])
     assert dist.shape == (3, 1)
     between = dist.cdf(dist.ppf(0.3))

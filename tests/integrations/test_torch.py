@@ -3,16 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from sigmax import LocalitySampler
-from sigmax.distributions import Mapped, Mixture, MonotoneSpline, Normal, Predictive, StudentT
+from sigmax.distributions import (
+    Bounded,
+    Mapped,
+    Mixture,
+    MonotoneSpline,
+    Normal,
+    Predictive,
+    StudentT,
+)
 from sigmax.errors import InvalidArgumentError
 from sigmax.integrations.torch import (
     LocalityBatchSampler,
-    TorchPredictive,
     WeightedRows,
     locality_loader,
     to_torch,
@@ -165,14 +171,11 @@ def random_student_t(*shape) -> StudentT:
 
 
 LOG_WEIGHT = np.log(np.random.default_rng(3).dirichlet(np.ones(4), (6, 2)).transpose(2, 0, 1))
-KNOTS = np.linspace(-2, 2, 7)[:, None] * np.ones(2)
-SPLINE = MonotoneSpline.through(np.sinh(KNOTS), KNOTS * np.array([1.0, 2.0]))
 DENSITIES = {
     "normal": Normal(np.linspace(-1, 1, 12).reshape(6, 2), np.ones((6, 2))),
     "student-t": random_student_t(6, 2),
     "mixture": Mixture(random_student_t(4, 6, 2)),
     "weighted": Mixture(random_student_t(4, 6, 2), None, LOG_WEIGHT, 2),
-    "mapped": Mapped(Mixture(random_student_t(4, 6, 2), None, LOG_WEIGHT, 2), SPLINE),
 }
 
 
@@ -187,45 +190,13 @@ def test_densities_and_moments_are_ours(name, at):
     np.testing.assert_allclose(theirs.variance, ours.variance, rtol=1e-9)
 
 
-def test_a_single_output_has_a_map_as_well():
-    spline = MonotoneSpline.through(np.sinh(KNOTS[:, 0]), KNOTS[:, 0])
-    density = Mapped(Mixture(random_student_t(3, 5)), spline)
-    y = torch.linspace(-5, 5, 20, dtype=torch.float64).reshape(4, 5)
-    expected = [Predictive(density).log_prob(row) for row in y.numpy()]
-    np.testing.assert_allclose(to_torch(density).log_prob(y), expected, rtol=1e-9)
-
-
 def test_the_density_has_a_gradient():
     value = torch.full((6, 2), 0.3, dtype=torch.float64, requires_grad=True)
-    dist = to_torch(DENSITIES["mapped"])
+    dist = to_torch(DENSITIES["weighted"])
     (gradient,) = torch.autograd.grad(dist.log_prob(value).sum(), value)
     step = 1e-6
-    ends = [Predictive(DENSITIES["mapped"]).log_prob(0.3 + sign * step) for sign in (1, -1)]
+    ends = [Predictive(DENSITIES["weighted"]).log_prob(0.3 + sign * step) for sign in (1, -1)]
     np.testing.assert_allclose(gradient, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("name", ["student-t", "mapped"])
-def test_probabilities_and_quantiles_are_ours_where_pytorch_has_none(name):
-    ours, dist = Predictive(DENSITIES[name]), TorchPredictive(DENSITIES[name])
-    values = torch.tensor([[[-1.0]], [[0.5]], [[2.0]]], dtype=torch.float64).expand(3, 6, 2)
-    found = dist.cdf(values)
-    np.testing.assert_array_equal(found[1], ours.cdf(0.5))
-    np.testing.assert_allclose(dist.icdf(found), values, rtol=1e-5)
-    if name == "student-t":
-        density = DENSITIES[name]
-        assert isinstance(density, StudentT)
-        expected = stats.t(density.df, density.mean, density.scale).cdf(0.5)
-        np.testing.assert_allclose(found[1], expected, rtol=1e-9)
-
-
-def test_draws_follow_the_seed_of_pytorch():
-    dist = TorchPredictive(DENSITIES["normal"])
-    torch.manual_seed(5)
-    first = dist.sample((50, 4))
-    torch.manual_seed(5)
-    assert torch.equal(first, dist.sample((50, 4))) and first.shape == (50, 4, 6, 2)
-    z = (first.mean(dim=(0, 1)) - dist.mean) * 200**0.5
-    assert torch.all(torch.abs(z) < 5)  # by chance less than one seed in ten thousand is beyond
 
 
 def test_single_precision_is_for_the_asking():
@@ -235,8 +206,14 @@ def test_single_precision_is_for_the_asking():
     np.testing.assert_allclose(found, Predictive(DENSITIES["mixture"]).log_prob(0.0), atol=1e-5)
 
 
-def test_what_is_no_prediction_is_refused():
+def test_values_that_are_no_predictions_raise_an_error():
     with pytest.raises(InvalidArgumentError, match="must be a prediction of sigmax"):
         to_torch("normal")
-    with pytest.raises(InvalidArgumentError, match=r"has the shape \(6, 2\)"):
-        to_torch(DENSITIES["mapped"]).expand((3, 6, 2))
+
+
+def test_transformed_and_bounded_targets_raise_an_error():
+    spline = MonotoneSpline.through(np.sinh(np.linspace(-2, 2, 7)), np.linspace(-2, 2, 7))
+    transformed = Mapped(Mixture(random_student_t(3, 5)), spline)
+    for density in (transformed, Bounded(transformed, np.array(0.0), np.array(np.inf))):
+        with pytest.raises(InvalidArgumentError, match="without bounds and transform of the targ"):
+            to_torch(Predictive(density))

@@ -1,18 +1,24 @@
-"""The benchmark's tasks, jobs and records; the ablation's and active learning's, too."""
+"""UCI benchmark, ablation and active learning: tasks, jobs and records."""
 
 import numpy as np
 import pytest
 from paper_cases import SMALL, run_lines
 
 from sigmax.data import load_uci
-from sigmax.paper.ablation import COMBINATIONS, ablation_figures, ablation_tables, combination
 from sigmax.paper.active import active_figures, active_tables
-from sigmax.paper.uci import describe_split, run_splits
-from sigmax.runs.fitting import create_model, fit_models
+from sigmax.paper.uci import (
+    ABLATION,
+    COMBINATIONS,
+    UCI,
+    ablation_figures,
+    ablation_tables,
+    combination,
+    describe_split,
+    run_splits,
+)
+from sigmax.runs.experiments import Choice
+from sigmax.runs.methods import create_model, fit_models
 from sigmax.runs.records import done
-from sigmax.runs.registry import Choice, find_experiment
-
-UCI = find_experiment("uci")
 
 
 def choose(dataset, method, n_splits, experiment=UCI, **settings):
@@ -20,7 +26,7 @@ def choose(dataset, method, n_splits, experiment=UCI, **settings):
     return experiment.choose(chosen)
 
 
-def test_every_split_is_a_task_and_alike_ones_a_job():
+def test_every_split_is_a_task_and_equal_ones_form_a_job():
     tasks = UCI.choose(Choice(datasets=["yacht", "protein"], methods=["gp", "nn"], seed=100))
     assert len(tasks) == 2 * (20 + 5)
     assert {task.seed - task.split for task in tasks} == {100}
@@ -37,7 +43,7 @@ def test_every_split_is_a_task_and_alike_ones_a_job():
     assert ("protein", "nn", 5) in {(j[0].dataset, j[0].method, len(j)) for j in on_gpu}
 
 
-def test_records_hold_scores_seconds_and_facts(data_folder):
+def test_records_hold_scores_seconds_and_metadata(data_folder):
     records = run_lines("uci", datasets=["yacht"], methods=["nn"], n_splits=2, settings=SMALL)
     assert [record.status for record in records] == ["done", "done"]
     for record in records:
@@ -46,7 +52,7 @@ def test_records_hold_scores_seconds_and_facts(data_folder):
         assert record.data["n_train"] == 277 and record.data["n_features"] == 6
 
 
-def test_scores_are_those_of_the_estimator_by_itself(data_folder):
+def test_scores_are_those_of_the_estimator(data_folder):
     (task,) = choose("yacht", "nn", 1, **SMALL)
     (record,) = run_splits((task,))
     data = load_uci("yacht")
@@ -56,16 +62,16 @@ def test_scores_are_those_of_the_estimator_by_itself(data_folder):
     assert record.scores["log_likelihood"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_cannot_be_done_is_said(data_folder):
+def test_infeasible_tasks_have_a_reason(data_folder):
     (task,) = choose("kin8nm", "gp", 1)
     (record,) = run_splits((task,))
     assert record.status == "infeasible" and "7,373 training rows" in record.reason
 
 
-def test_copies_across_the_split_are_counted(data_folder):
-    facts = [describe_split(load_uci("wine_red"), split) for split in range(20)]
-    assert np.mean([fact["copies"] for fact in facts]) == pytest.approx(0.266, abs=0.001)
-    assert facts[0]["n_distinct_targets"] == 6
+def test_duplicates_across_the_split_are_counted(data_folder):
+    metadata = [describe_split(load_uci("wine_red"), split) for split in range(20)]
+    assert np.mean([values["copies"] for values in metadata]) == pytest.approx(0.266, abs=0.001)
+    assert metadata[0]["n_distinct_targets"] == 6
 
 
 def test_models_of_any_kind_are_fitted_and_timed():
@@ -79,8 +85,8 @@ def test_models_of_any_kind_are_fitted_and_timed():
     assert models[1].predict(X).shape == (40,)
 
 
-def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
-    tasks = choose("yacht", "combined", 2, find_experiment("ablation"), **SMALL)
+def test_ablation_has_sixteen_combinations_and_shows_the_effect_of_each_idea():
+    tasks = choose("yacht", "combined", 2, ABLATION, **SMALL)
     assert len(tasks) == 32
     assert {combination(task) for task in tasks} == set(COMBINATIONS)
     assert COMBINATIONS[0] == "none" and COMBINATIONS[-1] == "LS+MV+IG+EX"
@@ -104,7 +110,7 @@ def test_ablation_has_sixteen_combinations_and_tells_what_each_idea_gives():
     assert figure.axes[0].get_title() == "yacht"
 
 
-def test_active_learning_goes_ten_rounds_and_is_shown(data_folder):
+def test_active_learning_has_ten_rounds_and_tables_and_figures(data_folder):
     records = run_lines("active", datasets=["yacht"], methods=["nn"], n_splits=2, settings=SMALL)
     assert [record.seconds["together"] for record in records] == [2] * 4
     assert all(len(record.curves["rmse"]) == 11 for record in records)

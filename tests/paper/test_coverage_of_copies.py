@@ -1,4 +1,4 @@
-"""The benchmark of copies: what it writes, what it leaves alone, and its table."""
+"""The benchmark of duplicates: its records and its table."""
 
 import json
 

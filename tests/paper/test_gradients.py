@@ -1,10 +1,13 @@
-"""The gradient study: unbiased gradients by three routes, and its table and picture."""
+"""Gradients: unbiasedness in three ways, table and figure."""
+
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from estimator_list import build
 from jax.flatten_util import ravel_pytree
 from paper_cases import run_lines
 
@@ -44,12 +47,12 @@ def training():
     rng = np.random.default_rng(0)
     X = rng.exponential(size=(N_ROWS, 2))
     y = X[:, 0] + X[:, 1] * rng.standard_normal(N_ROWS)
-    return Training.start(CombinedRegressor(preset="paper", random_state=0, **SMALL), X, y)
+    return Training.start(build(CombinedRegressor, "paper", random_state=0, **SMALL), X, y)
 
 
 @pytest.fixture(scope="module")
 def samplers(training):
-    return create_samplers(training.X, training.recipe, seed=0)
+    return create_samplers(training.X, training.expert, seed=0)
 
 
 def gradients_of(training, part, index, weight):
@@ -86,7 +89,7 @@ def test_batches_give_the_full_gradient_on_average(training, samplers, part, des
 
 
 def test_the_average_over_every_locality_batch_is_exactly_the_full_gradient(training, samplers):
-    """Whole neighbourhoods of one centre: there is one batch per row, and all are as likely."""
+    """Whole neighbourhoods of one centre: there is one batch per row, with equal probability."""
     sampler = samplers["variance", "locality"]
     index = sampler.neighbors_
     weight = (sampler.weights_[index] / N_ROWS).astype(np.float32)
@@ -109,18 +112,18 @@ def test_uniform_batches_have_the_variance_of_a_simple_random_sample(training, s
 def test_batches_are_equally_large_and_as_in_the_paper():
     X, y = ToyProblem().sample(500, random_state=0)
     training = Training.start(CombinedRegressor(preset="paper", random_state=0), X, y)
-    for (part, _), sampler in create_samplers(training.X, training.recipe, seed=0).items():
+    for (part, _), sampler in create_samplers(training.X, training.expert, seed=0).items():
         index, weight = take_batches(iter(sampler), 3, len(X))
         assert index.shape == weight.shape == (3, {"mean": 120, "variance": 10}[part])
 
 
-def test_uniform_rows_are_distinct_and_weigh_alike(samplers):
+def test_uniform_rows_are_distinct_and_have_equal_weights(samplers):
     index, weight = take_batches(iter(samplers["mean", "uniform"]), 20, N_ROWS)
     assert all(len(set(rows.tolist())) == 12 for rows in np.asarray(index))
     np.testing.assert_allclose(weight, 1 / 12, rtol=1e-6)
 
 
-def test_figures_of_gradients_made_by_hand():
+def test_descriptions_of_given_gradients():
     gradients = jnp.array([[0.0, 1e-4, -2.0], [0.0, -0.5, 2.0]])
     described = describe_gradients(gradients, jnp.array([0.0, 3.0, 4.0]))
     variance = np.var(gradients, axis=0, ddof=1)
@@ -134,9 +137,10 @@ def test_figures_of_gradients_made_by_hand():
 def test_the_last_checkpoint_is_the_fitted_network():
     """With as many checkpoints as a fit has chunks, both draw the same batches."""
     X, y = ToyProblem().sample(100, random_state=0)
-    model = CombinedRegressor(preset="paper", random_state=0, **SMALL)
+    model = build(CombinedRegressor, "paper", random_state=0, **SMALL)
     *_, (step, last) = Training.start(model, X, y).checkpoints(100)
-    fitted = first_member(model.fit(X, y).networks_)
+    value: Any = model.fit(X, y).model_.fitted
+    fitted = first_member(value.networks)
     assert step == SMALL["n_steps"]
     for ours, theirs in zip(jax.tree.leaves(last), jax.tree.leaves(fitted), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
@@ -154,7 +158,7 @@ def records():
     return run_lines("gradients", datasets=["toy"], n_splits=2, seed=7, settings=settings)
 
 
-def test_a_run_gives_every_curve_along_training(records):
+def test_a_record_has_every_curve_by_training_step(records):
     assert [(r.task.split, r.task.seed, r.status) for r in records] == [
         (0, 7, "done"),
         (1, 8, "done"),
@@ -181,10 +185,10 @@ def test_table_and_figure_are_made_from_records(records):
     figure.canvas.draw()
 
 
-def test_nothing_done_gives_neither_table_nor_figure():
+def test_no_records_give_neither_table_nor_figure():
     assert gradient_tables([]) == [] and gradient_figures([]) == {}
 
 
-def test_one_checkpoint_is_refused():
+def test_one_checkpoint_raises_an_error():
     with pytest.raises(InvalidArgumentError, match="`n_checkpoints` must be"):
         run_lines("gradients", datasets=["toy"], n_splits=1, settings={"n_checkpoints": 1})

@@ -1,4 +1,4 @@
-"""The report: tables by hand-made records, warnings, the paper's values, and the page."""
+"""The report: tables of hand-made records, warnings, published values, and the page."""
 
 import gzip
 from html.parser import HTMLParser
@@ -8,21 +8,26 @@ import pytest
 from paper_cases import make_record
 
 from sigmax.errors import RecordFileError
-from sigmax.paper.benchmark import CRPS, RMSE, arrange
-from sigmax.paper.published import PAPER
-from sigmax.paper.score_warnings import gap_to_normal
-from sigmax.paper.uci_pictures import uci_figures
-from sigmax.paper.uci_report import uci_tables
+from sigmax.paper import paper_experiments
+from sigmax.paper.benchmark import (
+    CRPS,
+    PUBLISHED,
+    RMSE,
+    arrange,
+    gap_to_normal,
+    uci_figures,
+    uci_tables,
+)
+from sigmax.report.tables import ReportTable
 from sigmax.runs.records import Record, Task, done, failed, infeasible
 from sigmax.runs.report import missing_table, write_report
-from sigmax.runs.tables import ReportTable
 
 MACHINE = {"device": "cpu", "cores": 2, "jax": "0.10.2"}
 FACTS = {"copies": 0.0, "n_distinct_targets": 229}
 
 
 def make(dataset, method, split, log_likelihood=-2.5, *, experiment="uci", data=FACTS, **scores):
-    """A record of a fit that went well."""
+    """Record of a successful fit."""
     usual = {"rmse": 3.0, "crps": 1.5, "coverage": 0.88, "coverage_50": 0.52}
     usual |= {"interval_width": 9.0, "calibration_error": 0.03, "log_likelihood": log_likelihood}
     seconds = {"fit": 1.5, "compile": 4.0, "together": 3.0}
@@ -32,7 +37,7 @@ def make(dataset, method, split, log_likelihood=-2.5, *, experiment="uci", data=
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    """Three data sets, four methods, three splits: one failed, some infeasible, some not there."""
+    """Three data sets, four methods, three splits: one failed, some infeasible, some missing."""
     few = {"copies": 0.27, "n_distinct_targets": 6}
     found = []
     for split, luck in enumerate((-0.1, 0.0, 0.1)):  # standard error 0.058
@@ -60,7 +65,7 @@ def column(table: ReportTable, title: str) -> dict[str, str]:
     return {row[0]: row[place] for row in table.rows}
 
 
-def test_bold_marks_the_best_and_what_is_within_its_standard_error(records):
+def test_bold_marks_the_best_and_methods_within_its_standard_error(records):
     table = find(uci_tables(records), "test log-likelihood")
     assert table.header == ["data set", "GP", "Ens-NN", "NN (paper)", "Combined (paper)"]
     assert column(table, "Combined (paper)")["boston"] == "**-2.30 ± 0.06**"
@@ -68,7 +73,7 @@ def test_bold_marks_the_best_and_what_is_within_its_standard_error(records):
     assert column(table, "NN (paper)")["boston"] == "-2.60 ± 0.06"
 
 
-def test_lower_is_better_for_errors_and_nothing_is_for_coverage():
+def test_lower_is_better_for_errors_and_coverage_has_no_best():
     records = [make("yacht", "nn", 0, rmse=0.5), make("yacht", "combined", 0, rmse=0.0625)]
     tables = uci_tables(records)
     assert column(find(tables, "test RMSE"), "Combined") == {"yacht": "**0.0625**"}
@@ -77,7 +82,7 @@ def test_lower_is_better_for_errors_and_nothing_is_for_coverage():
         assert column(find(tables, words), "NN") == {"yacht": text}
 
 
-def test_infeasible_failed_and_absent_cells_can_be_told_apart(records):
+def test_infeasible_failed_and_missing_cells_differ(records):
     table = find(uci_tables(records), "test log-likelihood")
     assert column(table, "GP") == {"boston": "", "wine_red": "-", "yacht": ""}
     assert column(table, "NN (paper)")["yacht"] == "failed (1)"
@@ -85,16 +90,16 @@ def test_infeasible_failed_and_absent_cells_can_be_told_apart(records):
     assert any("An empty cell has no record." in note for note in table.notes)
 
 
-def test_warnings_name_copies_discrete_targets_and_scores_that_are_too_high(records):
+def test_warnings_name_duplicates_discrete_targets_and_scores_that_are_too_high(records):
     notes = "\n".join(find(uci_tables(records), "test log-likelihood").notes)
-    assert "X is that of a training row: wine_red 27.0 % with the same y." in notes
+    assert "with the X of a training row: wine_red 27.0 % with the same y." in notes
     assert "Few distinct targets: wine_red 6." in notes
     gap = 1.2 + 0.5 * np.log(2 * np.pi * np.e * 0.6**2)
-    assert f"wine_red: Combined (paper) {gap:+.2f}. Noise" in notes
+    assert f"wine_red: Combined (paper) {gap:+.2f}. Input-dependent noise" in notes
     assert "boston:" not in notes
 
 
-def test_the_gap_of_a_normal_with_its_own_error_is_nothing():
+def test_the_gap_of_a_normal_with_the_same_rmse_is_zero():
     y = np.random.default_rng(0).normal(scale=3, size=1000)
     rmse = np.sqrt(np.mean(y**2))
     score = np.mean(-0.5 * np.log(2 * np.pi * rmse**2) - 0.5 * y**2 / rmse**2)
@@ -109,11 +114,11 @@ def test_summary_counts_leaders_and_pairs(records):
     )
     assert best["Combined (paper)"] == near["Combined (paper)"] == "2 of 2"
     assert (best["Ens-NN"], near["Ens-NN"]) == ("1 of 2", "2 of 2")
-    assert "Without a score, as not feasible: GP on wine_red." in table.notes
+    assert "Not feasible (-): GP on wine_red." in table.notes
     assert any("Combined (paper) above NN (paper) on 2 of 2 data sets" in n for n in table.notes)
 
 
-def test_a_tie_is_no_best_mean():
+def test_a_tie_has_no_best_mean():
     records = [make("boston", name, 0, crps=crps) for name, crps in (("nn", 1.0), ("bnn", 1.0))]
     (benchmark,) = arrange(records)
     assert benchmark.best("boston", CRPS) is None
@@ -134,8 +139,14 @@ def test_pairs_are_compared_on_the_splits_that_both_have():
     np.testing.assert_allclose(benchmark.gains("boston", "combined", "nn", RMSE), [1, 1])
 
 
-def test_the_papers_values_are_as_printed():
-    scores, errors, seconds = PAPER["log_likelihood"], PAPER["rmse"], PAPER["seconds"]
+def test_published_values_are_as_printed():
+    scores, errors, seconds = (
+        {
+            name: {m: tuple(v) for m, v in row.items()}
+            for name, row in PUBLISHED["uci"][score].items()
+        }
+        for score in ("log_likelihood", "rmse", "seconds")
+    )
     assert scores["boston"]["gp"] == (-1.76, 0.3)
     assert scores["boston"]["combined-paper"] == (-2.09, 0.09)
     assert scores["carbon"]["ens-nn"] == (-0.44, 7.28)
@@ -145,19 +156,19 @@ def test_the_papers_values_are_as_printed():
     assert errors["year"]["nn"] == (12.47, 0.96)
     assert seconds["power"]["sgp"] == (1267.82, 783.28)
     assert seconds["year"]["combined-paper"] == (2453.62, 18.7)
-    for table in PAPER.values():
+    for table in PUBLISHED["uci"].values():
         assert len(table) == 13
-    assert [sum(map(len, table.values())) for table in PAPER.values()] == [80, 80, 81]
+    assert [sum(map(len, table.values())) for table in PUBLISHED["uci"].values()] == [80, 80, 81]
 
 
-def test_the_papers_values_stand_beside_ours(records):
+def test_published_values_are_shown_with_ours(records):
     table = find(uci_tables(records), "the paper's test log-likelihood")
     assert column(table, "Combined (paper)")["boston"] == "-2.09 ± 0.09 (-0.21)"
     assert column(table, "GP")["yacht"] == "0.16 ± 1.22"
     assert any("wine_red: GP +2.25, Combined (paper) +2.24" in note for note in table.notes)
 
 
-def test_timings_are_seconds_only():
+def test_timings_have_tables_of_seconds_only():
     tables = uci_tables([make("boston", "nn", 0, experiment="timings")])
     assert [table.title for table in tables] == [
         "timings: seconds to fit a model, without compilation",
@@ -168,7 +179,7 @@ def test_timings_are_seconds_only():
     assert column(tables[2], "NN") == {"boston": "94.04 ± 2.24 (1.5)"}
 
 
-def test_other_settings_have_tables_and_pictures_of_their_own():
+def test_other_settings_have_separate_tables_and_figures():
     task = Task(experiment="uci", dataset="yacht", method="nn", settings={"n_steps": 200})
     short = done(task, scores={"log_likelihood": -9.0, "rmse": 2.0})
     both = [make("yacht", "nn", 0, -1.0), short]
@@ -179,18 +190,20 @@ def test_other_settings_have_tables_and_pictures_of_their_own():
 
 
 def test_missing_combinations_are_listed(records):
-    rows = missing_table(records).rows
+    rows = missing_table(records, paper_experiments()).rows
     assert ["uci", "boston", "GP", "", "0-2"] in rows
     assert ["uci", "wine_red", "Ens-NN", "", "0-2"] in rows
     assert ["uci", "yacht", "Combined (paper)", "", "0"] in rows
     assert not any(row[1:3] == ["boston", "Ens-NN"] for row in rows)
     one_less = [r for r in records if (r.task.dataset, r.task.split) != ("boston", 1)]
     one_less.append(make("boston", "ens-nn", 1))
-    assert ["uci", "boston", "NN (paper)", "", "1"] in missing_table(one_less).rows
+    assert ["uci", "boston", "NN (paper)", "", "1"] in missing_table(
+        one_less, paper_experiments()
+    ).rows
 
 
 class Reader(HTMLParser):
-    """Tags with what they load, and whether every tag is closed in order."""
+    """Tags and what they load; asserts that tags are closed in order."""
 
     def __init__(self):
         super().__init__()
@@ -210,13 +223,13 @@ class Reader(HTMLParser):
 def page(records, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("report")
     (folder / "records.jsonl").write_text("".join(record.to_line() for record in records))
-    assert write_report(folder) == folder / "report.html"
+    assert write_report(folder, paper_experiments()) == folder / "report.html"
     assert "**-2.30 ± 0.06**" in (folder / "tables.md").read_text()
     assert "<script" not in (folder / "tables.md").read_text()
     return (folder / "report.html").read_text()
 
 
-def test_the_page_is_whole_and_loads_nothing(page):
+def test_the_page_is_valid_and_loads_nothing(page):
     reader = Reader()
     reader.feed(page)
     reader.close()
@@ -226,13 +239,13 @@ def test_the_page_is_whole_and_loads_nothing(page):
     assert "http://" not in page and "https://" not in page and "url(" not in page
 
 
-def test_the_page_shows_all_tables_and_escapes_what_records_say(page, records):
+def test_the_page_shows_all_tables_and_escapes_text_of_records(page, records):
     for table in uci_tables(records):
         assert f"<h3>{table.title.replace(chr(39), '&#39;')}</h3>" in page
     assert "<strong>-2.30 ± 0.06</strong>" in page
     assert "<script" not in page
     assert "&lt;script&gt;alert(&#39;no&#39;)&lt;/script&gt; | no" in page
-    for heading in ("What was run", "What failed", "What is missing", "Versions and machine"):
+    for heading in ("Experiments", "Failed tasks", "Missing tasks", "Versions and machine"):
         assert f"<h2>{heading}</h2>" in page
     assert "0.10.2" in page
 
@@ -242,19 +255,19 @@ def test_records_of_another_version_are_counted_and_not_shown(tmp_path, records)
     lines = [*records, Record(task=strange, status="done", reason="<p>")]
     with gzip.open(tmp_path / "records.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(record.to_line() for record in lines)
-    page = write_report(tmp_path).read_text()
-    assert "In no table, being of an unknown experiment or method: 1." in page
+    page = write_report(tmp_path, paper_experiments()).read_text()
+    assert "Records of an unknown experiment or method, not shown: 1." in page
     for tag in ("<b>", "<i>", "<u>"):
         assert tag not in page
 
 
-def test_an_empty_folder_and_records_without_scores_are_refused(tmp_path):
+def test_an_empty_folder_and_records_without_scores_raise_an_error(tmp_path):
     with pytest.raises(RecordFileError, match="no records"):
-        write_report(tmp_path)
+        write_report(tmp_path, paper_experiments())
     task = Task(experiment="toy", dataset="toy", method="nn")
     (tmp_path / "records.jsonl").write_text(Record(task=task, status="done").to_line())
-    with pytest.raises(RecordFileError, match="not as they should be"):
-        write_report(tmp_path)
+    with pytest.raises(RecordFileError, match="incomplete or invalid"):
+        write_report(tmp_path, paper_experiments())
 
 
 def test_cells_cannot_break_a_table():

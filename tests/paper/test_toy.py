@@ -1,44 +1,42 @@
-"""The toy problem: the default estimator against the truth, over seeds."""
+"""The toy problem: the default estimator against the true distribution, over seeds."""
 
 import numpy as np
 import pytest
 from paper_cases import SMALL, run_lines
 
 from sigmax.data import ToyProblem
-from sigmax.paper.toy import run_toy, toy_figures, toy_tables
-from sigmax.runs.registry import Choice, find_experiment
-
-TOY = find_experiment("toy")
+from sigmax.paper.toy import TOY, run_toy, toy_figures, toy_tables
+from sigmax.runs.experiments import Choice
 
 
 @pytest.fixture(scope="module")
 def scores(optimized):
-    """Mean scores of the default estimator on the five seeds of the aim."""
+    """Mean scores of the default estimator on five seeds."""
     records = run_toy(TOY.choose(Choice(methods=["combined"], n_splits=5)))
     return {name: np.mean([r.scores[name] for r in records]) for name in records[0].scores}
 
 
 @pytest.mark.long
-def test_default_estimator_finds_the_spread_on_the_data(scores):
+def test_default_estimator_learns_the_standard_deviation_on_the_data(scores):
     assert scores["std_error"] <= 0.12
     assert scores["excess"] <= 0.06
     assert 0.88 <= scores["coverage"] <= 0.92
 
 
 @pytest.mark.long
-def test_default_estimator_is_wide_off_the_data(scores):
+def test_default_estimator_has_a_large_standard_deviation_outside_the_data(scores):
     assert 0.9 <= scores["std_left"] <= 1.6
     assert 0.9 <= scores["std_right"] <= 1.6
 
 
 @pytest.mark.long
-def test_without_the_gate_the_spread_does_not_grow_to_the_left():
+def test_without_the_gate_the_standard_deviation_stays_small_on_the_left():
     settings = {"n_members": 1, "extrapolate": False}
     (record,) = run_toy(TOY.choose(Choice(methods=["combined"], settings=settings)))
     assert record.scores["std_left"] < 0.7
 
 
-def test_seeds_are_trained_together_and_shown_from_their_lines():
+def test_seeds_are_trained_together_and_have_tables_and_figures():
     tasks = TOY.choose(Choice(methods=["nn", "combined", "gp"], n_splits=2, seed=7))
     jobs = TOY.jobs(tasks, "cpu")
     assert [len(job) for job in jobs] == [2, 2, 1, 1]

@@ -1,4 +1,4 @@
-"""The weather experiment: its errors by hand, and its table and pictures."""
+"""Weather experiment: errors, table and figures."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def station_file(station, tmp_path):
     return str(path)
 
 
-def test_errors_are_the_papers(station):
+def test_errors_agree_with_the_definitions_of_the_paper(station):
     truth = Curve(station.mean(), np.sqrt(station.variance()))
     perfect = score_weather(station, truth)
     assert perfect["mean_error"] == 0
@@ -43,7 +43,7 @@ def test_errors_are_the_papers(station):
     assert doubled["mean_error"] == pytest.approx(1)
 
 
-def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_file):
+def test_every_method_is_fitted_to_every_draw_and_has_tables_and_figures(station_file):
     choice = {"datasets": [station_file], "methods": ["nn", "combined"], "settings": SMALL}
     records = run_lines("weather", n_splits=2, seed=3, **choice)
     assert [record.task.seed for record in records] == [3, 4, 3, 4]
@@ -57,7 +57,7 @@ def test_every_method_is_fitted_to_every_draw_and_shown_from_its_lines(station_f
 
 
 @pytest.mark.long
-def test_heavy_tails_do_not_blow_up_the_variance(optimized):
+def test_heavy_tails_do_not_inflate_the_variance(optimized):
     """Student-t data with 3 degrees of freedom: a plain α > 1 gave ten times the variance."""
     rng = np.random.default_rng(0)
     X = np.arange(365.0)[:, None]

@@ -1,4 +1,4 @@
-"""A model whose predictions are known formulas, and pages that are made with it."""
+"""Model with predictions by known formulas, and reports of it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from sigmax.distributions import Normal, Predictive
 from sigmax.report import HeldOutRows, LearnedRows, ModelReport
-from sigmax.runs.tables import ReportTable
+from sigmax.report.tables import ReportTable, TableCell
 from sigmax.tables import infer_schema
 from sigmax.tables.profile import Finding
 
@@ -16,9 +16,9 @@ HOSTILE = "</script><script>alert(1)</script><!-- \"'&"
 
 
 class KnownModel:
-    """Size moves the mean, kind moves both, day moves the spread, and noise moves nothing.
+    """Size drives the mean, kind drives both, day drives the spread, and noise drives nothing.
 
-    With ``has_extras`` it knows how far rows are off the data and which rows support them.
+    It has a gate and names neighbours.
     """
 
     def __init__(self, names: tuple[str, str, str] = ("size", "kind", "day"), n_train: int = 40):
@@ -84,7 +84,8 @@ def make_report(
     kind = true.names[1]
     rows = HeldOutRows.predict(model, X, y, columns=X[[kind, "day"]])
     name = HOSTILE if hostile else "y"
-    scores = ReportTable(title="scores", header=["score", "model"], rows=[["CRPS", "1.2 ± 0.1"]])
+    crps = TableCell("1.2 ± 0.1", 1.2)
+    scores = ReportTable(title="scores", header=["score", "model"], rows=[["CRPS", crps]])
     known = {
         "title": f"{name} of data.csv",
         "subtitle": "a page for tests",
@@ -93,7 +94,7 @@ def make_report(
         "rows": rows,
         "schema": infer_schema(X),
         "scores": [scores],
-        "findings": [Finding("copies", (), "Rows stand twice."), Finding("leak", ("x",), name)],
+        "findings": [Finding("duplicates", (), "Rows occur twice."), Finding("leak", ("x",), name)],
         "training": LearnedRows(y_train, X_train),
         "group_column": kind,
         "time_column": "day",

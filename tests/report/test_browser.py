@@ -1,4 +1,4 @@
-"""The page in a browser: it draws, answers to keys and pointer, and asks no server for anything.
+"""The page in a browser: charts are drawn, keys and pointer work, and nothing is requested.
 
 One Chromium serves all tests; without it, or without Playwright, they are skipped.
 """
@@ -41,8 +41,8 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def visit(browser, files):
-    """Opens a page; at the end nothing may have been said on the console or asked of a server."""
-    said: list[str] = []
+    """Open a page; at the end, check that there were no console messages and no requests."""
+    events: list[str] = []
     contexts = []
 
     def open_page(name: str = "plain", **settings: Any) -> Any:
@@ -51,13 +51,15 @@ def visit(browser, files):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(600_000)
-        page.on("console", lambda message: said.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+        page.on("console", lambda message: events.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: events.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
         page.on(
             "request",
             lambda request: (
-                None if request.url.startswith("file:") else said.append(f"request: {request.url}")
+                None
+                if request.url.startswith("file:")
+                else events.append(f"request: {request.url}")
             ),
         )
         page.goto(files[name].as_uri())
@@ -67,11 +69,11 @@ def visit(browser, files):
     yield open_page
     for context in contexts:
         context.close()
-    assert said == []
+    assert events == []
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile"])
-def test_every_chart_is_drawn_with_marks_and_described(visit, name):
+def test_every_chart_has_marks_and_a_description(visit, name):
     page = visit(name)
     figures = page.locator("figure[data-chart]")
     assert figures.count() == 9
@@ -115,7 +117,7 @@ def test_a_row_opens_to_show_the_training_rows_behind_it(visit):
     assert detail.locator("tbody tr").count() == 5
 
 
-def test_a_filter_leaves_the_rows_with_all_words(visit):
+def test_a_filter_shows_the_rows_that_contain_all_words(visit):
     page = visit()
     before = column_texts(page, "rows-table-1", 2)
     kinds = column_texts(page, "rows-table-1", 6)
@@ -127,7 +129,7 @@ def test_a_filter_leaves_the_rows_with_all_words(visit):
     assert column_texts(page, "rows-table-1", 2) == before
 
 
-def test_the_dependence_can_be_chosen_for_every_column(visit):
+def test_the_dependence_can_be_selected_for_every_column(visit):
     page = visit()
     select, figure = page.locator("#dependence-choice"), page.locator("#figure-dependence")
     names = select.locator("option").all_inner_texts()
@@ -196,10 +198,10 @@ def test_the_pointer_shows_the_values_of_the_nearest_mark(visit):
     assert not tip.is_visible()
 
 
-def test_data_of_a_chart_are_a_table_when_asked_for(visit):
+def test_data_of_a_chart_are_shown_as_a_table_on_request(visit):
     figure = visit().locator("#figure-calibration")
     figure.locator("summary").click()
-    figure.locator("details.data tbody tr").first.wait_for()  # a toggle is told a moment later
+    figure.locator("details.data tbody tr").first.wait_for()  # the toggle event is asynchronous
     assert figure.locator("details.data tbody tr").count() == 2 * 49
     assert "observed" in figure.locator("details.data").inner_text()
 
@@ -238,7 +240,7 @@ def test_the_colours_follow_the_system_and_the_switch(visit):
     assert page.evaluate(ground) == dark
 
 
-def test_paper_has_all_charts_and_opened_rows_in_light_colours(visit):
+def test_print_has_all_charts_and_opened_rows_in_light_colours(visit):
     page = visit(color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -250,10 +252,10 @@ def test_paper_has_all_charts_and_opened_rows_in_light_colours(visit):
     assert not page.locator("nav").is_visible() and not page.locator(".tools").first.is_visible()
 
 
-def test_a_page_without_javascript_still_tells_its_numbers(browser, files):
+def test_a_page_without_javascript_still_shows_its_numbers(browser, files):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(files["plain"].as_uri())
-    assert "About 9 in 10" in page.locator(".sentence").inner_text()
+    assert "% intervals contained" in page.locator(".sentence").inner_text()
     assert page.locator("tr.detail").first.is_visible()
     context.close()

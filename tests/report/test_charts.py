@@ -1,19 +1,22 @@
-"""The numbers of charts, against SciPy and loops."""
+"""Numbers in charts against SciPy and loops."""
 
 import numpy as np
 import pytest
 from report_cases import make_report, make_rows
 from scipy import stats
 
-from sigmax.report.accuracy import bin_spreads, predicted_chart, spread_chart
-from sigmax.report.calibration_curves import (
-    CURVE_LEVELS,
+from sigmax.report.held_out import CURVE_LEVELS, HeldOutRows
+from sigmax.report.validation import (
+    bin_spreads,
     calibration_chart,
     coverage_curve,
+    group_parts,
+    parts_chart,
     pit_chart,
+    predicted_chart,
+    spread_chart,
+    time_parts,
 )
-from sigmax.report.groups import group_parts, parts_chart, time_parts
-from sigmax.report.held_out import HeldOutRows
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def test_the_calibration_curve_is_the_share_of_rows_in_central_intervals(rows):
     np.testing.assert_allclose(coverage_curve(rows.level), expected, atol=1e-3)
 
 
-def test_a_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):
+def test_the_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):
     """Of 49 dependent points at 5 % each; all 20 columns: fewer than 5 in 99.7 % of all seeds."""
 
     def n_outside(chart) -> int:
@@ -77,7 +80,7 @@ def test_the_confidence_of_a_bin_is_that_of_the_bootstrap(rows):
     assert bins.upper[0] == pytest.approx(high, rel=0.03)
 
 
-def test_a_scatter_of_many_rows_is_a_sample_that_does_not_change(rows):
+def test_a_scatter_plot_of_many_rows_is_a_fixed_sample(rows):
     one, other = (predicted_chart(rows, "y").to_json() for _ in range(2))
     assert one == other
     points = [layer for layer in one["layers"] if layer["mark"] == "points"]
@@ -107,10 +110,10 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
     parts = time_parts(rows, times, are_times=False)
     assert len(parts) == 10 and sum(part.n_rows for part in parts) == 2999
     chart = parts_chart(parts, "day", "periods", is_time=True)
-    assert chart.to_json()["layers"][2]["x"] == [part.place for part in parts]
+    assert chart.to_json()["layers"][2]["x"] == [part.time for part in parts]
 
 
-def test_chunks_give_the_same_rows_as_the_whole():
+def test_joined_chunks_equal_the_rows_predicted_at_once():
     X, y, model = make_rows(5000)
     whole = HeldOutRows.predict(model, X, y, columns=X[["kind"]])
     parts = [
@@ -131,6 +134,6 @@ def test_chunks_give_the_same_rows_as_the_whole():
     assert 2000 <= len(whole.cells) <= 2024
 
 
-def test_charts_of_a_report_have_names_of_their_own():
+def test_charts_of_a_report_have_unique_names():
     charts = [chart.name for part in make_report(100).page().parts for chart in part.all_charts]
     assert len(set(charts)) == len(charts) >= 10

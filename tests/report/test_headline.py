@@ -1,4 +1,4 @@
-"""The first sentences: counts, words and widths of arrays that are known."""
+"""First sentences of a report for arrays with known counts and widths."""
 
 from dataclasses import replace
 
@@ -7,10 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sigmax.report.cautions import score_cautions
-from sigmax.report.chance import chance_band, share_interval
-from sigmax.report.headline import write_headline
-from sigmax.report.held_out import HeldOutRows
+from sigmax.report.headline import Headline, score_cautions
+from sigmax.report.held_out import HeldOutRows, chance_band, share_interval
 
 
 def rows_of(y, mean, half_width, gate=None) -> HeldOutRows:
@@ -33,57 +31,61 @@ def rows_of(y, mean, half_width, gate=None) -> HeldOutRows:
     )
 
 
-def test_the_sentence_counts_rows_inside_and_gives_the_median_half_width():
+def test_headline_has_the_coverage_and_the_median_half_width():
     rows = rows_of([0.0] * 180 + [9.0] * 20, 0.0, 2.5)
-    headline = write_headline(rows, "height")
+    headline = Headline(rows, "height")
     assert headline.sentence == (
-        "About 9 in 10 new values of height fall inside the interval that the model gives for"
-        " them; typically ± 2.5."
+        "The 90 % intervals contained 90 % of the test values of height, as expected. A typical"
+        " interval is ± 2.5."
     )
-    assert "rests on 200 rows that the model had not seen: 180 of them, or 90 %" in headline.basis
-    assert "as promised (90 %)" in headline.basis and "few rows" not in headline.basis
+    assert "from 200 rows that the model had not seen: 180 of them were inside" in headline.basis
+    assert "few rows" not in headline.basis
 
 
 def test_widths_are_relative_where_targets_are_positive_and_differ_by_factors():
     y = np.linspace(100, 1000, 50)
-    headline = write_headline(rows_of(y, y, 0.08 * y), "price")
-    assert headline.is_relative and "± 8.0 %" in headline.sentence
+    headline = Headline(rows_of(y, y, 0.08 * y), "price")
+    assert headline.is_relative and "± 8.0 % of the predicted value" in headline.sentence
     for other in (y - 200, np.linspace(900, 1000, 50)):  # not positive, or all about the same
-        assert not write_headline(rows_of(other, other, 5.0), "price").is_relative
+        assert not Headline(rows_of(other, other, 5.0), "price").is_relative
 
 
-def test_rows_off_the_data_are_told_where_the_model_knows_them():
+def test_headline_has_the_share_of_rows_out_of_distribution_if_the_model_has_a_gate():
     gate = np.array([0.0] * 97 + [0.9] * 3)
-    headline = write_headline(rows_of(np.zeros(100), 0.0, 1.0, gate), "y")
-    assert headline.sentence.endswith("3 % of the new rows are unlike anything it has seen.")
-    none = write_headline(rows_of(np.zeros(100), 0.0, 1.0, 0 * gate), "y")
-    assert none.sentence.endswith("none of the new rows are unlike anything it has seen.")
+    headline = Headline(rows_of(np.zeros(100), 0.0, 1.0, gate), "y")
+    assert headline.sentence.endswith(" 3 % of the rows are out of distribution.")
+    none = Headline(rows_of(np.zeros(100), 0.0, 1.0, 0 * gate), "y")
+    assert none.sentence.endswith(" None of the rows are out of distribution.")
 
 
 def test_the_verdict_follows_the_exact_confidence_interval():
     def verdict(n_inside: int) -> str:
-        return write_headline(
-            rows_of([0.0] * n_inside + [9.0] * (200 - n_inside), 0, 1), "y"
-        ).verdict
+        return Headline(rows_of([0.0] * n_inside + [9.0] * (200 - n_inside), 0, 1), "y").verdict
 
     for n_inside in range(160, 201):
         interval = stats.binomtest(n_inside, 200).proportion_ci(0.95, method="exact")
         expected = (
-            "fewer" if interval.high < 0.9 else "more" if interval.low > 0.9 else "as promised"
+            "so they are too narrow"
+            if interval.high < 0.9
+            else "so they are wider than needed"
+            if interval.low > 0.9
+            else "as expected"
         )
-        assert verdict(n_inside).startswith(expected), n_inside
+        assert verdict(n_inside) == expected, n_inside
 
 
-def test_a_promise_that_is_not_kept_is_told_in_the_first_sentence():
-    narrow = write_headline(rows_of([0.0] * 160 + [9.0] * 40, 0.0, 1.0), "y")
-    assert narrow.sentence.startswith("80 % of new values of y fall inside")
-    assert "fewer than the 90 % that were promised; typically ± 1" in narrow.sentence
+def test_headline_says_that_intervals_are_too_narrow():
+    narrow = Headline(rows_of([0.0] * 160 + [9.0] * 40, 0.0, 1.0), "y")
+    assert narrow.sentence == (
+        "The 90 % intervals contained 80 % of the test values of y, so they are too narrow."
+        " A typical interval is ± 1."
+    )
 
 
-def test_few_and_grouped_rows_are_told():
-    headline = write_headline(rows_of(np.zeros(30), 0.0, 1.0), "y")
+def test_basis_warns_of_few_and_of_grouped_rows():
+    headline = Headline(rows_of(np.zeros(30), 0.0, 1.0), "y")
     assert "few rows" in headline.basis
-    assert "wider still" in replace(headline, are_grouped=True).basis
+    assert "the true range is wider" in replace(headline, are_grouped=True).basis
 
 
 @pytest.mark.parametrize(("n_inside", "n"), [(0, 7), (3, 7), (7, 7), (890, 1000)])
@@ -92,7 +94,7 @@ def test_the_interval_of_a_share_is_that_of_scipy(n_inside, n):
     assert share_interval(n_inside, n) == pytest.approx((expected.low, expected.high))
 
 
-def test_the_band_of_chance_holds_nearly_all_of_many_true_forecasts():
+def test_chance_band_contains_nearly_all_calibrated_forecasts():
     """Simulated: 4,000 sets of 120 uniform values; 0.93 is ten standard errors below 0.964."""
     rng, levels = np.random.default_rng(0), np.array([0.1, 0.5, 0.9])
     low, high = chance_band(120, levels)
@@ -101,11 +103,11 @@ def test_the_band_of_chance_holds_nearly_all_of_many_true_forecasts():
     assert (inside >= 0.93).all() and (inside <= 0.99).all()
 
 
-def test_more_rows_inside_than_promised_are_put_down_to_rounding_where_that_is_why():
+def test_headline_explains_high_coverage_by_rounding_only_if_rounding_is_the_cause():
     """Ratings: a third of the values are ends of their intervals."""
     y = np.tile([-1.0, 0.0, 0.0], 100)
-    rounded = write_headline(rows_of(y, 0.0, 1.0), "rating")
-    assert rounded.is_rounded and "as the target is rounded" in rounded.sentence
+    rounded = Headline(rows_of(y, 0.0, 1.0), "rating")
+    assert rounded.is_rounded and "because the target is rounded" in rounded.sentence
     assert score_cautions(rounded) == []
-    wide = write_headline(rows_of(y, 0.0, 1.5), "rating")
+    wide = Headline(rows_of(y, 0.0, 1.5), "rating")
     assert not wide.is_rounded and "wider than needed" in score_cautions(wide)[0].text

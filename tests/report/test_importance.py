@@ -8,14 +8,19 @@ import pytest
 from report_cases import make_rows
 
 from sigmax.distributions import Normal, Predictive
-from sigmax.report import dependence, importance
-from sigmax.report.dependence import find_dependence
-from sigmax.report.importance import permutation_importance, predict_moments
-from sigmax.report.trials import MOST_VALUES, choose_values
+from sigmax.report import importance
+from sigmax.report.importance import (
+    DEPENDENCE_ROWS,
+    MOST_VALUES,
+    choose_values,
+    find_dependence,
+    permutation_importance,
+    predict_blocks,
+)
 from sigmax.tables import Kind, infer_schema
 
 
-def test_importance_is_that_of_a_loop():
+def test_importance_agrees_with_a_loop():
     X, y, model = make_rows(150)
     found = permutation_importance(model, X, y, seed=3)
     assert found.n_rows == 150 and found.n_permutations == 3
@@ -63,7 +68,9 @@ def test_the_cost_is_bounded_for_many_columns_and_progress_goes_to_the_end(monke
 def test_predictions_in_blocks_are_those_of_single_frames():
     X, _, model = make_rows(3000)
     frames = [X.iloc[:1000], X.iloc[1000:1001], X.iloc[1001:]]
-    mean, std = predict_moments(model, iter(frames))
+    mean, std = predict_blocks(
+        model, iter(frames), lambda dist: np.column_stack([dist.mean, dist.std])
+    )
     np.testing.assert_allclose(mean, model.moments(X)[0])
     np.testing.assert_allclose(std, model.moments(X)[1])
 
@@ -72,28 +79,28 @@ def test_dependence_is_the_average_over_rows_with_one_cell_replaced():
     X, _, model = make_rows(500)
     schema = infer_schema(X)
     found = {one.column: one for one in find_dependence(model, X, schema, list(X.columns))}
-    rows = X.iloc[: dependence.MOST_ROWS]
+    rows = X.iloc[:DEPENDENCE_ROWS]
     for name, one in found.items():
         for i, text in enumerate(one.names):
-            cell = text if name in ("kind", "day") else one.places[i]
+            cell = text if name in ("kind", "day") else one.values[i]
             dist = model.predict_dist(rows.assign(**{name: cell}))
             assert one.mean[i] == pytest.approx(dist.mean.mean()), (name, text)
             assert one.lower[i] == pytest.approx(dist.interval(0.9)[:, 0].mean())
             assert one.upper[i] == pytest.approx(dist.interval(0.9)[:, 1].mean())
     assert found["kind"].kind is Kind.CATEGORY and found["kind"].names == ("b", "a")
-    assert found["day"].kind is Kind.TIME and np.all(np.diff(found["day"].places) > 0)
+    assert found["day"].kind is Kind.TIME and np.all(np.diff(found["day"].values) > 0)
     assert found["size"].counts.sum() == X["size"].notna().sum()
     assert found["kind"].counts.tolist() == [(X["kind"] == level).sum() for level in ("b", "a")]
 
 
-def test_gaps_of_a_category_are_a_value_of_their_own():
+def test_missing_values_of_a_category_are_a_value_of_their_own():
     X, _, model = make_rows(60)
     X.loc[:9, "kind"] = None
     (found,) = find_dependence(model, X, infer_schema(X), ["kind"])
-    assert "(gap)" in found.names and found.counts[found.names.index("(gap)")] == 10
+    assert "(missing)" in found.names and found.counts[found.names.index("(missing)")] == 10
 
 
-def test_numbers_that_are_tried_stand_in_the_column():
+def test_chosen_numbers_are_quantiles_that_occur_in_the_column():
     values = np.random.default_rng(0).normal(size=1000)
     cells = choose_values(values, Kind.NUMBER)
     assert len(cells) == MOST_VALUES
@@ -120,12 +127,12 @@ def make_rides(n: int) -> pd.DataFrame:
     )
 
 
-def test_times_move_together_and_the_time_between_them_is_tried_by_itself():
+def test_times_move_together_and_the_time_between_them_has_its_own_dependence():
     X = make_rides(200)
     length, start, end = find_dependence(Rides(), X, infer_schema(X), ["start", "end"])
     assert length.column == "minutes from start to end"
-    np.testing.assert_allclose(np.diff(length.mean), np.diff(length.places))
-    times: Any = pd.to_datetime(start.places, unit="s")
+    np.testing.assert_allclose(np.diff(length.mean), np.diff(length.values))
+    times: Any = pd.to_datetime(start.values, unit="s")
     np.testing.assert_allclose(np.diff(start.mean), 100 * np.diff(times.day))  # lengths stay
     assert end.kind is Kind.TIME and len(end.mean) == 16
 
@@ -137,4 +144,4 @@ def test_columns_that_are_permuted_together_keep_what_is_between_them():
     assert found.columns == ("start and end",)
     order = np.random.default_rng(0).permutation(200)
     shift = np.sqrt(np.mean((y[order] - y) ** 2))
-    assert found.mean_shift[0] == pytest.approx(shift, rel=0.1)  # other permutations beside it
+    assert found.mean_shift[0] == pytest.approx(shift, rel=0.1)  # other permutations as well

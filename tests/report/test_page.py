@@ -1,4 +1,4 @@
-"""The page as text: what is on it, in which order, and that data stay data."""
+"""Content of a page, its order, and the escaping of data."""
 
 import base64
 import hashlib
@@ -12,18 +12,17 @@ import pandas as pd
 import pytest
 from report_cases import HOSTILE, BareModel, KnownModel, make_report, make_rows
 
-from sigmax.report.cautions import find_cautions, new_content
 from sigmax.report.comparison_page import ComparedMethod, Comparison, comparison_page
-from sigmax.report.headline import write_headline
+from sigmax.report.headline import Headline, find_cautions, new_content
+from sigmax.report.model_page import rows_tables
 from sigmax.report.page import embed_json
-from sigmax.report.rows import rows_tables
-from sigmax.runs.tables import ReportTable
+from sigmax.report.tables import ReportTable, TableCell
 from sigmax.tables import infer_schema
 from sigmax.tables.profile import Finding
 
 
 class Reader(html.parser.HTMLParser):
-    """Elements and texts of a page, as a browser would find them."""
+    """Elements and texts of a page."""
 
     def __init__(self, page: str):
         super().__init__()
@@ -64,13 +63,13 @@ def test_names_and_cells_of_a_file_never_become_elements(hostile, page):
     assert "</script" not in data and "<!--" not in data
 
 
-def test_json_in_a_page_is_what_went_in():
+def test_embedded_json_is_restored_exactly():
     values = {HOSTILE: ["\u2028", "é", None, 1.5]}
     text = str(embed_json(values))
     assert json.loads(text) == values and not re.search("[<>&\u2028]", text)
 
 
-def test_the_policy_forbids_the_network_and_knows_the_script_and_the_style(page):
+def test_the_policy_forbids_the_network_and_has_the_hashes_of_script_and_style(page):
     policy = re.search('Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
     rules = dict(rule.split(" ", 1) for rule in policy[1].replace("&#39;", "'").split("; "))
@@ -82,52 +81,55 @@ def test_the_policy_forbids_the_network_and_knows_the_script_and_the_style(page)
     assert not re.search(r"(src|href)=.(https?:|//)", page) and " style=" not in page
 
 
-def test_the_sentence_comes_first_and_a_leak_is_the_first_warning(page):
-    places = [page.index(text) for text in ("About 9 in 10", "<strong>leak", "<strong>copies")]
+def test_the_headline_comes_first_and_a_leak_is_the_first_warning(page):
+    places = [
+        page.index(text)
+        for text in ("The 90\N{NO-BREAK SPACE}% intervals", "<strong>leak", "<strong>dupl")
+    ]
     assert places == sorted(places) and places[-1] < page.index("<figure")
 
 
-def test_the_order_of_warnings_is_leaks_then_what_is_grave_then_the_rest():
+def test_warnings_are_sorted_by_leaks_then_grave_ones_then_the_rest():
     report = make_report(200)
     rows = report.rows
     narrow = replace(rows, lower=rows.mean - 0.1, upper=rows.mean + 0.1)
     findings = [Finding("id", ("a",), "An id."), Finding("leak", ("b",), "A leak.")]
-    found = find_cautions(findings, write_headline(narrow, "y"))
+    found = find_cautions(findings, Headline(narrow, "y"))
     assert [warning.code for warning in found] == ["leak", "intervals too narrow", "id"]
 
 
-def test_content_that_was_not_learned_is_told():
+def test_warnings_name_columns_with_unseen_categories_and_values_out_of_range():
     X, _, _ = make_rows(200)
     schema = infer_schema(X)
     assert new_content(X, schema) == []
     other = X.assign(kind="c", day="2031-05-05", noise=1e9)
-    levels, ranges = new_content(other, schema)
-    assert "'kind' (100 %)" in levels.text
+    categories, ranges = new_content(other, schema)
+    assert "'kind' (100 %)" in categories.text
     assert "'noise' (100 %)" in ranges.text and "'day' (100 %)" in ranges.text
 
 
-def test_rows_worth_a_look_are_the_extremes_with_their_training_rows():
+def test_tables_of_rows_have_the_extremes_with_their_training_rows():
     report = make_report(300)
     least, far = rows_tables(report.model, report.rows, "y", ["size", "kind"], report.training)
     gate = report.rows.gate
     assert gate is not None
-    numbers = [int(row.cells[0].value or 0) for row in least.rows]
+    numbers = [int(row[0].value or 0) for row in least.cells]
     assert set(gate[np.array(numbers) - 1].round(2)) >= {gate.max().round(2)}
-    assert numbers[0] == np.lexsort((-report.rows.unknown_share, -gate.round(2)))[0] + 1
-    worst = int(far.rows[0].cells[0].value or 0) - 1
+    assert numbers[0] == np.lexsort((-report.rows.epistemic_share, -gate.round(2)))[0] + 1
+    worst = int(far.cells[0][0].value or 0) - 1
     z = np.abs((report.rows.y - report.rows.mean) / report.rows.std)
     assert worst == z.argmax()
-    details = far.rows[0].details
+    details = far.details[0]
     assert details is not None and len(details.rows) == 5
-    assert details.rows[0].cells[1].text == "50 %" and "10 %" not in details.notes[0]
-    assert far.rows[0].cells[7].text in ("a", "b")
+    assert details.rows[0][1] == "50 %" and "10 %" not in details.notes[0]
+    assert far.rows[0][7] in ("a", "b")
 
 
-def test_a_model_that_knows_no_more_than_its_distribution_has_a_page():
+def test_a_model_without_gate_and_neighbors_has_a_page():
     made = make_report(120, model=BareModel(KnownModel()), training=None).page()
     page = made.to_html()
-    assert "unlike anything" not in made.headline
-    assert "does not say how far rows are off the data" in page
+    assert "out of distribution" not in made.headline
+    assert "does not measure how far rows are from the training rows" in page
     assert "does not name training rows" in page and 'class="opens"' not in page
 
 
@@ -157,8 +159,21 @@ def test_few_rows_of_one_column_have_a_page():
     assert "These are few rows" in page.basis
 
 
+def test_cells_show_their_text_and_are_sorted_by_their_numbers():
+    rows = [["a", TableCell("**-12,346 ± 79**", -12345.6)], ["b", "none"]]
+    table = ReportTable(title="scores", header=["method", "CRPS"], rows=rows, notes=["A <note>."])
+    page = make_report(50, scores=[table]).page().to_html()
+    assert '<td class="number" data-value="-12345.6">−12,346 ± 79</td>' in page
+    assert '<td class="short">none</td>' in page and ">Scores</h3>" in page
+    assert table.is_number == [False, True]
+    assert table.to_markdown() == (
+        "### scores\n\n| method | CRPS |\n| --- | ---: |\n| a | **-12,346 ± 79** |\n"
+        "| b | none |\n\nA &lt;note&gt;.\n"
+    )
+
+
 def compared(name: str, crps: float, gap: float, **changes) -> ComparedMethod:
-    known = {"crps_error": 0.1, "gap_error": 0.05, "coverage": 0.9, "seconds": 2.0}
+    known = {"crps_error": 0.1, "gap_error": 0.05, "seconds": 2.0}
     curve = np.array([0.5, 0.9])
     return ComparedMethod(name=name, crps=crps, gap=gap, **{**known, "curve": curve, **changes})
 

@@ -1,4 +1,4 @@
-"""Records: what is written is read again, whatever happened in between."""
+"""Records: written, read back, and repaired after a crash."""
 
 import gzip
 
@@ -20,7 +20,7 @@ def make_task(split=0, **parts):
     return Task(experiment="uci", dataset="yacht", method="nn", split=split, **parts)
 
 
-def test_a_record_survives_its_line():
+def test_a_record_is_read_back_from_its_line():
     task = make_task(settings={"n_steps": 5, "hidden_sizes": [3]})
     record = done(task, scores={"rmse": 0.1}, curves={"std": [1.23456789]}, data={"hash": "a"})
     line = record.to_line()
@@ -35,12 +35,12 @@ def test_the_same_task_has_the_same_key_whatever_the_order_of_its_settings():
     assert make_task(settings={"a": 1}).key != make_task(settings={"a": 2}).key
 
 
-def test_a_score_that_is_no_number_is_a_failure():
+def test_a_score_that_is_not_finite_is_a_failure():
     record = done(make_task(), scores={"rmse": 0.1, "crps": float("nan")})
     assert record.status == "failed" and "crps" in record.reason
 
 
-def test_a_torn_line_is_cut_away_and_nothing_else(tmp_path):
+def test_only_an_incomplete_last_line_is_removed(tmp_path):
     with RecordFile.open(tmp_path) as file:
         for split in range(3):
             file.append(done(make_task(split), scores={"rmse": float(split)}))
@@ -55,7 +55,7 @@ def test_a_torn_line_is_cut_away_and_nothing_else(tmp_path):
     assert [record.task.split for record in read_records(path)] == [0, 1, 2, 3]
 
 
-def test_a_line_that_is_no_record_is_named(tmp_path):
+def test_error_of_an_invalid_line_has_its_number(tmp_path):
     (tmp_path / "records.jsonl").write_text("{}\n" + done(make_task(), scores={}).to_line())
     with pytest.raises(RecordFileError, match="line 1"):
         read_records(tmp_path / "records.jsonl")
@@ -69,7 +69,7 @@ def test_gzipped_records_are_read(tmp_path):
     assert read_records(tmp_path / "records.jsonl.gz")[0].scores == {"rmse": 1.0}
 
 
-def test_only_failures_are_open_again_and_the_last_record_counts(tmp_path):
+def test_only_failures_are_run_again_and_the_last_record_counts(tmp_path):
     good, bad, never = make_task(0), make_task(1), make_task(2)
     with RecordFile.open(tmp_path) as file:
         file.append(done(good, scores={}))

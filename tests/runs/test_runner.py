@@ -1,4 +1,4 @@
-"""The runner, with real worker processes: killed, interrupted, and joined to a Ray cluster."""
+"""Runs in worker processes and on Ray: killed, interrupted and resumed."""
 
 import os
 import signal
@@ -7,16 +7,18 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import psutil
 import pytest
 from ray_cases import once_busy
 
+from sigmax.paper.toy import TOY, run_toy
 from sigmax.runs.engines import LocalEngine, run_job
-from sigmax.runs.fitting import stopwatch
+from sigmax.runs.experiments import Choice, run_tasks
+from sigmax.runs.methods import stopwatch
 from sigmax.runs.records import Task, read_records
-from sigmax.runs.registry import Choice, find_experiment
-from sigmax.runs.runner import run_experiment, run_tasks
+from sigmax.runs.report import run_experiment
 
 HEED_CTRL_C = """
 import os, signal, sys
@@ -79,7 +81,7 @@ def wait_until_stopped(process):
         time.sleep(0.02)
 
 
-def test_killed_in_the_middle_a_run_goes_on_without_loss_or_repetition(tmp_path):
+def test_killed_run_resumes_without_loss_or_repetition(tmp_path):
     n_tasks, tmp_path = 8, tmp_path / "out"
     process = start_command(tmp_path, n_tasks, n_stop=3)
     children = []
@@ -108,17 +110,17 @@ def test_killed_in_the_middle_a_run_goes_on_without_loss_or_repetition(tmp_path)
     assert (tmp_path / "report.html").exists()
 
 
-def test_interrupted_a_run_stops_cleanly(tmp_path):
+def test_interrupted_run_stops_cleanly(tmp_path):
     process = start_command(tmp_path / "out", 8, n_stop=2, start_new_session=True)
     wait_until_stopped(process)
     os.killpg(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGCONT)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 130, output
-    assert "goes on from here" in output and "Traceback" not in output
+    assert "run the same command again" in output and "Traceback" not in output
 
 
-def test_a_worker_that_dies_costs_its_job_only(tmp_path):
+def test_a_worker_that_dies_loses_only_its_job(tmp_path):
     parent, killed = psutil.Process(), []
 
     def kill_a_worker(progress):
@@ -129,31 +131,30 @@ def test_a_worker_that_dies_costs_its_job_only(tmp_path):
             threading.Timer(0.05, worker.kill).start()
 
     choice, engine = quick_choice(5), LocalEngine(n_workers=1, device="cpu")
-    result = run_experiment("toy", choice, tmp_path, engine, observe=kill_a_worker)
+    result = run_experiment(TOY, choice, tmp_path, engine, observe=kill_a_worker)
     assert Counter(record.status for record in result.records) == {"done": 4, "failed": 1}
     (lost,) = result.failures
     assert "worker process died" in lost.reason
-    result = run_experiment("toy", choice, tmp_path, engine, retry_failed=True)
+    result = run_experiment(TOY, choice, tmp_path, engine, retry_failed=True)
     assert all(record.status == "done" for record in result.records) and not result.failures
 
 
 def test_an_error_is_a_failed_record_with_its_message():
     task = Task(experiment="toy", dataset="toy", method="gp", settings={"n_restarts": 0})
-    (record,) = run_job((task,))
+    (record,) = run_job(run_toy, (task,))
     assert record.status == "failed" and "`n_restarts`" in record.reason
-    (record,) = run_job((Task(experiment="toy", dataset="toy", method="gp", settings={"x": 1}),))
+    (record,) = run_job(run_toy, (replace(task, settings={"x": 1}),))
     assert "no setting x" in record.reason
 
 
-def test_workers_and_this_process_find_the_same_scores(tmp_path):
-    toy = find_experiment("toy")
-    (task,) = toy.choose(quick_choice(1))
-    (here,) = run_job((task,))
-    (there,) = run_tasks(toy, [task], tmp_path, LocalEngine(device="cpu")).values()
+def test_workers_and_this_process_compute_the_same_scores(tmp_path):
+    (task,) = TOY.choose(quick_choice(1))
+    (here,) = run_job(run_toy, (task,))
+    (there,) = run_tasks(TOY, [task], tmp_path, LocalEngine(device="cpu")).values()
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
 
-def test_a_ray_cluster_does_the_same_also_when_a_worker_is_killed(tmp_path):
+def test_a_ray_cluster_gives_the_same_records_when_a_worker_is_killed(tmp_path):
     pytest.importorskip("ray")
     killed = []
 
@@ -169,7 +170,7 @@ def test_a_ray_cluster_does_the_same_also_when_a_worker_is_killed(tmp_path):
     records = read_records(tmp_path / "records.jsonl")
     assert [record.status for record in records] == ["done"] * 3
     assert len({record.task.key for record in records}) == 3
-    (here,) = run_job(tuple(find_experiment("toy").choose(quick_choice(1))))
+    (here,) = run_job(run_toy, tuple(TOY.choose(quick_choice(1))))
     (there,) = (record for record in records if record.task.split == 0)
     assert there.scores == pytest.approx(here.scores, rel=1e-6)
 
@@ -193,7 +194,7 @@ def test_a_job_that_kills_every_worker_is_recorded_as_failed(tmp_path):
     assert len(killed) == 4 and "Traceback" not in output
 
 
-def test_the_stopwatch_keeps_compilation_apart():
+def test_the_stopwatch_separates_compilation():
     import jax
     import jax.numpy as jnp
 

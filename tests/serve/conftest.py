@@ -1,13 +1,13 @@
-"""One model, which all tests of the server share."""
+"""One model that all tests of the server share."""
 
 import pytest
 from serve_cases import json_rows, make_table
 from typer.testing import CliRunner
 
 from sigmax.cli import app as command_line
-from sigmax.commands.folder import load_folder
 from sigmax.serve.app import create_app
-from sigmax.serve.options import ServeOptions
+from sigmax.serve.limits import ServeOptions
+from sigmax.table_model import load_folder
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def frame():
 
 @pytest.fixture(scope="session")
 def table(frame, tmp_path_factory):
-    """The file of the table."""
+    """CSV file of the table."""
     path = tmp_path_factory.mktemp("served") / "deliveries.csv"
     frame.to_csv(path, index=False)
     return path
@@ -25,7 +25,7 @@ def table(frame, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def folder(table):
-    """A model that learned from all rows."""
+    """Folder of a model trained on all rows."""
     small = ["--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"]
     small += ["--set", "hidden_sizes=[8]", "--out", str(table.parent / "model")]
     result = CliRunner().invoke(command_line, ["fit", str(table), "--target", "minutes", *small])
@@ -40,11 +40,11 @@ def saved(folder):
 
 @pytest.fixture(scope="session")
 def app(saved):
-    """The application, called without a socket."""
+    """Application, called without a socket."""
     return create_app(saved, ServeOptions(request_seconds=600.0), warm_up=False)
 
 
 @pytest.fixture(scope="session")
 def rows(frame):
-    """Rows as a JSON request has them."""
+    """Rows of a JSON request."""
     return json_rows(frame)

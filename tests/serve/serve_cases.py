@@ -1,4 +1,4 @@
-"""One small table, and how the tests of the server ask for things."""
+"""A small table, and functions that send requests to the server."""
 
 import asyncio
 import json
@@ -15,14 +15,14 @@ import pandas as pd
 
 from sigmax.data.deliveries import make_deliveries
 from sigmax.serve.app import create_app
-from sigmax.serve.options import ServeOptions
+from sigmax.serve.limits import ServeOptions
 from sigmax.serve.server import create_server
 
 TOKEN = "correct-horse-battery-staple"
 
 
 def make_table() -> pd.DataFrame:
-    """Categories, truth values, times, dates, numbers and gaps, and names that are code to some."""
+    """Categories, booleans, times, dates, numbers, missing values, and a column name with HTML."""
     frame = make_deliveries(250)
     rng = np.random.default_rng(0)
     frame["fragile"] = rng.random(len(frame)) < 0.3
@@ -32,7 +32,7 @@ def make_table() -> pd.DataFrame:
 
 
 def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as a JSON request has them."""
+    """Rows of a JSON request."""
     return json.loads(str(frame.drop(columns="minutes").to_json(orient="records")))
 
 
@@ -42,9 +42,9 @@ def ask(
     n_first: int = 0,
     then: Callable[[], None] = lambda: None,
 ) -> list[httpx.Response]:
-    """Answers of the application to requests that come all at once, without a socket.
+    """Responses of the application to parallel requests, without a socket.
 
-    After the first ``n_first`` answers, ``then`` is called.
+    After the first ``n_first`` responses, ``then`` is called.
     """
 
     async def send_all() -> list[httpx.Response]:
@@ -66,7 +66,7 @@ def ask(
 
 
 def post(app: Any, path: str, content: Any, **how: Any) -> httpx.Response:
-    """The answer to one JSON request."""
+    """Response to one JSON request."""
     return ask(app, ("POST", path, {"json": content, **how}))[0]
 
 
@@ -75,7 +75,7 @@ def get(app: Any, path: str, **how: Any) -> httpx.Response:
 
 
 def has_words(answer: httpx.Response, status: int, *words: str) -> bool:
-    """Whether a refusal has its status, its form and these words."""
+    """True if an error response has a status, the format of errors and these words."""
     found = answer.json()
     is_formed = all({*one} == {"loc", "msg"} for one in found["detail"]) and found["detail"]
     text = json.dumps(found, ensure_ascii=False)
@@ -84,7 +84,7 @@ def has_words(answer: httpx.Response, status: int, *words: str) -> bool:
 
 @contextmanager
 def served(saved: Any, options: ServeOptions) -> Iterator[int]:
-    """The port of a server in a thread of its own."""
+    """Port of a server that runs in a thread."""
     server = create_server(create_app(saved, options, warm_up=False), options)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -102,6 +102,6 @@ def served(saved: Any, options: ServeOptions) -> Iterator[int]:
 
 @contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    """A bare connection, for clients that misbehave."""
+    """Plain TCP connection, for clients that misbehave."""
     with socket.create_connection(("127.0.0.1", port), timeout=600) as made:
         yield made

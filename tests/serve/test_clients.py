@@ -1,4 +1,4 @@
-"""Clients that are slow, break off or speak no HTTP do not stop others, on a real socket."""
+"""Clients that are slow, disconnect or send no HTTP do not block others, on a real socket."""
 
 import json
 import threading
@@ -9,16 +9,16 @@ import httpx
 import pytest
 from serve_cases import connected, served
 
-from sigmax.serve.answers import Answers
-from sigmax.serve.options import ServeOptions
+from sigmax.serve.limits import ServeOptions
+from sigmax.serve.predictions import Predictor
 
 PATIENCE = 600.0
-"""Seconds after which a test gives up, however slow the machine is."""
+"""Seconds after which a test fails, even on a slow machine."""
 
 
 @pytest.fixture(scope="module")
 def port(saved):
-    """Of a server that waits for half a second at most."""
+    """Port of a server with a timeout of half a second."""
     options = ServeOptions(
         port=0,
         stall_seconds=0.5,
@@ -33,7 +33,7 @@ def port(saved):
 
 @pytest.fixture(scope="module")
 def patient_port(saved):
-    """Of a server that waits for slow clients, and takes forty."""
+    """Port of a server that waits for slow clients and accepts 40 connections."""
     options = ServeOptions(
         port=0,
         stall_seconds=PATIENCE,
@@ -47,7 +47,7 @@ def patient_port(saved):
 
 
 def predict(port, row):
-    """The answer to a client that asks again if a busy machine made it too slow."""
+    """Response to a client that tries again if a busy machine made it too slow."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -61,7 +61,7 @@ def predict(port, row):
 
 
 def closed(connection):
-    """Whether the server closes a connection, and what it said before."""
+    """True if the server closes a connection, and what it sent before."""
     connection.settimeout(PATIENCE)
     said = b""
     try:
@@ -78,14 +78,14 @@ HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/
 
 
 @pytest.mark.parametrize("begin", [b"", b"POST /pre", HEAD])
-def test_headers_that_do_not_come_end_the_connection(port, rows, begin):
+def test_headers_that_do_not_arrive_close_the_connection(port, rows, begin):
     with connected(port) as slow:
         slow.sendall(begin)
         assert predict(port, rows[0]).status_code == 200  # while the slow one is there
         assert closed(slow)[0]
 
 
-def test_headers_that_drip_end_the_connection(port):
+def test_headers_that_arrive_slowly_close_the_connection(port):
     end = time.monotonic() + PATIENCE
     with connected(port) as slow, pytest.raises(OSError):
         while time.monotonic() < end:
@@ -94,7 +94,7 @@ def test_headers_that_drip_end_the_connection(port):
 
 
 @pytest.mark.parametrize("drips", [False, True])
-def test_a_body_that_does_not_come_in_time_is_refused(port, rows, drips):
+def test_a_body_that_does_not_arrive_in_time_is_an_error(port, rows, drips):
     with connected(port) as slow:
         slow.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
         if drips:
@@ -107,7 +107,7 @@ def test_a_body_that_does_not_come_in_time_is_refused(port, rows, drips):
         assert is_closed and said.startswith(b"HTTP/1.1 408") and b"in time" in said
 
 
-def test_many_slow_clients_do_not_stop_another(patient_port, rows):
+def test_many_slow_clients_do_not_block_another(patient_port, rows):
     connections = [connected(patient_port) for _ in range(25)]
     slow = [one.__enter__() for one in connections]
     try:
@@ -119,7 +119,7 @@ def test_many_slow_clients_do_not_stop_another(patient_port, rows):
             one.__exit__(None, None, None)
 
 
-def test_clients_that_break_off_leave_no_trace(port, rows, table):
+def test_clients_that_disconnect_free_their_slots(port, rows, table):
     whole = json.dumps({"row": rows[0]}).encode()
     for sent in (
         HEAD + b"Content-Length: 1000\r\n\r\n{",
@@ -135,7 +135,7 @@ def test_clients_that_break_off_leave_no_trace(port, rows, table):
 
 
 def is_free_in_time(port, content):
-    """Whether a file is answered: others are worked on a little before they are given up."""
+    """True if a file is answered; abandoned ones are computed for a while."""
     end, url = time.monotonic() + PATIENCE, f"http://127.0.0.1:{port}/predict_csv"
     how = {"headers": {"content-type": "text/csv"}, "timeout": PATIENCE}
     while time.monotonic() < end:
@@ -146,7 +146,7 @@ def is_free_in_time(port, content):
     return False
 
 
-def test_what_is_no_http_is_refused(port, rows):
+def test_invalid_http_is_an_error(port, rows):
     for sent in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: " + b"x" * 40_000):
         with connected(port) as broken:
             broken.sendall(sent)
@@ -155,7 +155,7 @@ def test_what_is_no_http_is_refused(port, rows):
     assert predict(port, rows[0]).status_code == 200
 
 
-def test_more_connections_than_allowed_are_refused_until_there_are_fewer(patient_port, rows):
+def test_too_many_connections_are_an_error_until_there_are_fewer(patient_port, rows):
     port = patient_port
     connections = [connected(port) for _ in range(45)]
     opened = [one.__enter__() for one in connections]
@@ -171,9 +171,9 @@ def test_more_connections_than_allowed_are_refused_until_there_are_fewer(patient
     assert predict(port, rows[0]).status_code == 200
 
 
-def test_a_client_that_takes_nothing_is_given_up(saved, frame):
+def test_a_client_that_does_not_read_is_disconnected(saved, frame):
     options = ServeOptions(port=0, stall_seconds=0.5, max_uploads=1)
-    # More than the buffers of both sides hold, in rows that are long and quickly predicted.
+    # More bytes than the socket buffers hold, in few long rows.
     wide = frame.iloc[:200].assign(**{f"note{i}": "x" * 3000 for i in range(40)})
     content = wide.to_csv(index=False).encode()
     head = b"POST /predict_csv HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
@@ -185,16 +185,16 @@ def test_a_client_that_takes_nothing_is_given_up(saved, frame):
         assert is_free_in_time(port, frame.iloc[:3].to_csv(index=False).encode())
 
 
-def test_a_server_that_is_stopped_finishes_its_answers(saved, rows, monkeypatch):
+def test_a_stopped_server_finishes_pending_requests(saved, rows, monkeypatch):
     began, answers = threading.Event(), []
-    usual = Answers.answer_batch
+    usual = Predictor.predict_batch
 
     def slow(self, questions):
         began.set()
         time.sleep(0.5)
         return usual(self, questions)
 
-    monkeypatch.setattr(Answers, "answer_batch", slow)
+    monkeypatch.setattr(Predictor, "predict_batch", slow)
     options = ServeOptions(port=0, request_seconds=PATIENCE, shutdown_seconds=PATIENCE)
     with served(saved, options) as port:
         thread = threading.Thread(target=lambda: answers.append(predict(port, rows[0])))

@@ -1,4 +1,4 @@
-"""How much and how long, and what happens beyond."""
+"""Limits on size, time and the number of parallel requests."""
 
 import asyncio
 import threading
@@ -7,17 +7,16 @@ import pytest
 from serve_cases import ask, has_words, post
 
 from sigmax.errors import InvalidArgumentError
-from sigmax.serve.answers import Answers
 from sigmax.serve.app import create_app
-from sigmax.serve.options import ServeOptions
-from sigmax.serve.uploads import Upload
+from sigmax.serve.limits import ServeOptions
+from sigmax.serve.predictions import CsvFile, Predictor
 
 
 def limited(saved, **limits):
     return create_app(saved, ServeOptions(**{"request_seconds": 600.0, **limits}), warm_up=False)
 
 
-def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
+def test_too_many_bytes_or_rows_are_an_error(saved, rows, table):
     app = limited(saved, max_body=0.001, max_upload=0.01, max_rows=3, max_upload_rows=100)
     assert has_words(post(app, "/predict", {"rows": rows[:20]}), 413, "at most 1,048 bytes")
 
@@ -28,28 +27,28 @@ def test_too_many_bytes_and_rows_are_refused(saved, rows, table):
     headers = {"content-type": "application/json"}
     answer = ask(app, ("POST", "/predict", {"content": parts(), "headers": headers}))[0]
     assert has_words(answer, 413, "1,048") and answer.headers["connection"] == "close"
-    assert has_words(post(app, "/predict", {"rows": [{}] * 4}), 413, "at most 3 rows")
+    assert has_words(post(app, "/predict", {"rows": [{}] * 4}), 413, "at most 3 items")
     sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
     assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "bytes")
     app = limited(saved, max_upload_rows=100)
     assert has_words(ask(app, ("POST", "/predict_csv", sent))[0], 413, "100 rows")
 
 
-def test_a_file_has_as_many_quantiles_as_json_at_most(app, table):
+def test_the_number_of_quantiles_of_a_file_is_limited(app, table):
     sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
     levels = ",".join(f"{i / 1000:g}" for i in range(1, 101))
     for path in ("/predict_csv?quantiles=" + levels, "/predict_csv?quantiles=0.5,0.5000000001"):
         assert has_words(ask(app, ("POST", path, sent))[0], 422, "quantiles")
 
 
-def test_long_paths_and_headers_are_refused(app):
+def test_long_paths_and_headers_are_an_error(app):
     for sent in ({"headers": {"a": "x" * 70_000}}, {"params": {"a": "x" * 40_000}}):
         assert has_words(ask(app, ("GET", "/health", sent))[0], 431, "32,768 bytes")
 
 
-def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch):
-    """Sixteen bodies of the greatest length: of twenty that come at once, four are refused."""
-    monkeypatch.setattr("sigmax.serve.app.HELD_BODIES", 0)
+def test_all_request_bodies_together_use_limited_memory(saved, monkeypatch):
+    """Memory for 16 of the largest bodies: of 20 parallel requests, 4 fail."""
+    monkeypatch.setattr("sigmax.serve.limits.MAX_HELD_MIB", 0)
     begun, all_begun = [], asyncio.Event()
 
     async def parts():
@@ -64,15 +63,15 @@ def test_all_requests_together_hold_a_limited_number_of_bytes(saved, monkeypatch
     headers = {"content-type": "application/json"}
     sent = [("POST", "/predict", {"content": parts(), "headers": headers}) for _ in range(20)]
     answers = ask(app, *sent)
-    refused = [answer for answer in answers if answer.status_code == 503]
-    assert len(refused) == 4 and has_words(refused[0], 503, "bytes for requests")
-    assert sum(answer.status_code == 422 for answer in answers) == 16  # read, and found empty
+    failed = [answer for answer in answers if answer.status_code == 503]
+    assert len(failed) == 4 and has_words(failed[0], 503, "16,768 bytes")
+    assert sum(answer.status_code == 422 for answer in answers) == 16  # read, but without rows
     assert post(app, "/predict", {}).status_code == 422
 
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Answers that come when they are let go."""
+    """Event that all predictions wait for."""
     free = threading.Event()
 
     def waiting(usual):
@@ -82,28 +81,30 @@ def slow(monkeypatch):
 
         return wait
 
-    monkeypatch.setattr(Answers, "answer_batch", waiting(Answers.answer_batch))
-    monkeypatch.setattr(Upload, "check", waiting(Upload.check))
+    monkeypatch.setattr(Predictor, "predict_batch", waiting(Predictor.predict_batch))
+    monkeypatch.setattr(CsvFile, "check", waiting(CsvFile.check))
     yield free
     free.set()
 
 
-def test_an_answer_that_takes_too_long_is_given_up(saved, rows, slow):
+def test_a_response_that_takes_too_long_is_cancelled(saved, rows, slow):
     answer = post(limited(saved, request_seconds=0.3), "/predict", {"row": rows[0]})
     assert has_words(answer, 504, "0.3 seconds") and not slow.is_set()
 
 
-def test_more_requests_at_once_than_allowed_are_told_to_come_again(saved, rows, slow):
+def test_too_many_parallel_requests_get_retry_after(saved, rows, slow):
     app = limited(saved, max_parallel=2)
     sent = [("POST", "/predict", {"json": {"row": rows[i]}}) for i in range(5)]
     answers = ask(app, *sent, n_first=3, then=slow.set)
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) == 3 and sum(answer.status_code == 200 for answer in answers) == 2
-    assert has_words(refused[0], 429, "2 places") and refused[0].headers["retry-after"] == "1"
-    assert post(app, "/predict", {"row": rows[0]}).status_code == 200  # all places are free again
+    failed = [answer for answer in answers if answer.status_code == 429]
+    assert len(failed) == 3 and sum(answer.status_code == 200 for answer in answers) == 2
+    assert (
+        has_words(failed[0], 429, "at most 2 requests") and failed[0].headers["retry-after"] == "1"
+    )
+    assert post(app, "/predict", {"row": rows[0]}).status_code == 200  # all slots are free again
 
 
-def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table, slow):
+def test_too_many_parallel_files_get_retry_after(saved, table, slow):
     app = limited(saved, max_uploads=1)
     sent = {"content": table.read_bytes(), "headers": {"content-type": "text/csv"}}
     answers = ask(app, *[("POST", "/predict_csv", sent)] * 3, n_first=2, then=slow.set)
@@ -122,6 +123,6 @@ def test_more_files_at_once_than_allowed_are_told_to_come_again(saved, table, sl
         ({"token": "with a space in between"}, "SIGMAX_TOKEN"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(options, words):
+def test_invalid_limits_raise_an_error(options, words):
     with pytest.raises(InvalidArgumentError, match=words):
         ServeOptions(**options).check()

@@ -1,4 +1,4 @@
-"""A model that has no neighbours, or takes no gaps, is served as well."""
+"""Models without neighbours or without support for missing values."""
 
 import numpy as np
 import pandas as pd
@@ -8,17 +8,17 @@ from typer.testing import CliRunner
 
 from sigmax import GPRegressor
 from sigmax.cli import app as command_line
-from sigmax.commands.folder import load_folder
 from sigmax.serve.app import create_app
-from sigmax.serve.options import ServeOptions
+from sigmax.serve.limits import ServeOptions
+from sigmax.table_model import load_folder
 
 REQUIRED = 'data-kind="number" required'
-"""A field of the page for a number that must be there."""
+"""Field of the page for a number that may not be missing."""
 
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory):
-    """The folder of a Gaussian process of sixty rows of plain numbers."""
+    """Folder of a Gaussian process trained on 60 rows of numbers."""
     place = tmp_path_factory.mktemp("process")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["b", "a"])
@@ -32,7 +32,7 @@ def process(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", ["linear", "marginal"])
-def test_plain_methods_are_served(tmp_path, method):
+def test_baselines_are_served(tmp_path, method):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=60), "kind": rng.choice(["u", "v"], 60)})
     frame["y"] = frame["a"] + 0.1 * rng.normal(size=60)
@@ -59,17 +59,19 @@ def test_a_gaussian_process_is_served(process):
     np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
     found = post(app, "/density", {"row": {"a": 0.5, "b": 1}}).json()
     assert found["neighbors"] is None
-    gap, known = (post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5))
-    assert gap["predictions"][0]["std"] > known["predictions"][0]["std"]
+    missing, known = (
+        post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5)
+    )
+    assert missing["predictions"][0]["std"] > known["predictions"][0]["std"]
     page = get(app, "/").text
     assert "Training rows" not in page and REQUIRED not in page
 
 
-def test_a_model_that_takes_no_gaps_refuses_them(process, monkeypatch):
+def test_missing_values_are_an_error_for_a_model_that_does_not_allow_them(process, monkeypatch):
     tags = GPRegressor().__sklearn_tags__()
     tags.input_tags.allow_nan = False
     monkeypatch.setattr(GPRegressor, "__sklearn_tags__", lambda _: tags)
     app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
-    refused = post(app, "/predict", {"row": {"a": None, "b": 1}})
-    assert has_words(refused, 422, "takes no gaps", '"a"')
+    failed = post(app, "/predict", {"row": {"a": None, "b": 1}})
+    assert has_words(failed, 422, "valid number, got None", '"a"')
     assert get(app, "/").text.count(REQUIRED) == 2

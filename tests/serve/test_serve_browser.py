@@ -1,4 +1,4 @@
-"""The page in a browser: it shows, changes, loads nothing from elsewhere, and all can use it."""
+"""The page in a browser: updates, accessibility, and no requests to other sites."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from serve_cases import TOKEN, served
 
-from sigmax.serve.options import ServeOptions
+from sigmax.serve.limits import ServeOptions
 
 CHROMIUM = os.environ.get("SIGMAX_CHROMIUM", "/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
@@ -33,16 +33,16 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, address):
-    """Opens the page; at the end, it must have said nothing and have asked nobody else."""
-    contexts, told, asked = [], [], []
+    """Open the page; in the end, the console must be empty and all requests local."""
+    contexts, messages, asked = [], [], []
 
     def open_with(**how):
         context = browser.new_context(**how)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(600_000)
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(address)
         page.wait_for_selector("#curve .outline")
@@ -52,7 +52,7 @@ def open_page(browser, address):
     yield open_with
     for context in contexts:
         context.close()
-    assert not told
+    assert not messages
     assert asked and all(url.startswith((address, "blob:" + address[:-1])) for url in asked)
 
 
@@ -65,7 +65,7 @@ def wait_for_change(page, before):
                            ".getAttribute('d') !== d", arg=before)  # fmt: skip
 
 
-def test_the_density_and_its_words_change_as_one_types(open_page):
+def test_the_density_and_its_summary_update_while_typing(open_page):
     page = open_page()
     assert page.inner_text("h1") == "minutes"
     before, said = outline(page), page.inner_text("#summary")
@@ -80,25 +80,25 @@ def test_the_density_and_its_words_change_as_one_types(open_page):
     assert page.inner_text("#summary") == said
 
 
-def test_rows_unlike_all_others_are_told_and_so_are_the_rows_behind_a_prediction(open_page):
+def test_rows_out_of_distribution_get_a_warning_and_training_rows_are_shown(open_page):
     page = open_page()
     assert page.inner_text("#note") == ""
     page.get_by_label("distance_km").fill("5000")
     page.wait_for_selector("#note strong")
-    assert "unlike anything" in page.inner_text("#note")
-    assert "distance_km is above all training rows" in page.inner_text("#note")
+    assert "out of distribution" in page.inner_text("#note")
+    assert "distance_km above" in page.inner_text("#note")
     page.get_by_role("button", name="Typical values").click()
     page.wait_for_function("() => document.querySelector('#note').textContent === ''")
     head = page.locator("#neighbors th").all_inner_texts()
     assert head[:3] == ["row", "weight", "minutes"] and "<b>district</b>" in head
 
 
-def test_missing_and_other_levels_can_be_chosen_and_gaps_left(open_page):
+def test_missing_values_and_unseen_categories_can_be_entered(open_page):
     page = open_page()
     before = outline(page)
     page.get_by_label("vehicle", exact=True).select_option("other, not in this list")
-    page.wait_for_selector("#note li")
-    assert "vehicle is a level that no training row has" in page.inner_text("#note")
+    page.wait_for_selector("#note p")
+    assert "vehicle 'something else' unseen" in page.inner_text("#note")
     wait_for_change(page, before)
     before = outline(page)
     page.get_by_label("weather", exact=True).select_option("missing")
@@ -108,7 +108,7 @@ def test_missing_and_other_levels_can_be_chosen_and_gaps_left(open_page):
     wait_for_change(page, before)
 
 
-def test_the_form_can_be_used_by_keyboard_alone(open_page):
+def test_the_form_works_with_the_keyboard_only(open_page):
     page = open_page()
     reached = []
     for _ in range(16):
@@ -122,12 +122,12 @@ def test_the_form_can_be_used_by_keyboard_alone(open_page):
     wait_for_change(page, before)
 
 
-def test_a_file_is_sent_and_its_answer_saved(open_page, table, tmp_path):
+def test_a_file_is_predicted_and_downloaded(open_page, table, tmp_path):
     page = open_page()
     page.set_input_files("#file", str(table))
     page.get_by_role("button", name="Predict the file").click()
     page.wait_for_selector("#file-result:not([hidden])")
-    assert page.inner_text("#file-status") == "250 rows are ready"
+    assert page.inner_text("#file-status") == "250 rows predicted; the file is ready"
     with page.expect_download() as waiting:
         page.click("#download")
     assert waiting.value.suggested_filename == "predicted.csv"
@@ -136,7 +136,7 @@ def test_a_file_is_sent_and_its_answer_saved(open_page, table, tmp_path):
     assert len(found) == 250 and list(found.columns)[-8] == "mean"
 
 
-def test_a_file_without_the_columns_is_refused_in_words(browser, address, tmp_path):
+def test_a_file_without_the_columns_shows_an_error(browser, address, tmp_path):
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
     context = browser.new_context()
     page = context.new_page()
@@ -146,15 +146,13 @@ def test_a_file_without_the_columns_is_refused_in_words(browser, address, tmp_pa
     page.wait_for_function(
         "() => document.querySelector('#file-status').textContent.includes('column')"
     )
-    assert "which the model learned from" in page.inner_text("#file-status")
+    assert "which the model needs" in page.inner_text("#file-status")
     context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 400])
-def test_nothing_serious_hinders_anybody_and_nothing_scrolls_sideways(
-    open_page, scheme, width, tmp_path
-):
+def test_the_page_is_accessible_and_does_not_scroll_sideways(open_page, scheme, width, tmp_path):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe installed")
     page = open_page(color_scheme=scheme, viewport={"width": width, "height": 900})
     page.get_by_label("distance_km").fill("5000")
@@ -167,7 +165,7 @@ def test_nothing_serious_hinders_anybody_and_nothing_scrolls_sideways(
     page.screenshot(path=folder / f"page-{scheme}-{width}.png", full_page=True)
 
 
-def test_the_page_takes_the_token(browser, saved):
+def test_the_page_asks_for_the_token(browser, saved):
     with served(saved, ServeOptions(port=0, token=TOKEN, request_seconds=600.0)) as port:
         context = browser.new_context()
         page = context.new_page()

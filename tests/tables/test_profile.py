@@ -1,4 +1,4 @@
-"""What is said about a table before anything is fitted, on real tables and on made-up ones."""
+"""Profiles of real and of synthetic tables."""
 
 from typing import Any
 
@@ -197,7 +197,7 @@ def test_ids_are_named_and_measurements_are_not(table):
     assert findings(running)["id"] == ("row", "order_id", "code", "shuffled")
 
 
-def test_columns_that_say_little_are_named(table):
+def test_columns_with_little_information_are_named(table):
     rng = np.random.default_rng(4)
     rare = table["level"].where(np.arange(N) > 2, pd.Series([f"only{i}" for i in range(N)]))
     found = findings(
@@ -210,14 +210,14 @@ def test_columns_that_say_little_are_named(table):
         )
     )
     assert found["constant"] == ("same", "nothing")
-    assert found["mostly empty"][0] == "sparse" and found["rare levels"] == ("rare",)
+    assert found["mostly empty"][0] == "sparse" and found["rare categories"] == ("rare",)
 
 
-def test_copies_of_rows_are_counted(table):
+def test_duplicate_rows_are_counted(table):
     twice = pd.concat([table, table.iloc[:30]])
     found = profile_table(twice, "y")
-    assert found.n_copies == 30
-    assert "30 rows (4.8%)" in {f.code: f.text for f in found.findings}["copies"]
+    assert found.n_duplicates == 30
+    assert "30 rows (4.8%)" in {f.code: f.text for f in found.findings}["duplicates"]
 
 
 def test_times_and_groups_ask_for_another_split_unless_one_is_named(table):
@@ -235,11 +235,11 @@ def test_columns_and_target_are_described(table):
     frame.loc[10:19, "y"] = np.nan
     found = profile_table(frame, "y")
     column = {column.name: column for column in found.columns}
-    assert column["x1"].n_gaps == 5 and column["x1"].kind is Kind.NUMBER
+    assert column["x1"].n_missing == 5 and column["x1"].kind is Kind.NUMBER
     assert column["level"].n_distinct == 3 and column["level"].example in "abc"
     assert column["day"].low == "2020-05-01 00:00:00" and column["day"].kind is Kind.TIME
     y = frame["y"].dropna()
-    assert found.n_rows == N and found.target.n_rows == N - 10 and found.target.n_gaps == 10
+    assert found.n_rows == N and found.target.n_rows == N - 10 and found.target.n_missing == 10
     assert found.target.median == y.median() and found.target.skew == pytest.approx(y.skew(), 0.02)
     assert not found.target.is_whole
 
@@ -254,12 +254,12 @@ def test_columns_and_target_are_described(table):
         ({"y": pd.Timestamp("2020-01-01")}, "dates"),
     ],
 )
-def test_a_target_that_cannot_be_learned_is_refused(change, message, table):
+def test_a_target_that_cannot_be_learned_raises_an_error(change, message, table):
     with pytest.raises(InvalidDataError, match=message):
         profile_table(table.assign(**change), "y")
 
 
-def test_columns_that_are_not_there_are_refused(table):
+def test_unknown_columns_raise_an_error(table):
     for options in ({"target": "z"}, {"drop": ["z"]}, {"time_column": "z"}, {"group_column": "z"}):
         with pytest.raises(InvalidDataError, match="no column 'z'"):
             profile_table(table, **{"target": "y", **options})

@@ -1,4 +1,4 @@
-"""What columns are taken for, whatever they came in, and which tables are refused."""
+"""Kinds of columns for every type of cells, and tables that raise errors."""
 
 from datetime import UTC, date, datetime
 
@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables import Kind, Schema, Table, infer_schema
-from sigmax.tables.cells import find_time_format, parse_times
+from sigmax.tables.columns import find_time_format, parse_times
 
 
 class Reader(BaseEstimator):
@@ -53,14 +53,14 @@ def frame(request):
     return frame.astype(object) if request.param == "objects" else frame
 
 
-def test_kinds_levels_ranges_and_gaps_are_found(frame):
+def test_kinds_categories_ranges_and_missing_values_are_found(frame):
     schema = infer_schema(frame)
     assert {column.name: column.kind for column in schema} == KINDS
     by_name = {column.name: column for column in schema}
-    assert by_name["cut"].levels == ("bad", "good") and by_name["cut"].has_gaps
-    assert by_name["is_new"].levels == ("False", "True") and not by_name["is_new"].has_gaps
-    assert (by_name["size"].low, by_name["size"].high) == (1.5, 4.0) and by_name["size"].has_gaps
-    assert by_name["sold"].time_format == "%m/%d/%Y" and by_name["sold"].has_gaps
+    assert by_name["cut"].categories == ("bad", "good") and by_name["cut"].has_missing
+    assert by_name["is_new"].categories == ("False", "True") and not by_name["is_new"].has_missing
+    assert (by_name["size"].low, by_name["size"].high) == (1.5, 4.0) and by_name["size"].has_missing
+    assert by_name["sold"].time_format == "%m/%d/%Y" and by_name["sold"].has_missing
     assert Schema.from_json(schema.as_json()) == schema
 
 
@@ -68,8 +68,8 @@ def test_cells_are_the_same_whatever_frame_they_came_in(frame):
     table = Reader().fit(frame).table_
     np.testing.assert_array_equal(table.numbers[:, 1], [1.5, 2.5, np.nan, 4.0])
     codes = {
-        c.name: levels.codes.tolist()
-        for c, levels in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True)
+        c.name: column.codes.tolist()
+        for c, column in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True)
     }
     assert codes == {"cut": [1, -1, 0, 1], "is_new": [1, 0, 1, 1]}
     assert table.times[0, 0] == datetime(1986, 9, 22, tzinfo=UTC).timestamp()
@@ -88,9 +88,9 @@ def test_cells_are_the_same_whatever_frame_they_came_in(frame):
     ],
     ids=str,
 )
-def test_levels_do_not_depend_on_their_type(cells):
+def test_categories_do_not_depend_on_their_type(cells):
     column = infer_schema(pd.DataFrame({"code": cells}), categorical=["code"]).columns[0]
-    assert column.levels == ("1", "2") and column.has_gaps and column.kind is Kind.CATEGORY
+    assert column.categories == ("1", "2") and column.has_missing and column.kind is Kind.CATEGORY
 
 
 def test_numbers_stay_numbers_whatever_their_type():
@@ -159,7 +159,7 @@ def test_columns_of_a_frame_are_found_by_name():
 
 
 @pytest.mark.parametrize("module", [pd, pl])
-def test_numbers_of_a_frame_are_found_by_name_and_other_names_refused(module):
+def test_numbers_of_a_frame_are_found_by_name_and_other_names_raise_an_error(module):
     frame = module.DataFrame({"b": [1.0, 2.0], "a": [3.0, 4.0], "c": [5, 6]})
     reader = Reader().fit(frame)
     found = reader.read(frame[["c", "b", "a"]])
@@ -170,14 +170,14 @@ def test_numbers_of_a_frame_are_found_by_name_and_other_names_refused(module):
             reader.read(wrong)
 
 
-def test_the_order_of_columns_says_nothing():
+def test_the_order_of_columns_has_no_effect():
     frame = pd.DataFrame(CELLS)
     assert (
         Reader().fit(frame[frame.columns[::-1]]).table_.schema == Reader().fit(frame).table_.schema
     )
 
 
-def test_missing_and_extra_columns_are_refused_by_name():
+def test_missing_and_extra_columns_raise_an_error_with_their_name():
     frame = pd.DataFrame(CELLS)
     reader = Reader().fit(frame)
     with pytest.raises(InvalidDataError, match="Column 'cut' is missing"):
@@ -186,7 +186,7 @@ def test_missing_and_extra_columns_are_refused_by_name():
         reader.read(frame.assign(a=1, b=2))
 
 
-def test_cells_that_are_no_numbers_are_refused_by_name():
+def test_cells_that_are_not_numbers_raise_an_error_with_their_row():
     reader = Reader().fit(pd.DataFrame(CELLS))
     with pytest.raises(InvalidDataError, match="Column 'rooms' holds numbers, but row 2 is 'two'"):
         reader.read(pd.DataFrame(CELLS | {"rooms": [1, "two", 3, 4]}))
@@ -204,10 +204,10 @@ def test_numbers_that_come_as_text_are_read_where_numbers_were_learned():
     np.testing.assert_array_equal(reader.read(texts).values, reader.table_.values)
 
 
-def test_kinds_may_be_told():
+def test_kinds_can_be_chosen():
     frame = pd.DataFrame({"zip": [98178, 98125], "flag": [True, False], "n": ["1", "2"]})
-    told = infer_schema(frame, categorical=["zip"], numeric=["flag", 2])
-    assert [c.kind for c in told] == [Kind.CATEGORY, Kind.NUMBER, Kind.NUMBER]
+    chosen = infer_schema(frame, categorical=["zip"], numeric=["flag", 2])
+    assert [c.kind for c in chosen] == [Kind.CATEGORY, Kind.NUMBER, Kind.NUMBER]
     with pytest.raises(InvalidArgumentError, match="'nothing', which is no column of X"):
         infer_schema(frame, categorical=["nothing"])
     with pytest.raises(InvalidArgumentError, match="must be a list of columns, got 'zip'"):
@@ -230,7 +230,7 @@ def test_plain_numbers_keep_their_order_and_copies_nothing():
     assert table.values is table.numbers
 
 
-def test_columns_of_other_things_and_of_one_name_are_refused():
+def test_columns_of_lists_and_repeated_names_raise_an_error():
     with pytest.raises(InvalidDataError, match="Column 'a' is of type List"):
         infer_schema(pl.DataFrame({"a": [[1], [2]]}))
     twice = pd.DataFrame([[1, "a"], [2, "b"]], columns=np.array(["a", "a"]))
@@ -261,13 +261,13 @@ def test_a_column_without_any_cell_takes_whatever_comes(empty):
     frame = pd.DataFrame({"x": [1.0, 2.0], "nothing": [empty, empty]})
     reader = Reader().fit(frame)
     column = reader.table_.schema.columns[0]
-    assert (column.name, column.kind, column.levels) == ("nothing", Kind.CATEGORY, ())
+    assert (column.name, column.kind, column.categories) == ("nothing", Kind.CATEGORY, ())
     for cell in (7, "seven", empty):
         reader.read(frame.assign(nothing=cell))
 
 
 @pytest.mark.parametrize("cells", [[[1], [2]], [{"a": 1}, {"b": 1}], [1j, 2j]], ids=str)
-def test_cells_that_nothing_is_learned_from_are_refused(cells):
+def test_cells_of_unusable_types_raise_an_error(cells):
     column = pd.Series(cells, dtype=object)
     with pytest.raises(InvalidDataError, match=r"Column 'a' (holds .* objects|is of type)"):
         Reader().fit(pd.DataFrame({"a": column, "b": ["x", "y"]}))

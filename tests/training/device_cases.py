@@ -11,20 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.generative import CombVAE, fit_together
-from sigmax.inputs import Inputs, InputShape
-from sigmax.networks import NormalSpread, TabularMLP, VarianceNetwork
-from sigmax.training import (
-    Fold,
-    Part,
-    Phase,
-    Stage,
-    TrainingData,
+from sigmax.experts.combined import (
+    NormalSpread,
+    VarianceNetwork,
     log_likelihood,
     negative_log_likelihood,
-    train_stage,
 )
-from sigmax.training.chunk import start_members, train_chunk
+from sigmax.generative import CombVAE, fit_together
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks import TabularMLP
+from sigmax.training import Fold, Part, Phase, Stage, TrainingData, train_stage
+from sigmax.training.loop import start_members, train_chunk
 from sigmax.training.member_axis import spread_members
 
 N_MEMBERS, N_ROWS = 5, 60
@@ -103,7 +100,7 @@ def train_autoencoders() -> dict[str, np.ndarray]:
     """Codes and histories of five models that were fitted together."""
     X = np.random.default_rng(0).normal(size=(50, 3))
     settings: dict[str, Any] = {"hidden_sizes": (8,), "batch_size": 16, "n_steps": 6}
-    settings |= {"n_inducing": 5, "n_neighbors": 6, "n_primary": 2, "n_secondary": 3}
+    settings |= {"n_inducing": 5, "n_neighbors": 6, "n_secondary": 3}
     settings |= {"validation_fraction": 0.2}
     models = [CombVAE(**settings, random_state=seed) for seed in range(N_MEMBERS)]
     fit_together(models, [X] * N_MEMBERS)

@@ -14,24 +14,20 @@ import optax
 import pytest
 from scipy import special
 
-from sigmax.inputs import Inputs, InputShape
-from sigmax.neighbors import neighbor_graph
-from sigmax.networks import InverseGammaSpread, TabularMLP, VarianceNetwork
-from sigmax.sampling import draw_batches
-from sigmax.training import (
-    Fold,
-    Part,
-    Phase,
-    Progress,
-    Stage,
-    TrainingData,
+from sigmax.experts.combined import (
+    InverseGammaSpread,
+    VarianceNetwork,
     log_likelihood,
     negative_log_likelihood,
     negative_squared_error,
     squared_error,
-    train_stage,
 )
-from sigmax.training.chunk import start_members, train_chunk
+from sigmax.inputs import Inputs, InputShape
+from sigmax.neighbors import neighbor_graph
+from sigmax.networks import TabularMLP
+from sigmax.sampling import draw_batches
+from sigmax.training import Fold, Part, Phase, Progress, Stage, TrainingData, train_stage
+from sigmax.training.loop import start_members, train_chunk
 from sigmax.training.schedule import AVERAGED, weigh_rows
 
 N_MEMBERS = 3

@@ -9,8 +9,7 @@ import pytest
 
 import sigmax
 from sigmax import ray_session
-from sigmax.training.ray_team import GPU_VARIABLES
-from sigmax.training.ray_worker import own_device
+from sigmax.training.ray import GPU_VARIABLES, own_device
 
 ray = pytest.importorskip("ray")
 

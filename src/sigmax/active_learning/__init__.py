@@ -1,39 +1,40 @@
 """Active learning: which rows to label next.
 
-The model may be any with ``predict_dist(X)``, as all of sigmax, or with
-``predict(X, return_std=True)``, as scikit-learn's Gaussian process and pipelines that end in one.
-`choose` is for people who go away and measure, `active_learning_rounds` for simulations in which
-all labels are known, `expected_gain` says when to stop, and `split_for_active_learning` gives the
-paper's rows for a simulation.
+Models need ``predict_dist(X)``, as all of sigmax, or ``predict(X, return_std=True)``, as
+scikit-learn's Gaussian process and pipelines that end in one. `choose` selects the next rows,
+`active_learning_rounds` simulates active learning where all labels are known, `expected_gain`
+tells when to stop, and `split_for_active_learning` is the paper's split for a simulation.
 
-An acquisition says how much each row of the pool is wanted. By name:
+An acquisition gives each row of the pool a score; rows with high scores are labelled first. By
+name:
 
 ``"variance"``
-    The total predictive variance, noise included: the paper's.
+    Total predictive variance, including noise, as in the paper.
 ``"epistemic"``
-    The part of the variance that more data would take away.
+    Epistemic variance, which more data would reduce.
 ``"information"``
-    The log of the total over the aleatoric standard deviation: for a Normal, what a label is
-    expected to tell.
+    Log of the ratio of total to aleatoric standard deviation: for a Normal, the expected
+    information gain of a label.
 ``"joint-information"``
-    What the labels of the whole batch tell about the function, greedily: a row that is like one
-    already taken tells little more. See `JointUncertainty`.
+    Information gain of the whole batch, greedily: a row similar to one already selected adds
+    little. See `JointUncertainty`.
 ``"clusters"``
     One row from each of ``n`` clusters of k-means in the learned metric (other models: in
     standardised columns), rows weighted by their epistemic variance.
 ``"random"``
-    A uniform number: the control that the others have to beat.
+    A uniform random number: the baseline for the others.
 
-With several outputs a row's score is the sum of theirs, variances being counted in units of each
-output's variance in the labelled rows. An acquisition of one's own is a function
-``(model, X_pool, rng) -> scores (n,)``, larger being more wanted.
+With several outputs the score of a row is the sum of theirs, with variances in units of each
+output's variance in the labelled rows. Custom acquisitions are functions
+``(model, X_pool, rng) -> scores (n,)``.
 """
 
-from sigmax.active_learning.choosing import ACQUISITIONS, choose
 from sigmax.active_learning.joint import JointUncertainty, expected_gain
-from sigmax.active_learning.rounds import (
+from sigmax.active_learning.selection import (
+    ACQUISITIONS,
     Round,
     active_learning_rounds,
+    choose,
     split_for_active_learning,
 )
 

@@ -1,20 +1,19 @@
-r"""What a model knows about many rows at once, so that a batch does not ask the same thing twice.
+r"""Joint epistemic uncertainty of many rows, for batches without redundant rows.
 
 The function value $f(x)$ behind a prediction has an epistemic covariance
-$k(x, x') = \operatorname{Cov}(f(x), f(x'))$: that of the members' means and, of `LocalRegressor`,
-each member's uncertainty about its own mean, which is as correlated as its kernel says. A label has
-noise on top, of the aleatoric variance $d(x)$. What the labels of a batch $B$ tell about $f$ is
+$k(x, x') = \operatorname{Cov}(f(x), f(x'))$: that of the means of the ensemble members and, for
+`LocalRegressor`, each member's uncertainty about its own mean, correlated by its kernel. A label
+has additional noise of the aleatoric variance $d(x)$. The information of the labels of a batch $B$
+about $f$ is
 
 $$I(f; y_B) = \tfrac12 \log\det\left(I + D_B^{-1/2} K_{BB} D_B^{-1/2}\right),$$
 
-as if all were Normal; BatchBALD's score (Kirsch, van Amersfoort and Gal 2019) for regression. It is
-monotone and submodular: taking the row of the largest gain, one after the other, has at least 63 %
-of what the best batch has.
+as if all were Normal; this is BatchBALD's score (Kirsch, van Amersfoort and Gal 2019) for
+regression. It is monotone and submodular: greedy selection reaches at least 63 % of the optimum.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -23,15 +22,12 @@ from jaxtyping import Float, Int
 from sigmax.distributions import Bounded, Mapped, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
-from sigmax.estimators.blocks import by_blocks
-from sigmax.estimators.local_predictor import ROWS_AT_ONCE, embed_members
+from sigmax.experts.local import LocalFitted
 from sigmax.neighbors import as_rows
 from sigmax.scaling import Standardizer
 
-__all__ = ["JointUncertainty", "expected_gain", "metric_coordinates"]
-
 LEAST_NOISE = 1e-6
-"""Of the variance of a row: labels without noise would tell infinitely much."""
+"""Least noise as a share of the variance: labels without noise have infinite information."""
 
 
 @final
@@ -43,22 +39,22 @@ class JointUncertainty:
     --------
     >>> covariance = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.5]])
     >>> rows = JointUncertainty.of_matrix(covariance, np.full(3, 0.1))
-    >>> rows.most_informative(2)[0]  # the second row is a copy of the first
+    >>> rows.most_informative(2)[0]  # the second row duplicates the first
     array([0, 2])
     """
 
     variance: Float[np.ndarray, "rows outputs"]
-    """Epistemic."""
+    """Epistemic variance."""
     noise: Float[np.ndarray, "rows outputs"]
     """Aleatoric variance."""
     column: Callable[[int], Float[np.ndarray, "rows outputs"]]
-    """The covariance of all rows with one of them."""
+    """Covariance of all rows with one of them."""
 
     @classmethod
     def of_matrix(
         cls, covariance: Float[np.ndarray, "rows rows"], noise: Float[np.ndarray, " rows"]
     ) -> "JointUncertainty":
-        """From a covariance matrix."""
+        """Create from a covariance matrix."""
         variance = np.diag(covariance)[:, None].astype(np.float64)
         floor = LEAST_NOISE * np.maximum(variance, 1e-300)
         noise = np.maximum(noise[:, None].astype(np.float64), floor)
@@ -66,14 +62,14 @@ class JointUncertainty:
 
     @classmethod
     def of_model(cls, model: Any, X: Any) -> "JointUncertainty":
-        """From a model with members, or with ``predict(X, return_cov=True)`` as scikit-learn's."""
+        """Create from an ensemble, or a model with ``predict(X, return_cov=True)``."""
         if not hasattr(model, "predict_dist"):
             return cls.of_matrix(*_given_covariance(model, X))
         dist: Any = model.predict_dist(X).dist
         dist = dist.base if isinstance(dist, Bounded) else dist
         mixture = dist.base if isinstance(dist, Mapped) else dist
         if not isinstance(mixture, Mixture):
-            raise _refusal(model)
+            raise _unsupported(model)
         of_members, known = _deviations(mixture), Predictive(mixture)
         shape = len(X), -1
         total, epistemic = (
@@ -85,7 +81,7 @@ class JointUncertainty:
             own = np.zeros_like(own)
         variance = np.sum(of_members**2, axis=0) + own**2
         if not np.any(variance > 0):
-            raise _refusal(model)
+            raise _unsupported(model)
 
         def column(row: int) -> np.ndarray:
             found = np.einsum("mnp,mp->np", of_members, of_members[:, row])
@@ -101,9 +97,9 @@ class JointUncertainty:
     def condition(
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
-        """What the label of each row tells beside those before it, and the variance that is left.
+        """Information gain of each row's label given those before it, and the remaining variance.
 
-        In nats; several outputs add up.
+        In nats, summed over outputs.
         """
         state, gains = _Conditioned(self), []
         for row in rows:
@@ -114,7 +110,7 @@ class JointUncertainty:
     def most_informative(
         self, n: int, cost: Float[np.ndarray, " rows"] | None = None, budget: float = np.inf
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-        """Up to ``n`` rows, each telling most per cost beside those before it, and their gains."""
+        """Greedy selection of up to ``n`` rows by information gain per cost, and their gains."""
         price = np.ones(len(self.variance)) if cost is None else cost
         state, taken, gains = _Conditioned(self), [], []
         is_open = np.ones(len(price), dtype=bool)
@@ -134,7 +130,7 @@ class JointUncertainty:
 
 @final
 class _Conditioned:
-    """The variances of rows once the labels of some are known: a Cholesky factor, row by row."""
+    """Variances of rows given the labels of some: a Cholesky factor, row by row."""
 
     def __init__(self, joint: JointUncertainty):
         self.joint, self.variance = joint, joint.variance.copy()
@@ -151,28 +147,28 @@ class _Conditioned:
 
 
 def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
-    """By what share the labels of the chosen rows would lower the variance of the pool's rows.
+    """Expected relative reduction of the pool's mean predictive variance by the chosen labels.
 
-    Of the mean predictive variance, noise included, as the model sees it before it has the labels;
-    of several outputs, on average. When the gain of a round is small, it is time to stop: what is
-    left is noise, or nothing that this model could learn.
+    The variance includes noise and is that of the model before it has the labels; several outputs
+    are averaged. When the gain of a round is small, it is time to stop: the remaining variance is
+    noise, or cannot be learned by this model.
     """
     joint = JointUncertainty.of_model(model, X_pool)
     return gain_of(joint, np.asarray(chosen, dtype=int))
 
 
 def gain_of(joint: JointUncertainty, chosen: Int[np.ndarray, " chosen"]) -> float:
-    """What `expected_gain` returns."""
+    """Expected relative reduction of the mean variance."""
     _, left = joint.condition(chosen)
     total = (joint.variance + joint.noise).mean(axis=0)
     return float(np.mean((joint.variance - left).mean(axis=0) / total))
 
 
 def metric_coordinates(model: Any, X: Any) -> Float[np.ndarray, "rows coordinates"]:
-    """Coordinates in which near rows are alike to the model.
+    """Coordinates in which rows that are similar to the model are close.
 
-    Of `LocalRegressor` the squared distance is the mean of those in the members' metrics; of others
-    columns are in units of their standard deviation.
+    For `LocalRegressor` the squared distance is the mean of those in the metrics of the ensemble
+    members; for other models columns are standardised.
     """
     coordinates = _member_coordinates(model, X)
     if coordinates is None:
@@ -182,16 +178,16 @@ def metric_coordinates(model: Any, X: Any) -> Float[np.ndarray, "rows coordinate
 
 
 def _member_coordinates(model: Any, X: Any) -> Float[np.ndarray, "members rows metric"] | None:
-    """Rows in the metric of every member, where there is one."""
+    """Rows in the metric of each ensemble member, None for models without one."""
     if not isinstance(model, LocalRegressor):
         return None
-    embed = partial(embed_members, model.predictor_.networks)
-    embedded, _ = by_blocks(embed, model._inputs(X), axis=1, rows_per_call=ROWS_AT_ONCE)
-    return embedded.coordinates
+    fitted = model.model_.fitted
+    assert isinstance(fitted, LocalFitted)
+    return fitted.coordinates(model.model_.encode(model.read(X)))
 
 
 def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:
-    """Members' means less that of all, times the root of their weights."""
+    """Deviations of the members' means from the ensemble mean, times the root of their weights."""
     means = np.asarray(mixture.components.mean, np.float64)
     shape = mixture.n_members, mixture.n_parts, means.shape[1], -1
     means = means.reshape(shape)
@@ -206,20 +202,20 @@ def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:
 
 
 def _given_covariance(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The covariance that a model gives itself, and the noise that it was told."""
+    """Covariance that a model predicts, and its noise variance ``alpha``."""
     try:
         _, covariance = model.predict(X, return_cov=True)
     except (AttributeError, TypeError) as error:
-        raise _refusal(model) from error
+        raise _unsupported(model) from error
     covariance = np.asarray(covariance, np.float64)
     if covariance.ndim != 2:
-        raise InvalidArgumentError("A covariance of several outputs cannot be used; fit one.")
+        raise InvalidArgumentError(
+            "The covariance of several outputs is not supported. Fit one model per output."
+        )
     alpha = getattr(model, "alpha", 0.0)
     return covariance, np.full(len(covariance), float(alpha) if np.ndim(alpha) == 0 else 0.0)
 
 
-def _refusal(model: Any) -> InvalidArgumentError:
-    rule = "a model with several members, or with `predict(X, return_cov=True)`"
-    return InvalidArgumentError(
-        f"What rows have in common needs {rule}, got {type(model).__name__}."
-    )
+def _unsupported(model: Any) -> InvalidArgumentError:
+    rule = "an ensemble of several members, or a model with `predict(X, return_cov=True)`"
+    return InvalidArgumentError(f"Joint uncertainty needs {rule}, got {type(model).__name__}.")

@@ -1,9 +1,9 @@
-"""Recalibration, its picture, and conformal intervals, whose coverage is guaranteed."""
+"""Recalibration of predictive distributions, and conformal intervals with guaranteed coverage."""
 
 from sigmax.calibration.conformal import ConformalScores, conformal_quantile
 from sigmax.calibration.conformal_regressor import ConformalRegressor
-from sigmax.calibration.histogram import pit_histogram
 from sigmax.calibration.scale_factor import best_scale_factor, coverage_match
+from sigmax.metrics import pit_histogram
 
 __all__ = [
     "ConformalRegressor",

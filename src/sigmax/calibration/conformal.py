@@ -1,8 +1,8 @@
-"""Conformal intervals: as wide as the errors of held-out rows say, over the predicted spread.
+"""Conformal intervals from the standardised errors of calibration rows.
 
-The score of a held-out row is the error of its predicted mean over its predicted standard
-deviation. It is finite whatever the tails of y and the density were, so that one outlier among many
-rows moves no interval to infinity, and it needs nothing of a model but these two numbers.
+The score of a calibration row is the absolute error of its predicted mean over its predicted
+standard deviation. It is finite for any tails of y and of the density, so that one outlier among
+many rows does not make intervals infinite, and it needs only these two numbers of a model.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,15 @@ from jaxtyping import Bool, Float, Int
 from sigmax.checks import check_number
 from sigmax.errors import InvalidDataError
 
-__all__ = ["ConformalScores", "conformal_quantile"]
-
 ROUNDING = 1e-12
-"""(n + 1) times a coverage such as 0.9 may lie above the whole number that is meant."""
+"""Relative tolerance, as (n + 1) times a coverage such as 0.9 may be just above an integer."""
 
 MOST_HALVINGS = 60
 ROWS_AT_ONCE = 16_384
 
 
 def conformal_quantile(scores, coverage: float = 0.9, sample_weight=None) -> float:
-    """The score that a new one exceeds with a probability of at most ``1 - coverage``.
+    """Score that a new one exceeds with a probability of at most ``1 - coverage``.
 
     Of n exchangeable scores it is number ⌈(n + 1) coverage⌉ in ascending order; infinite if n is
     smaller than that, as with eight scores and a coverage of 0.9.
@@ -32,11 +30,11 @@ def conformal_quantile(scores, coverage: float = 0.9, sample_weight=None) -> flo
     Parameters
     ----------
     scores : array-like of shape (n,)
-        Scores of rows that the model did not learn from.
+        Scores of rows that were not used for training.
     coverage : float
-        Above 0 and below 1.
+        Nominal coverage, above 0 and below 1.
     sample_weight : array-like of shape (n,), optional
-        How much each score counts; the new one counts as they do on average.
+        Weight of each score; the new one has their mean weight.
 
     Examples
     --------
@@ -60,7 +58,7 @@ def conformal_quantile(scores, coverage: float = 0.9, sample_weight=None) -> flo
 @final
 @dataclass(frozen=True, eq=False)
 class ConformalScores:
-    """Scores of held-out rows, and by which of several models each row was predicted.
+    """Scores of calibration rows, and the model that predicted each of them.
 
     With one model the interval of a new row is that of split conformal prediction. With the models
     of several folds it is that of CV+ (Barber, Candès, Ramdas and Tibshirani 2021): its ends are
@@ -78,7 +76,7 @@ class ConformalScores:
     score: Float[np.ndarray, "rows outputs"]
     weight: Float[np.ndarray, " rows"]
     fold: Int[np.ndarray, " rows"]
-    """The number of the model that did not learn from the row."""
+    """Number of the model that was not trained on the row."""
 
     @classmethod
     def create(
@@ -89,7 +87,7 @@ class ConformalScores:
         weight: Float[np.ndarray, " rows"] | None = None,
         fold: Int[np.ndarray, " rows"] | None = None,
     ) -> "ConformalScores":
-        """The scores of rows by what was predicted for them; without ``fold`` by one model."""
+        """Scores of rows from their predictions; without ``fold`` by one model."""
         weight = np.ones(len(y)) if weight is None else weight
         fold = np.zeros(len(y), dtype=np.int64) if fold is None else fold
         return cls(over(np.abs(y - mean), std), weight, fold)
@@ -106,7 +104,7 @@ class ConformalScores:
         std: Float[np.ndarray, "models new outputs"],
         coverage: float = 0.9,
     ) -> Float[np.ndarray, "new outputs 2"]:
-        """Intervals of new rows, by what every model predicts: (lower, upper) on the last axis."""
+        """Intervals of new rows from the predictions of all models: last axis lower, upper."""
         bounds = np.empty((*mean.shape[1:], 2))
         for output, scores in enumerate(self.score.T):
             ranked = [
@@ -120,7 +118,7 @@ class ConformalScores:
                     -upper_bound(-center, spread, ranked, coverage),
                     upper_bound(center, spread, ranked, coverage),
                 ]
-                # With a small coverage, models that disagree may put the lower end above the other.
+                # With a small coverage, models that disagree may swap the ends.
                 bounds[rows, output] = np.sort(np.stack(ends, axis=-1), axis=-1)
         return bounds
 
@@ -128,11 +126,11 @@ class ConformalScores:
 @final
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Scores in ascending order, and the weight of each and all before it."""
+    """Scores in ascending order, with cumulative weights."""
 
     score: Float[np.ndarray, " rows"]
     total: Float[np.ndarray, " rows_and_one"]
-    """Begins with 0."""
+    """Cumulative weights, starting with 0."""
 
     @classmethod
     def create(
@@ -143,12 +141,12 @@ class Ranked:
         return cls(score[order], np.concatenate([[0.0], np.cumsum(weight[order])]))
 
     def quantile(self, weight: float) -> float:
-        """The smallest score that has, with all below it, at least this weight."""
-        place = int(np.searchsorted(self.total[1:], weight))
-        return float(self.score[place]) if place < len(self.score) else np.inf
+        """Smallest score whose cumulative weight is at least this."""
+        position = int(np.searchsorted(self.total[1:], weight))
+        return float(self.score[position]) if position < len(self.score) else np.inf
 
     def weight_up_to(self, score: Float[np.ndarray, " new"]) -> Float[np.ndarray, " new"]:
-        """The weight of all scores up to each of these."""
+        """Cumulative weight of the scores up to each of these."""
         return self.total[np.searchsorted(self.score, score, side="right")]
 
 
@@ -158,9 +156,9 @@ def upper_bound(
     ranked: list[Ranked],
     coverage: float,
 ) -> Float[np.ndarray, " new"]:
-    """The conformal quantile of each model's mean plus its scores times its standard deviation.
+    """Conformal quantile of each model's mean plus its scores times its standard deviation.
 
-    By bisection, from the largest and the smallest of what every model says alone.
+    Found by bisection between the smallest and the largest quantile of a single model.
     """
     coverage = check_number("coverage", coverage, above=0.0, below=1.0)
     n_rows = sum(len(own.score) for own in ranked)
@@ -176,7 +174,7 @@ def upper_bound(
         ]
     )
     low, high = alone.min(axis=0), alone.max(axis=0)
-    low = np.where(np.isinf(high), high, low)  # wide enough, where a model alone says so
+    low = np.where(np.isinf(high), high, low)  # infinite if that of a single model is
     precision = ROUNDING * np.maximum(np.abs(low), np.abs(high))
     for _ in range(MOST_HALVINGS):
         is_open = low + precision < high
@@ -190,12 +188,12 @@ def upper_bound(
 
 
 def over(error: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """``error / std``, and no error is 0 also where the standard deviation is."""
+    """``error / std``, 0 for an error of 0 even if the standard deviation is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(error == 0, 0.0, error / std)
 
 
 def times(std: np.ndarray, score: float) -> np.ndarray:
-    """``score * std``, infinite where one of them is, whatever the other."""
+    """``score * std``, infinite if either is infinite."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(std) | np.isinf(score), np.inf, score * std)

@@ -15,38 +15,36 @@ from sigmax.calibration.conformal import ConformalScores
 from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 
-__all__ = ["ConformalRegressor"]
-
 
 @final
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Intervals with guaranteed coverage around any regressor.
 
-    Rows that a copy of the regressor did not learn from say how wide intervals must be, in units of
-    the standard deviation that it predicts; the intervals of a regressor that predicts none have
-    the same width everywhere. If these rows and new rows are exchangeable, an interval
-    holds a new y with a probability of at least its coverage, whatever the data and the regressor:
+    The width of intervals, in units of the predicted standard deviation, follows from the errors
+    on calibration rows that were not used for training; without a predicted standard deviation all
+    intervals have the same width. If calibration rows and new rows are exchangeable, an interval
+    contains a new y with a probability of at least its coverage, for any data and any regressor:
     on average over all rows, or over those of a group, not for every x.
 
     - By default, some rows are set aside (split conformal prediction).
-    - ``cv=5`` learns one copy for every fold, from all others (CV+): all rows are learned from, and
-      all say how wide intervals must be. What is guaranteed is a coverage of 1 - 2α where 1 - α
-      is asked for, less about √(2/n); in practice it is about 1 - α.
-    - ``cv="prefit"`` takes a fitted regressor as it is; `fit` is given rows that it did not see.
+    - ``cv=5`` trains one clone per fold on the other folds (CV+), so that all rows are used both
+      for training and for calibration. The guaranteed coverage is 1 - 2α for a nominal 1 - α, less
+      about √(2/n); in practice it is about 1 - α.
+    - ``cv="prefit"`` uses a fitted regressor; `fit` takes rows that it was not trained on.
 
     Parameters
     ----------
     estimator : regressor
-        Any. The width of intervals follows the standard deviation of ``predict(X,
-        return_std=True)`` if there is one, as ours, ``BayesianRidge`` and
-        ``GaussianProcessRegressor`` have it.
+        Any regressor. Widths are proportional to the standard deviation of ``predict(X,
+        return_std=True)`` if it is supported, as by the regressors of sigmax, ``BayesianRidge`` and
+        ``GaussianProcessRegressor``.
     cv : None, int, splitter or "prefit", default None
-        None sets `calibration_fraction` of the rows aside; a number is that of shuffled folds; a
-        splitter or a list of splits must hold out every row at most once.
+        None sets `calibration_fraction` of the rows aside; an int is the number of shuffled folds;
+        a splitter or a list of splits must hold out every row at most once.
     calibration_fraction : float, default 0.2
         Share of the rows that are set aside without `cv`.
     random_state : int, RandomState or None
-        Seed of the split, or of the shuffle before folds are made.
+        Seed of the split, or of the shuffled folds.
 
     Examples
     --------
@@ -63,10 +61,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """
 
     estimators_: list[Any]
-    """The fitted copies."""
+    """Fitted clones."""
     scores_: ConformalScores
     groups_: NDArray[Any] | None
-    """The group of every held-out row, if groups were given."""
+    """Group of each calibration row, if groups were given."""
     is_single_output_: bool
 
     def __init__(self, estimator, *, cv=None, calibration_fraction=0.2, random_state=None):
@@ -76,17 +74,17 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y, sample_weight=None, groups=None) -> "ConformalRegressor":
-        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+        """Fit to rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            Arrays or data frames; the regressor is given rows of the same kind.
+            Array or data frame; the regressor gets rows of the same type.
         y : array-like of shape (n,) or (n, p)
         sample_weight : array-like of shape (n,), optional
-            How much each row counts, for the regressor and for the width of intervals.
+            Weight of each row, for training and for calibration.
         groups : array-like of shape (n,), optional
-            A label for every row: then `predict_interval` can hold its coverage in every group.
+            Group of each row, so that `predict_interval` can guarantee the coverage of each group.
         """
         fraction = self.calibration_fraction
         check_number("calibration_fraction", fraction, above=0.0, below=1.0)
@@ -117,29 +115,27 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X, return_std: bool = False) -> Any:
-        """The regressor's mean and, on request, its standard deviation; of several their mixture's.
+        """Predicted mean and, on request, standard deviation; for folds, those of the mixture.
 
-        The standard deviation is the one that it predicts by itself. A regressor that predicts
-        none has none here.
+        The standard deviation is that of the regressor itself, without calibration.
         """
         mean, std = self._moments(X, needs_std=return_std)
         mean, spread = mean.mean(axis=0), np.sqrt(np.mean(std**2, axis=0) + mean.var(axis=0))
         return (mean, spread) if return_std else mean
 
     def predict_interval(self, X, coverage: float = 0.9, groups=None) -> NDArray[np.float64]:
-        """Intervals that hold y with a probability of ``coverage``: last axis lower, upper.
+        """Intervals that contain y with a probability of ``coverage``: last axis lower, upper.
 
-        They are infinite where too few rows were held out: ⌈(n + 1) coverage⌉ must be at most n.
+        They are infinite with too few calibration rows: ⌈(n + 1) coverage⌉ must be at most n.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         coverage : float
         groups : array-like of shape (n,), optional
-            The group of every row, if `fit` was given groups. Only held-out rows of its group then
-            count for a row, and the coverage holds in every group. In a group that is new or too
-            small nothing can be promised: its intervals are infinite. Without ``groups`` all
-            held-out rows count for all rows.
+            Group of each row, if `fit` was given groups. Each group is then calibrated on its own
+            rows, and the coverage holds in every group. Intervals of a group that is new or too
+            small are infinite. Without ``groups`` all calibration rows are used for all rows.
         """
         mean, std = (part.reshape(*part.shape[:2], -1) for part in self._moments(X))
         if groups is None:
@@ -156,7 +152,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return bounds[:, 0] if self.is_single_output_ else bounds
 
     def _folds(self, X, y, n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Which rows are learned from and which are held out, for every copy."""
+        """Training rows and calibration rows of each clone."""
         if isinstance(self.cv, str):
             if self.cv != "prefit":
                 rule = 'None, a number of folds, a splitter or "prefit"'
@@ -165,7 +161,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if self.cv is None:
             n_held_out = max(1, round(self.calibration_fraction * n_rows))
             if n_held_out >= n_rows:
-                rule = "rows to learn from and rows to set aside"
+                rule = "rows for training and rows for calibration"
                 raise InvalidDataError(f"`X` must have {rule}, got n_samples={n_rows}.")
             order = check_random_state(self.random_state).permutation(n_rows)
             return [(order[n_held_out:], order[:n_held_out])]
@@ -183,7 +179,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return folds
 
     def _fitted(self, X, y, weight: NDArray | None, rows: NDArray[np.intp]) -> Any:
-        """A copy that has learned from some rows, or the regressor itself if it is fitted."""
+        """Clone fitted to the given rows, or the regressor itself if it is prefit."""
         if isinstance(self.cv, str):
             check_is_fitted(self.estimator)
             return self.estimator
@@ -194,7 +190,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _moments(
         self, X, *, needs_std: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Means and standard deviations of all copies, along a new first axis."""
+        """Means and standard deviations of all clones, along a new first axis."""
         check_is_fitted(self)
         outputs = () if self.is_single_output_ else self.scores_.score.shape[1:]
         found = [moments(model, X, outputs, needs_std=needs_std) for model in self.estimators_]
@@ -205,7 +201,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 def moments(
     model: Any, X, outputs: tuple[int, ...], *, needs_std: bool = False
 ) -> tuple[NDArray, NDArray]:
-    """Mean and standard deviation of every row and output; 1 for a model that predicts none."""
+    """Mean and standard deviation of every row and output; 1 if the model predicts none."""
     try:
         found = model.predict(X, return_std=True)
     except TypeError as error:
@@ -223,12 +219,14 @@ def moments(
         shapes = f"shapes {mean.shape} and {std.shape}"
         raise InvalidDataError(f"`estimator` must predict one number per y, got {shapes}.")
     if np.isnan(mean).any() or not np.all(std >= 0):
-        raise InvalidDataError("`estimator` must predict numbers and no negative spread.")
+        raise InvalidDataError(
+            "`estimator` must predict numbers and no negative standard deviation."
+        )
     return mean.reshape(shape), std.reshape(shape)
 
 
 def check_groups(groups: Any, n_rows: int) -> NDArray[Any]:
-    """The labels as an array, refused if they are not one per row."""
+    """Labels as an array; an error unless there is one per row."""
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):
         rule = f"one label per row, ({n_rows},)"

@@ -1,4 +1,4 @@
-"""Recalibration: one factor on every scale."""
+"""Recalibration by one factor on all scales."""
 
 import math
 from collections.abc import Callable
@@ -10,34 +10,31 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-__all__ = ["best_scale_factor", "coverage_match", "total_log_likelihood"]
-
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
-"""Half widths of the grids, over that of the first: steps of less than 1e-3 at last."""
+"""Half widths of the grids relative to the first: the last has steps of less than 1e-3."""
 
 LEVELS = (0.5, 0.8, 0.9)
-"""Of central intervals that should hold what they say."""
+"""Nominal coverages of the central intervals in `coverage_match`."""
 
 BLUR = 0.02
-"""Rows count for a level by degrees within about so much of it: a count of rows is no function to
-be searched."""
+"""Width of the sigmoid that replaces the step of a count, so that the criterion is smooth."""
 
 Criterion = Callable[[Any, Array, Array], Array]
-"""Of densities, values and weights: one number, the higher the better."""
+"""Takes densities, values and weights; returns one number, higher is better."""
 
 
 def total_log_likelihood(
     dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
 ) -> Float[Array, ""]:
-    """The sum of the log-densities."""
+    """Weighted sum of the log-densities."""
     return jnp.sum(jnp.where(weights > 0, weights * dist.log_prob(y), 0.0))
 
 
 def coverage_match(
     dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
 ) -> Float[Array, ""]:
-    """How well central intervals of 50, 80 and 90 % hold these shares of the values.
+    """Agreement of the observed coverage of 50, 80 and 90 % intervals with the nominal one.
 
     Minus the sum of the squared differences: 0 is best.
     """
@@ -57,24 +54,24 @@ def best_scale_factor(
     largest: float = 4.0,
     criterion: Criterion = total_log_likelihood,
 ) -> Float[Array, ""]:
-    """The factor on every scale that suits held-out ``y`` best, to 1e-3.
+    """Best factor on all scales for validation values ``y``, to 1e-3.
 
     Pure JAX, to be compiled or vmapped by the caller. The criterion, by default the log-likelihood,
-    is searched on a grid of log factors that is made finer around its best point, three times over:
-    for a mixture it can have several peaks.
+    is maximised on a grid of log factors that is refined three times around its best point: for a
+    mixture it can have several peaks.
 
     Parameters
     ----------
     dist
-        Densities of rows that they were not trained on: with ``widen`` and ``log_prob``, or what
-        the criterion asks for.
+        Densities of rows that were not used for training, with ``widen`` and ``log_prob``, or the
+        method that the criterion needs.
     y
-        The values of these rows.
+        Values of these rows.
     weight
-        One weight per row, 0 for padding (whose densities may hold anything). With no weight at all
-        the factor is 1.
+        One weight per row, 0 for padding (whose densities are ignored). If all are 0, the factor
+        is 1.
     largest
-        The factor lies between this and its inverse.
+        Upper bound of the factor; its inverse is the lower bound.
     criterion
         `total_log_likelihood` or `coverage_match`.
 

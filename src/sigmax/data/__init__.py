@@ -1,11 +1,8 @@
-"""Files and formulas in, arrays and splits out."""
+"""Data sets: regression and image sets of the paper, weather stations and simulated data."""
 
 from sigmax.data.images import IMAGE_SETS, ImageData, ImageSet, load_images
-from sigmax.data.moons import TwoMoons
-from sigmax.data.splits import standard_splits
-from sigmax.data.toy import ToyProblem
-from sigmax.data.uci import RegressionData, load_uci
-from sigmax.data.uci_sets import UCI_SETS, UCISet
+from sigmax.data.synthetic import ToyProblem, TwoMoons
+from sigmax.data.uci import UCI_SETS, RegressionData, UCISet, load_uci, standard_splits
 from sigmax.data.weather import STATIONS, Station, load_station
 
 __all__ = [

@@ -1,10 +1,8 @@
-"""A made-up table of deliveries, as a shop might have it: categories, times, gaps, a long tail."""
+"""Simulated table of deliveries: categories, times, missing values and a skewed target."""
 
 from typing import Any
 
 import numpy as np
-
-__all__ = ["make_deliveries"]
 
 DISTRICTS = ("Harbour", "Old Town", "Hillside", "Airport", "Riverside", "Mills", "Park", "Campus")
 VEHICLES = ("bike", "scooter", "car", "van")
@@ -12,11 +10,10 @@ WEATHER = ("dry", "rain", "snow")
 
 
 def make_deliveries(n_rows: int = 1000, seed: int = 0) -> Any:
-    """Deliveries as a frame of pandas; ``minutes`` is what one would like to know beforehand.
+    """Simulate deliveries as a pandas data frame; the target is ``minutes``.
 
-    The time of a delivery depends on distance, vehicle, weather and traffic by the hour, and so
-    does its spread: a bike in the snow is hard to predict. One cell in twelve of weight and weather
-    is missing.
+    Mean and variance of the target depend on distance, vehicle, weather and hour. One value in
+    twelve of weight and weather is missing.
 
     Examples
     --------

@@ -1,74 +1,101 @@
 """The four image sets of the paper, by name: pixels in [0, 1], one image per row.
 
 A set is read from ``<name>.npz`` (uint8 arrays ``X_train``, ``y_train``, ``X_test`` and
-``y_test``) in the data folder or the cache; then, where there is one, from a file that holds a part
-of it, and says so in `ImageData.note`. Where there is neither, the original files are fetched, held
-against their checksums, and an npz file is left in the cache.
+``y_test``) in the data folder or the cache, or from the file of a known subset, which
+`ImageData.note` describes. Otherwise the original files are downloaded, checked against their
+checksums, and saved as npz in the cache. No format can hold code: CIFAR-10 is read in its binary
+version, not from pickles.
 """
 
+import gzip
+import math
+import tarfile
+import tomllib
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.image_files import (
-    NAMES,
-    AbstractImageFiles,
-    Arrays,
-    CIFARFile,
-    IDXFiles,
-    SVHNFiles,
-)
 from sigmax.data.store import (
     cache_folder,
     content_hash,
     look_up,
+    original_file,
     read_npz,
     where_to_put,
     write_npz,
 )
 from sigmax.errors import DataFileError, InvalidArgumentError
 
-__all__ = ["IMAGE_SETS", "ImageData", "ImageSet", "load_images"]
+NAMES = ("X_train", "y_train", "X_test", "y_test")
+
+Arrays = dict[str, NDArray[np.uint8]]
+"""Arrays by `NAMES`; channels are the last axis of images."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ImageFiles:
+    """Original files of an image set."""
+
+    read: Callable[[Sequence[Path]], Arrays]
+    """Function that reads the files, in the order of ``md5``."""
+    url: str
+    """Address of the folder of the files."""
+    md5: dict[str, str]
+    """File name -> checksum, as published by the authors or torchvision."""
+
+    def fetch(self, name: str) -> Arrays:
+        """Read the files, in folder ``name`` of the cache; remove downloaded ones after use."""
+        with ExitStack() as stack:
+            files = (
+                original_file(f"{name}/{file}", f"{self.url}/{file}", known_hash=f"md5:{md5}")
+                for file, md5 in self.md5.items()
+            )
+            return self.read([stack.enter_context(file) for file in files])
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ImageSubset:
-    """A file with a part of a set."""
+    """File with a subset of an image set."""
 
     file: str
     n_train: int
     n_test: int
     note: str
-    """How the part was taken, for whoever reads a table."""
+    """Description of the subset for the notes of tables."""
     content_hash: str
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """What an image set is, and where it comes from."""
+    """Description and source of an image set."""
 
     name: str
     title: str
     n_train: int
     n_test: int
     shape: tuple[int, ...]
-    """Height, width and, for colours, channels."""
-    source: AbstractImageFiles
+    """Height, width and, for colour images, channels."""
+    source: ImageFiles
     content_hash: str | None = None
-    """What a whole set must have, where it is known."""
+    """Hash of the whole set, if known."""
     subset: ImageSubset | None = None
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """An image set: one flat row per image, float32 in [0, 1], in the order of its source."""
+    """Image set: one flat row per image, float32 in [0, 1], in the order of its source."""
 
     name: str
     X_train: NDArray[np.float32]
@@ -77,68 +104,62 @@ class ImageData:
     y_test: NDArray[np.integer]
     description: ImageSet
     note: str = ""
-    """How these images differ from the original set; empty for the whole set."""
+    """Difference from the original set; empty for the whole set."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and, for colours, channels of an image."""
+        """Height, width and, for colour images, channels."""
         return self.description.shape
 
     @property
     def is_subset(self) -> bool:
-        """Whether this is a part of the set only."""
+        """True if this is a subset of the original set."""
         return bool(self.note)
 
     @cached_property
     def content_hash(self) -> str:
-        """Sixteen digits that change with any pixel or label."""
+        """Sixteen hex digits that depend on every pixel and label."""
         train, test = (np.rint(X * 255) for X in (self.X_train, self.X_test))
         return content_hash((train, self.y_train, test, self.y_test), "u1")
 
 
 def load_images(name: str) -> ImageData:
-    """One of `IMAGE_SETS` by its name: from a file if there is one, or else from its source.
+    """Load one of `IMAGE_SETS`, from a file or else from its source.
 
     Raises
     ------
     DataFileError
-        If there is no file and none can be fetched, or if what came is not the set.
+        If there is no file and the download fails, or if the data are not the set.
     """
     if name not in IMAGE_SETS:
         raise InvalidArgumentError(f"`name` must be one of {', '.join(IMAGE_SETS)}; got {name!r}.")
     described = IMAGE_SETS[name]
     subset, note = described.subset, ""
     path = look_up(f"{name}.npz")
-    if path is not None:
-        arrays = read_file(path)
-        check_images(described, arrays, f"{path} (replace or remove it)")
-    elif subset is not None and (path := look_up(subset.file)) is not None:
-        arrays, note = read_file(path), subset.note
-        check_images(described, arrays, f"{path} (replace or remove it)", subset=subset)
-    else:
+    if path is None and subset is not None and (path := look_up(subset.file)) is not None:
+        note = subset.note
+    if path is None:
         arrays = fetch_images(described)
-    X_train, X_test = (as_pixel_rows(arrays[part]) for part in ("X_train", "X_test"))
+    else:
+        arrays: Arrays = dict(zip(NAMES, read_npz(path, *NAMES), strict=True))
+        part = subset if note else None
+        check_images(described, arrays, f"{path} (replace or remove it)", subset=part)
+    X_train, X_test = (
+        arrays[part].reshape(len(arrays[part]), -1).astype(np.float32) / np.float32(255)
+        for part in ("X_train", "X_test")
+    )
     return ImageData(name, X_train, arrays["y_train"], X_test, arrays["y_test"], described, note)
 
 
-def read_file(path: Path) -> Arrays:
-    return dict(zip(NAMES, read_npz(path, *NAMES), strict=True))
-
-
-def as_pixel_rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Flat rows in [0, 1]."""
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
-
-
 def fetch_images(described: ImageSet) -> Arrays:
-    """A set from its source, checked and left in the cache."""
+    """Fetch a set from its source, check it and save it in the cache."""
     npz = f"{described.name}.npz"
     try:
-        arrays = described.source.fetch()
+        arrays = described.source.fetch(described.name)
     except DataFileError as error:
-        ready = where_to_put(f"{npz}, with the uint8 arrays {', '.join(NAMES)},")
-        raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check_images(described, arrays, "What was fetched")
+        advice = where_to_put(f"{npz}, with the uint8 arrays {', '.join(NAMES)},")
+        raise DataFileError(f"{error} If you have the set already, {advice}.") from error
+    check_images(described, arrays, "The downloaded set")
     write_npz(cache_folder() / npz, **arrays)
     return arrays
 
@@ -146,7 +167,7 @@ def fetch_images(described: ImageSet) -> Arrays:
 def check_images(
     described: ImageSet, arrays: Arrays, where: str, *, subset: ImageSubset | None = None
 ) -> None:
-    """Refuse arrays that cannot be the described set, or the subset of it."""
+    """Raise an error if arrays are not the described set, or its subset."""
     part = subset or described
     expected = {
         "X_train": (part.n_train, *described.shape),
@@ -159,98 +180,107 @@ def check_images(
             problem = f"{name} has the shape {arrays[name].shape}, not {shape}"
             break
         if arrays[name].dtype != np.uint8:
-            problem = f"{name} is not of bytes but of {arrays[name].dtype}"
+            problem = f"{name} has the type {arrays[name].dtype}, not uint8"
             break
     else:
         found = content_hash((arrays[name] for name in NAMES), "u1")
         if part.content_hash in (None, found):
             return
         problem = f"its content hash is {found}, not {part.content_hash}"
-    what = f"the known part of {described.title}" if subset else described.title
+    what = f"the known subset of {described.title}" if subset else described.title
     raise DataFileError(f"{where} is not {what}: {problem}.")
 
 
-_SETS = [
-    ImageSet(
-        name="mnist",
-        title="MNIST",
-        n_train=60_000,
-        n_test=10_000,
-        shape=(28, 28),
-        content_hash="06b0d1f124c4e5fa",
-        source=IDXFiles(
-            url="https://ossci-datasets.s3.amazonaws.com/mnist",
-            folder="mnist",
-            md5={
-                "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-                "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-                "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-            },
-        ),
-    ),
-    ImageSet(
-        name="fashion_mnist",
-        title="FashionMNIST",
-        n_train=60_000,
-        n_test=10_000,
-        shape=(28, 28),
-        content_hash="ca3ab2a37f845e1b",
-        source=IDXFiles(
-            url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-            folder="fashion_mnist",
-            md5={
-                "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-                "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-                "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-            },
-        ),
-    ),
-    ImageSet(
-        name="cifar10",
-        title="CIFAR10",
-        n_train=50_000,
-        n_test=10_000,
-        shape=(32, 32, 3),
-        source=CIFARFile(
-            url="https://www.cs.toronto.edu/~kriz",
-            folder="cifar10",
-            md5={"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
-        ),
-        subset=ImageSubset(
-            file="cifar10_jpeg_subset.npz",
-            n_train=10_000,
-            n_test=2_000,
-            note="a subset: 1,000 (test: 200) images of each class, decoded from JPEG copies, so"
-            " not equal to the originals pixel for pixel",
-            content_hash="a862ff2f6a774c63",
-        ),
-    ),
-    ImageSet(
-        name="svhn",
-        title="SVHN",
-        n_train=73_257,
-        n_test=26_032,
-        shape=(32, 32, 3),
-        source=SVHNFiles(
-            url="http://ufldl.stanford.edu/housenumbers",
-            folder="svhn",
-            md5={
-                "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
-                "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
-            },
-        ),
-        subset=ImageSubset(
-            file="svhn_test5000.npz",
-            n_train=4_000,
-            n_test=1_000,
-            note="a subset: the first 5,000 digits of the official test part, 4,000 to train on and"
-            " 1,000 to test on, recovered from enlarged copies",
-            content_hash="0cb26ba452fbfe59",
-        ),
-    ),
-]
+def read_idx_files(paths: Sequence[Path]) -> Arrays:
+    """Read four gzipped idx files: images and labels of the training, then of the test part."""
+    return dict(zip(NAMES, map(read_idx, paths), strict=True))
 
-IMAGE_SETS = {described.name: described for described in _SETS}
-"""The sets by their names."""
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """Read an array of bytes from a gzipped idx file.
+
+    Two zero bytes, the type (8: unsigned byte), the number of axes, their lengths as big-endian
+    32-bit numbers, and the values, last axis fastest.
+    """
+    try:
+        with gzip.open(path) as file:
+            content = file.read()
+        if len(content) < 4 or content[:3] != b"\x00\x00\x08":
+            raise ValueError("not an idx file of bytes")
+        start = 4 + 4 * content[3]
+        shape = [int(n) for n in np.frombuffer(content[4:start], ">u4")]
+        if len(content) != start + math.prod(shape):
+            raise ValueError(f"{len(content) - start} bytes for the shape {tuple(shape)}")
+        return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DataFileError(f"{path} cannot be read: {error}.") from error
+
+
+def read_cifar_archive(paths: Sequence[Path]) -> Arrays:
+    """Read a tar file of five training batches and one test batch, without unpacking it."""
+    (path,) = paths
+    wanted = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = member.name.rsplit("/", 1)[-1]
+                file = archive.extractfile(member) if name in wanted else None
+                if file is not None:
+                    found[name] = file.read()
+        *train, test = (read_cifar(found[name]) for name in wanted)
+    except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error) as error:
+        raise DataFileError(f"{path} cannot be read: {error!r}.") from error
+    X, y = (np.concatenate(parts) for parts in zip(*train, strict=True))
+    return {"X_train": X, "y_train": y, "X_test": test[0], "y_test": test[1]}
+
+
+def read_cifar(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images (n, 32, 32, 3) and labels (n,) of a batch of CIFAR-10's binary version.
+
+    An image is its label, then all its red, green and blue values, row by row.
+    """
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, 0].copy()
+
+
+def read_svhn_files(paths: Sequence[Path]) -> Arrays:
+    """Read two Matlab files, for training and test; their label 10 is the digit 0."""
+    from scipy.io import loadmat
+
+    arrays: Arrays = {}
+    for part, path in zip(("train", "test"), paths, strict=True):
+        try:
+            content = loadmat(path, variable_names=["X", "y"])
+            images = np.asarray(content["X"], np.uint8).transpose(3, 0, 1, 2)
+            labels = np.asarray(content["y"]).ravel() % 10
+        except Exception as error:  # scipy raises its own errors for a broken file
+            raise DataFileError(f"{path} cannot be read: {error!r}.") from error
+        arrays[f"X_{part}"] = np.ascontiguousarray(images)
+        arrays[f"y_{part}"] = labels.astype(np.uint8)
+    return arrays
+
+
+FORMATS = {"idx": read_idx_files, "cifar": read_cifar_archive, "svhn": read_svhn_files}
+
+
+def describe_set(name: str, values: dict[str, Any]) -> ImageSet:
+    """Read the description of a set from the values of the TOML file."""
+    source, subset = values.pop("source"), values.pop("subset", None)
+    return ImageSet(
+        name=name,
+        shape=tuple(values.pop("shape")),
+        source=ImageFiles(read=FORMATS[source["format"]], url=source["url"], md5=source["md5"]),
+        subset=ImageSubset(**subset) if subset else None,
+        **values,
+    )
+
+
+IMAGE_SETS: dict[str, ImageSet] = {
+    name: describe_set(name, values)
+    for name, values in tomllib.loads(
+        (files("sigmax.data") / "images.toml").read_text(encoding="utf-8")
+    ).items()
+}
+"""Descriptions of all sets, by name."""

@@ -1,62 +1,219 @@
 """The thirteen regression sets of the paper, by name, with their standard splits.
 
-A set is read from ``<name>.npz`` (arrays ``X`` and ``y``) in the data folder or the cache. Where
-there is none, its original file is fetched and an npz file is left in the cache. No checksums of
-the archive's files are known for sure, so every set is held against its description: the shape,
-and mean and standard deviation of the target. Where the original's digits are known, a fetched set
-must also have the known content hash; OpenML's files come with checksums of their own.
+A set is read from ``<name>.npz`` (arrays ``X`` and ``y``) in the data folder or the cache, or its
+original file is downloaded and saved as npz in the cache. Checksums of the original files are not
+published, so every set is checked against its description: shape, mean and standard deviation of
+the target and, where it is known, the content hash of a downloaded set.
 """
 
+import socket
+import tomllib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from importlib.resources import files
+from io import BytesIO
+from typing import Any, final
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.splits import Split
 from sigmax.data.store import (
+    TIMEOUT,
     cache_folder,
     content_hash,
     look_up,
+    original_file,
     read_npz,
     where_to_put,
     write_npz,
 )
-from sigmax.data.uci_sets import UCI_SETS, UCISet
 from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
 
-__all__ = ["RegressionData", "load_uci"]
-
+ARCHIVE_URL = "https://archive.ics.uci.edu/static/public"
 TOLERANCE = 1e-3
-"""How far the target's mean and spread may be off, in standard deviations: room for rounding."""
+"""Tolerance for mean and standard deviation of the target, in standard deviations."""
+
+Split = tuple[NDArray[np.integer], NDArray[np.integer]]
+"""Training rows and test rows."""
+
+
+def standard_splits(n_rows: int, n_splits: int) -> list[Split]:
+    """The 90/10 splits of Hernandez-Lobato and Adams (2015), used by most publications.
+
+    Fewer splits are the first ones of more.
+
+    Examples
+    --------
+    >>> train, test = standard_splits(10, 20)[0]
+    >>> train, test
+    (array([2, 9, 6, 4, 0, 3, 1, 7, 8]), array([5]))
+    """
+    for name, value, minimum in (("n_rows", n_rows, 2), ("n_splits", n_splits, 1)):
+        if value < minimum:
+            raise InvalidArgumentError(f"`{name}` must be at least {minimum}, got {value!r}.")
+    rng = np.random.RandomState(1)  # this generator defines the splits
+    n_train = (9 * n_rows + 5) // 10
+    orders = (rng.permutation(n_rows) for _ in range(n_splits))
+    return [(order[:n_train], order[n_train:]) for order in orders]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """Table in a zip file of the UCI archive."""
+
+    number: int
+    slug: str
+    member: str
+    """File name of the table inside the zip file, in any folder."""
+    target: int = -1
+    """Column of the target."""
+    dropped: tuple[int, ...] = ()
+    """Columns that are neither input nor target."""
+    delimiter: str | None = ","
+    """Delimiter of a text file; None is white space."""
+    decimal_comma: bool = False
+    n_header: int = 1
+    """Number of header lines."""
+    first_row: tuple[float, ...] = ()
+    """First row of the sheet to read, if several sheets hold the same rows in other orders."""
+
+    def fetch(self) -> tuple[NDArray, NDArray]:
+        """Inputs and target; a downloaded zip file is removed after use."""
+        name = f"{self.slug}.zip"
+        with original_file(name, f"{ARCHIVE_URL}/{self.number}/{name}") as path:
+            try:
+                with ZipFile(path) as archive:
+                    members = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}
+                    return self.read(archive.read(members[self.member]))
+            except ImportError:
+                raise
+            except Exception as error:  # readers raise their own errors for a broken file
+                raise DataFileError(f"{path}: cannot read {self.member}: {error!r}.") from error
+
+    def read(self, content: bytes) -> tuple[NDArray, NDArray]:
+        """Inputs and target from the content of the table's file."""
+        if self.member.endswith((".xls", ".xlsx")):
+            import pandas as pd
+
+            sheets = list(pd.read_excel(BytesIO(content), sheet_name=None).values())
+            starting = (s for s in sheets if len(s) and tuple(s.iloc[0]) == self.first_row)
+            table = next(starting, sheets[0])
+            table = table.dropna(axis=0, how="all").dropna(axis=1, how="all")
+            values = table.to_numpy(dtype=np.float64)
+        else:
+            lines = BytesIO(content.replace(b",", b".") if self.decimal_comma else content)
+            layout: dict[str, Any] = {"delimiter": self.delimiter, "skiprows": self.n_header}
+            values = np.loadtxt(lines, ndmin=2, encoding="latin1", **layout)
+        inputs = np.delete(values, [self.target, *self.dropped], axis=1)
+        return inputs, values[:, self.target]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OpenML:
+    """Data set of OpenML, for sets that the UCI archive does not have."""
+
+    data_id: int
+
+    def fetch(self) -> tuple[NDArray, NDArray]:
+        """Inputs and target; scikit-learn caches the download in our cache folder."""
+        from sklearn.datasets import fetch_openml
+
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(TIMEOUT)  # scikit-learn sets none
+        try:
+            table: Any = fetch_openml(
+                data_id=self.data_id, data_home=cache_folder() / "openml", as_frame=True
+            )
+            return table.data.astype(float).to_numpy(), table.target.astype(float).to_numpy()
+        except ImportError:
+            raise
+        except Exception as error:  # no network, no such set, a checksum, a broken file
+            raise DataFileError(
+                f"Fetching data set {self.data_id} from OpenML failed: {error}."
+            ) from error
+        finally:
+            socket.setdefaulttimeout(before)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class UCISet:
+    """Description and source of a regression set."""
+
+    name: str
+    title: str
+    n_rows: int
+    n_features: int
+    target: str
+    target_mean: float
+    target_std: float
+    remark: str
+    """Peculiarities of the data."""
+    source: Archive | OpenML
+    n_splits: int = 20
+    n_train: int | None = None
+    """Size of the official training part, the first rows; None for the standard splits."""
+    content_hash: str | None = None
+    """Hash of a downloaded set, if known."""
+
+    def splits(self) -> list[Split]:
+        """The official split, or the standard ones."""
+        if self.n_train is None:
+            return standard_splits(self.n_rows, self.n_splits)
+        rows = np.arange(self.n_rows)
+        return [(rows[: self.n_train], rows[self.n_train :])]
+
+
+def describe_set(name: str, values: dict[str, Any]) -> UCISet:
+    """Read the description of a set from the values of the TOML file."""
+    archive, openml = values.pop("archive", None), values.pop("openml", None)
+    if archive is None:
+        return UCISet(name=name, source=OpenML(**openml), **values)
+    layout: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in archive.items()
+    }
+    if layout.get("delimiter") == "whitespace":
+        layout["delimiter"] = None
+    return UCISet(name=name, source=Archive(**layout), **values)
+
+
+UCI_SETS: dict[str, UCISet] = {
+    name: describe_set(name, values)
+    for name, values in tomllib.loads(
+        (files("sigmax.data") / "uci.toml").read_text(encoding="utf-8")
+    ).items()
+}
+"""Descriptions of all sets, by name."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RegressionData:
-    """A regression set, unscaled and in the row order of its source."""
+    """Regression set, unscaled and in the row order of its source."""
 
     name: str
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     splits: list[Split]
-    """Rows to train on and rows to test on, for every split."""
+    """Training rows and test rows of every split."""
     description: UCISet
 
     @cached_property
     def content_hash(self) -> str:
-        """Sixteen digits that change with any value of X or y."""
+        """Sixteen hex digits that depend on every value of X and y."""
         return content_hash((self.X, self.y), "<f8")
 
 
 def load_uci(name: str) -> RegressionData:
-    """One of `UCI_SETS` by its name: from a file if there is one, or else from its source.
+    """Load one of `UCI_SETS`, from a file or else from its source.
 
     Raises
     ------
     DataFileError
-        If there is no file and none can be fetched, or if what came is not the set.
+        If there is no file and the download fails, or if the data are not the set.
     MissingExtraError
         If reading the original file needs a package that is not installed.
     """
@@ -74,31 +231,33 @@ def load_uci(name: str) -> RegressionData:
 
 
 def fetch_regression(described: UCISet) -> tuple[NDArray, NDArray]:
-    """A set from its source, checked and left in the cache."""
+    """Fetch a set from its source, check it and save it in the cache."""
     npz = f"{described.name}.npz"
     try:
         X, y = described.source.fetch()
+    except MissingExtraError:
+        raise
     except ImportError as error:
         raise MissingExtraError(
             f"Reading the original file of {described.name} needs more packages ({error}): "
-            '`pip install "sigmax[table]"`.'
+            '`pip install "sigmax[excel]"`.'
         ) from error
     except DataFileError as error:
-        ready = where_to_put(f"{npz}, with the arrays X and y,")
-        raise DataFileError(f"{error} If you have the set already, {ready}.") from error
-    check_regression(described, X, y, "What was fetched")
+        advice = where_to_put(f"{npz}, with the arrays X and y,")
+        raise DataFileError(f"{error} If you have the set already, {advice}.") from error
+    check_regression(described, X, y, "The downloaded set")
     found = content_hash((X, y), "<f8")
     if described.content_hash not in (None, found):
         raise DataFileError(
-            f"What was fetched is not {described.title}: its content hash is {found}, not "
+            f"The downloaded set is not {described.title}: its content hash is {found}, not "
             f"{described.content_hash}."
         )
     write_npz(cache_folder() / npz, X=X, y=y)
     return X, y
 
 
-def check_regression(described: UCISet, X: NDArray, y: NDArray, where: str) -> None:
-    """Refuse arrays that cannot be the described set."""
+def check_regression(described: UCISet, X: NDArray, y: NDArray, source: str) -> None:
+    """Raise an error if arrays are not the described set."""
     shapes = (described.n_rows, described.n_features), (described.n_rows,)
     mean, std = described.target_mean, described.target_std
     if (X.shape, y.shape) != shapes:
@@ -106,7 +265,7 @@ def check_regression(described: UCISet, X: NDArray, y: NDArray, where: str) -> N
     elif {X.dtype.kind, y.dtype.kind} - set("fiu"):
         problem = f"X and y are not numbers but {X.dtype} and {y.dtype}"
     elif not (np.isfinite(X).all() and np.isfinite(y).all()):
-        problem = "there are values that are not finite"
+        problem = "some values are not finite"
     elif max(abs(y.mean() - mean), abs(y.std() - std)) > TOLERANCE * std:
         problem = (
             f"the target has mean {y.mean():.6g} and standard deviation {y.std():.6g}, "
@@ -114,4 +273,4 @@ def check_regression(described: UCISet, X: NDArray, y: NDArray, where: str) -> N
         )
     else:
         return
-    raise DataFileError(f"{where} is not {described.title}: {problem}.")
+    raise DataFileError(f"{source} is not {described.title}: {problem}.")

@@ -1,4 +1,4 @@
-"""A century of daily maximum temperatures: for every calendar day the true spread is known."""
+"""Daily maximum temperatures of many years, which give a variance for every calendar day."""
 
 import csv
 import gzip
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from sigmax.data.store import find_file
 from sigmax.errors import DataFileError
 
-__all__ = ["STATIONS", "Station", "load_station", "read_station"]
-
 STATIONS = {
     "san_diego": "San Diego, 1939-2019",
     "sydney": "Sydney, 1859-2018",
@@ -27,17 +25,14 @@ FILES = {
 }
 
 N_DAYS = 365
-FEWEST_YEARS = 10
-"""A calendar day measured less often has no spread worth comparing with."""
+MIN_YEARS = 10
+"""Minimum number of values per calendar day."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Station:
-    """Maximum temperatures of one place, one row per day that was measured.
-
-    The 29th of February is left out, so that all days have about as many years.
-    """
+    """Maximum temperatures of one station, one row per measured day but for 29 February."""
 
     name: str
     day: NDArray[np.integer]
@@ -61,11 +56,11 @@ class Station:
         return squares / (count - 1)
 
     def draw_year(self, random_state=None) -> tuple[NDArray, NDArray]:
-        """A training set: for every calendar day the value of one random year.
+        """Draw a training set: for every calendar day the value of one random year.
 
         ``random_state`` is an int, RandomState, Generator or None.
         """
-        from sigmax.random import make_generator  # here, for it imports JAX
+        from sigmax.random import make_generator  # imports JAX
 
         rng = make_generator(random_state)
         order = rng.permutation(len(self.day))
@@ -74,7 +69,7 @@ class Station:
 
 
 def load_station(name: str) -> Station:
-    """One of `STATIONS` by its name, or any station from a file (see `read_station`)."""
+    """Load one of `STATIONS`, or another station from a file (see `read_station`)."""
     if name in STATIONS:
         return read_station(find_file(FILES[name]), name=STATIONS[name])
     if Path(name).is_file():
@@ -83,9 +78,9 @@ def load_station(name: str) -> Station:
 
 
 def read_station(path: Path, *, name: str) -> Station:
-    """A csv file, gzipped or not, with the columns ``date`` (YYYY-MM-DD) and ``tmax``.
+    """Read a csv file, gzipped or not, with the columns ``date`` (YYYY-MM-DD) and ``tmax``.
 
-    Days without a value are passed over; every calendar day needs at least ten years.
+    Days without a value are ignored; every calendar day needs values of at least ten years.
     """
     try:
         opened = gzip.open if path.suffix == ".gz" else open
@@ -94,7 +89,7 @@ def read_station(path: Path, *, name: str) -> Station:
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise DataFileError(f"{path} cannot be read: {error}") from error
     if not rows or not {"date", "tmax"} <= set(rows[0]):
-        raise DataFileError(f"{path}: rows with the columns date and tmax are needed.")
+        raise DataFileError(f"{path}: needs rows with the columns date and tmax.")
     days, values = [], []
     for line, row in enumerate(rows, start=2):
         if not (row["tmax"] or "").strip():
@@ -108,8 +103,8 @@ def read_station(path: Path, *, name: str) -> Station:
             values.append(value)
     day = np.array(days, dtype=int)
     fewest = int(np.bincount(day, minlength=N_DAYS + 1)[1:].min())
-    if fewest < FEWEST_YEARS:
+    if fewest < MIN_YEARS:
         raise DataFileError(
-            f"{path}: every calendar day needs at least {FEWEST_YEARS} years, one has {fewest}."
+            f"{path}: every calendar day needs at least {MIN_YEARS} years, one has {fewest}."
         )
     return Station(name, day, np.array(values))

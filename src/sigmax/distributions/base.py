@@ -14,8 +14,6 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["AbstractComponent", "AbstractDistribution", "Batch", "Level"]
-
 Batch: TypeAlias = Float[Array | np.ndarray, "*batch"]
 T = TypeVar("T", bound="AbstractDistribution")  # beartype knows no Self
 Level: TypeAlias = float | Float[Array | np.ndarray, ""] | Float[Array | np.ndarray, "*batch"]

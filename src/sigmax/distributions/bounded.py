@@ -14,8 +14,6 @@ from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 
-__all__ = ["Bounded"]
-
 STEPS = np.linspace(-3.5, 2.8, 85)
 NODES = np.exp(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi / 2 * np.cosh(STEPS) * NODES

@@ -8,8 +8,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-__all__ = ["cuts_around", "integrate_cdf"]
-
 N_CUTS, FEWEST_CUTS = 250, 11
 FARTHEST = 60.0
 """Where the outermost pieces end, in units of a component from its mean."""

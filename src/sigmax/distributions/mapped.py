@@ -14,8 +14,6 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.spline import MonotoneSpline
 
-__all__ = ["Mapped"]
-
 STEPS = np.linspace(-3.2, 3.2, 129)
 NODES = np.sinh(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = np.pi / 2 * np.cosh(STEPS) * np.cosh(np.pi / 2 * np.sinh(STEPS))

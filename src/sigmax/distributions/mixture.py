@@ -19,8 +19,6 @@ from sigmax.distributions.base import (
 )
 from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 
-__all__ = ["Mixture"]
-
 PROBABILITY_TOLERANCE = 1e-7
 MAX_STEPS = 200
 
@@ -268,7 +266,8 @@ class Mixture(AbstractDistribution):
         if self.n_parts == 1:
             return jnp.asarray(values)
         weight = self._weights_by_member
-        return jnp.sum(weight * values.reshape(weight.shape), axis=1) / self.member_weights
+        total = jnp.maximum(self.member_weights, 1e-30)  # 0 for a member that is left out
+        return jnp.sum(weight * values.reshape(weight.shape), axis=1) / total
 
     def _for_components(self, y):
         return jnp.broadcast_to(jnp.asarray(y), self.components.shape)

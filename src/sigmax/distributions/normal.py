@@ -14,8 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractComponent, Batch
 
-__all__ = ["Normal"]
-
 
 @final
 class Normal(AbstractComponent):

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = ["MonotoneSpline"]
-
 
 @final
 class Knots(NamedTuple):
@@ -48,6 +46,13 @@ class MonotoneSpline(eqx.Module):
         secant = np.diff(y, axis=0) / np.diff(x, axis=0)
         inner = 2 * secant[1:] * secant[:-1] / (secant[1:] + secant[:-1])
         return cls(x, y, np.concatenate([secant[:1], inner, secant[-1:]]))
+
+    def check(self) -> None:
+        """Raise ValueError unless the spline increases from knot to knot."""
+        if not ((np.diff(self.x, axis=0) > 0).all() and (np.diff(self.y, axis=0) > 0).all()):
+            raise ValueError("a monotone spline must increase from knot to knot")
+        if not (np.asarray(self.slope) > 0).all():
+            raise ValueError("a monotone spline must have positive slopes")
 
     def __call__(self, x: Float[Array | np.ndarray, "*batch"]) -> Float[Array, "*batch"]:
         """The value at ``x``."""

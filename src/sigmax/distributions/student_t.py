@@ -22,8 +22,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractComponent, Batch
 
-__all__ = ["StudentT", "log_gamma", "log_gamma_ratio"]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 TAIL_NODES, TAIL_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # Gauss-Legendre on (0, 1)
 RATIO_NODES = np.linspace(-1, 1, 33)

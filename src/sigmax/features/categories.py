@@ -1,17 +1,58 @@
-"""A column of categories as codes for an embedding, numbers for networks, and coordinates."""
+"""Columns of categories: codes for embeddings, statistics of the target, coordinates of names."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.utils.extmath import randomized_svd
 
-from sigmax.features.statistics import cross_fitted_statistics, level_statistics
-from sigmax.features.texts import TextMap
-from sigmax.files import take_array
-from sigmax.tables import GAP, Levels
+from sigmax.tables import MISSING, CategoryColumn
 
-__all__ = ["CategoryMap", "EncodedCategory"]
+N_HASHES = 2048
+N_COMPONENTS = 16
+"""Coordinates of a name, at most."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TextMap:
+    """Character n-grams, hashed and weighted by rarity, on their principal directions."""
+
+    directions: NDArray[np.float32]
+    """Of shape (N_HASHES, components): what n-grams are multiplied by."""
+
+    @classmethod
+    def fit(cls, names: Sequence[str], weight: NDArray[np.float64]) -> "TextMap":
+        """From the names of all levels and how often they stand in the table."""
+        grams = count_grams(names)
+        rarity = np.log((1 + len(names)) / (1 + np.asarray((grams > 0).sum(axis=0)).ravel())) + 1
+        weighted = grams.multiply(rarity[None]).tocsr()
+        root = np.sqrt(weight / weight.sum())
+        n_components = min(N_COMPONENTS, len(names) - 1)
+        _, _, rows = randomized_svd(
+            weighted.multiply(root[:, None]).tocsr(), n_components, random_state=0
+        )
+        return cls((rarity[:, None] * rows.T).astype(np.float32))
+
+    @property
+    def n_components(self) -> int:
+        return self.directions.shape[1]
+
+    def __call__(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Coordinates of names, also of new ones."""
+        return np.asarray(count_grams(names) @ self.directions, dtype=np.float32)
+
+
+def count_grams(names: Sequence[str]) -> Any:
+    """Hashed n-grams of names, every name of length 1."""
+    vectorizer = HashingVectorizer(
+        analyzer="char_wb", ngram_range=(2, 4), n_features=N_HASHES, alternate_sign=False
+    )
+    return vectorizer.transform(list(names))
+
 
 MISMATCH = 1.0
 """Distance of two rows that differ in one category, in standard deviations of a number."""
@@ -21,7 +62,7 @@ MOST_LEVELS, FEWEST_LEVELS, MOST_CELLS = 200, 20, 2_000_000
 are many: so many cells of coordinates are made for a column at most."""
 
 RARE = 3
-"""Levels of fewer rows share the embedding of new ones."""
+"""Categories of fewer rows share the embedding of new ones."""
 
 NEW = 0
 """The code of levels that are new or rare."""
@@ -70,7 +111,7 @@ class CategoryMap:
     """
 
     names: tuple[str, ...]
-    has_gaps: bool
+    has_missing: bool
     codes: NDArray[np.int32]
     novelty: float
     """How unusual a new level is: 1 if training rows have none, 0 if many are of their own kind."""
@@ -88,7 +129,7 @@ class CategoryMap:
     @classmethod
     def fit(
         cls,
-        levels: Levels,
+        levels: CategoryColumn,
         y: NDArray[np.float64],
         weight: NDArray[np.float64],
         groups: NDArray[np.int_],
@@ -103,7 +144,7 @@ class CategoryMap:
             A label for every row; copies share one.
         """
         n_levels = len(levels.names)
-        entry = np.where(levels.codes == GAP, n_levels, levels.codes).astype(np.int32)
+        entry = np.where(levels.codes == MISSING, n_levels, levels.codes).astype(np.int32)
         count = np.bincount(entry, minlength=n_levels + 2)
         is_kept = count >= RARE
         codes = np.where(is_kept, np.cumsum(is_kept), NEW).astype(np.int32)
@@ -128,15 +169,15 @@ class CategoryMap:
         coordinates = np.concatenate([own, rows.coordinates[:, own.shape[1] :]], axis=1)
         return found, replace(rows, statistics=own, coordinates=coordinates)
 
-    def __call__(self, levels: Levels) -> EncodedCategory:
+    def __call__(self, levels: CategoryColumn) -> EncodedCategory:
         """Rows of the column."""
         n_levels = len(self.names)
         entry = levels.among(self.names, unknown=n_levels + 1)
-        entry = np.where(entry == GAP, n_levels, entry).astype(np.int32)
+        entry = np.where(entry == MISSING, n_levels, entry).astype(np.int32)
         is_new = entry == n_levels + 1
         statistics, letters = self.statistics[entry], self.letters[entry]
         if self.text is None:
-            coordinates = corners(entry, n_levels + self.has_gaps)
+            coordinates = corners(entry, n_levels + self.has_missing)
         else:
             if is_new.any():
                 codes, place = np.unique(levels.codes[is_new], return_inverse=True)
@@ -145,54 +186,14 @@ class CategoryMap:
             coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
         return EncodedCategory(self.codes[entry], statistics, letters, coordinates)
 
-    def is_unknown(self, levels: Levels) -> NDArray[np.bool_]:
+    def is_unknown(self, levels: CategoryColumn) -> NDArray[np.bool_]:
         """Rows of which nothing was learned: missing where none was, or an unseen category.
 
         Where unseen categories are usual in the training rows, they were learned from.
         """
         entry = levels.among(self.names, unknown=len(self.names))
         is_unseen = (entry == len(self.names)) & (self.novelty > USUAL_NOVELTY)
-        return is_unseen | ((entry == GAP) & (not self.has_gaps))
-
-    def state(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays that a saved model keeps of it, under names that begin with ``name``."""
-        arrays = {
-            f"{name}.codes": self.codes,
-            f"{name}.novelty": np.array([self.novelty]),
-        }
-        if self.text is not None:
-            arrays[f"{name}.statistics"] = self.statistics
-            arrays[f"{name}.letters"] = self.letters
-            arrays[f"{name}.directions"] = self.text.directions
-            arrays[f"{name}.letter_scales"] = self.letter_scales
-        return arrays
-
-    @classmethod
-    def from_state(
-        cls,
-        arrays: dict[str, np.ndarray],
-        name: str,
-        names: tuple[str, ...],
-        has_gaps: bool,
-        n_outputs: int,
-    ) -> "CategoryMap":
-        """What `state` was taken from, refused if it does not fit the levels."""
-        n_entries, single = len(names) + 2, np.dtype(np.float32)
-        codes = take_array(arrays, f"{name}.codes", (n_entries,), np.dtype(np.int32))
-        known = (names, has_gaps, codes, float(take_array(arrays, f"{name}.novelty", ())))
-        if f"{name}.directions" not in arrays:
-            none = np.zeros((n_entries, 0), dtype=np.float32)
-            return cls(*known, none, none, None, np.ones(2, dtype=np.float32))
-        text = TextMap.from_directions(arrays[f"{name}.directions"])
-        shapes = {
-            "statistics": (n_entries, 2 * n_outputs),
-            "letters": (n_entries, text.n_components),
-            "letter_scales": (2,),
-        }
-        statistics, letters, scales = (
-            take_array(arrays, f"{name}.{part}", shape, single) for part, shape in shapes.items()
-        )
-        return cls(*known, statistics, letters, text, scales)
+        return is_unseen | ((entry == MISSING) & (not self.has_missing))
 
 
 def corners(entry: NDArray[np.int32], n_corners: int) -> NDArray[np.float32]:
@@ -218,3 +219,76 @@ def standardised_statistics(
     center = own.mean(axis=0)
     statistics, rows = (((found - center) / scale).astype(np.float32) for found in (known, own))
     return statistics, rows
+
+
+N_FOLDS = 5
+
+
+def level_statistics(
+    codes: NDArray[np.int32], n_levels: int, y: NDArray[np.float64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Mean and logarithm of the standard deviation of ``y`` at every level, shrunk to all rows'.
+
+    A level's mean is that of its rows and of k more at the mean of all, where k is the variance
+    within levels over that between them. Its variance is that of its rows and of two more of the
+    usual variance, and that of its mean. The last row is that of a level without rows.
+
+    Parameters
+    ----------
+    codes
+        Categories of the rows, in ``range(n_levels)``; others are left out.
+    y
+        Targets (rows, outputs) in standardised units.
+
+    Returns
+    -------
+    statistics : array of shape (n_levels + 1, 2 * outputs)
+        Means, then logarithms of standard deviations.
+    """
+    known = (codes >= 0) & (codes < n_levels)
+    codes, y, weight = codes[known], y[known], weight[known]
+    count = np.bincount(codes, weight, minlength=n_levels + 1)
+    columns = []
+    for target in y.T:
+        total = max(weight.sum(), 1e-12)
+        center = weight @ target / total
+        variance = weight @ (target - center) ** 2 / total + 1e-6
+        sums = np.bincount(codes, weight * (target - center), minlength=n_levels + 1)
+        raw = sums / np.maximum(count, 1e-12)
+        residual = target - center - raw[codes]
+        squares = np.bincount(codes, weight * residual**2, minlength=n_levels + 1)
+        n_levels_seen = max(int(np.sum(count > 0)), 1)
+        n_repeated = len(target) - n_levels_seen
+        within = squares.sum() / total * len(target) / n_repeated if n_repeated else variance / 2
+        between = max(variance - within, 0.01 * variance)
+        k = np.clip(within / between, 0.5, 100.0)
+        mean = sums / (count + k)
+        own = (squares + 2 * within) / (count + 2)
+        spread = own + between * k / (count + k)  # and how little is known about the mean
+        columns.append((center + mean, 0.5 * np.log(spread + 1e-3 * variance)))
+    return np.column_stack([means for means, _ in columns] + [logs for _, logs in columns])
+
+
+def cross_fitted_statistics(
+    codes: NDArray[np.int32],
+    n_levels: int,
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    groups: NDArray[np.int_],
+) -> NDArray[np.float64]:
+    """Every row's statistics from rows of other folds, so that no row sees its own target.
+
+    Rows of one group (copies of each other) share a fold.
+    """
+    fold = groups % N_FOLDS
+    found = np.empty((len(codes), 2 * y.shape[1]))
+    for k in range(N_FOLDS):
+        own = fold == k
+        if not own.any():
+            continue
+        if own.all():
+            statistics = level_statistics(codes[:0], n_levels, y[:0], weight[:0])
+        else:
+            statistics = level_statistics(codes[~own], n_levels, y[~own], weight[~own])
+        found[own] = statistics[np.where(codes[own] < 0, n_levels, codes[own])]
+    return found

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture
-from sigmax.tables import GAP, Levels, Table
-
-__all__ = ["Completion", "complete"]
+from sigmax.tables import MISSING, CategoryColumn, Table
 
 N_COMPLETIONS, N_SIMILAR = 16, 64
 """Ways in which the unknown cells of a row are filled in, and the donors that these stand for."""
@@ -172,10 +170,12 @@ def shifts(times: NDArray[np.float64], donors: NDArray[np.float64]) -> NDArray[n
     return (np.where(known, apart, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))[:, None]
 
 
-def mixed_levels(own: Levels, other: Levels, is_other: NDArray[np.bool_]) -> Levels:
+def mixed_levels(
+    own: CategoryColumn, other: CategoryColumn, is_other: NDArray[np.bool_]
+) -> CategoryColumn:
     """Categories of ``own``, and of ``other`` where ``is_other``."""
     if not is_other.any():
         return own
-    codes = np.where(other.codes == GAP, GAP, other.codes + len(own.names))
+    codes = np.where(other.codes == MISSING, MISSING, other.codes + len(own.names))
     codes = np.where(is_other, codes, own.codes).astype(np.int32)
-    return Levels(codes, (*own.names, *other.names))
+    return CategoryColumn(codes, (*own.names, *other.names))

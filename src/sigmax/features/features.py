@@ -9,13 +9,9 @@ from numpy.typing import NDArray
 
 from sigmax.features.categories import CategoryMap, EncodedCategory
 from sigmax.features.completion import Completion, complete
-from sigmax.features.times import cycles_of, elapsed, on_cycles
-from sigmax.files import take_array
 from sigmax.inputs import Inputs
 from sigmax.scaling import Standardizer
-from sigmax.tables import Kind, Levels, Schema, Table
-
-__all__ = ["Features"]
+from sigmax.tables import Column, Kind, Schema, Table
 
 GAP_STEP = 0.5
 """How far a gap is from the mean of its column, in standard deviations."""
@@ -97,7 +93,7 @@ class Features:
 
     def unknown_reals(self, table: Table) -> NDArray[np.bool_]:
         """Numbers and times (rows, columns) missing in columns without missing training values."""
-        had_gaps = np.array([column.has_gaps for column in self.schema.reals], dtype=bool)
+        had_gaps = np.array([column.has_missing for column in self.schema.reals], dtype=bool)
         return np.isnan(np.column_stack([table.numbers, table.times])) & ~had_gaps
 
     def unknown(self, table: Table) -> NDArray[np.bool_]:
@@ -169,7 +165,7 @@ class Features:
 
     def category_sizes(self) -> list[int]:
         """Coordinates of every column of categories."""
-        blank = Table.of_gaps(self.schema, 1)
+        blank = Table.of_missing(self.schema, 1)
         columns = zip(self.categories, blank.categories, strict=True)
         return [column(levels).coordinates.shape[1] for column, levels in columns]
 
@@ -185,45 +181,28 @@ class Features:
 
     def flagged(self) -> NDArray[np.intp]:
         """Which numbers and times had gaps in the training rows."""
-        return np.flatnonzero([column.has_gaps for column in self.schema.reals])
+        return np.flatnonzero([column.has_missing for column in self.schema.reals])
+
+    def check(self) -> None:
+        """Raise ValueError unless all parts are of one schema."""
+        columns = self.schema.of_kind(Kind.CATEGORY)
+        n_entries = [len(column.codes) for column in self.categories]
+        codes = [levels.codes.max(initial=-1) for levels in self.donors.categories]
+        if n_entries != [len(column.categories) + 2 for column in columns] or any(
+            largest >= len(column.categories)
+            for largest, column in zip(codes, columns, strict=True)
+        ):
+            raise ValueError("categories do not fit the schema")
+        if self.donors.numbers.shape[1:] != (len(self.schema.of_kind(Kind.NUMBER)),):
+            raise ValueError("donor rows do not fit the schema")
+        if len(self.scaling.mean) != real_numbers(Table.of_missing(self.schema, 1)).shape[1]:
+            raise ValueError("scales do not fit the schema")
 
     def blank(self, n_rows: int) -> Inputs:
         """Rows of the right shape and type, without content."""
         if self.schema.is_plain:
             return Inputs(np.zeros((n_rows, len(self.schema)), dtype=np.float32))
-        return self(Table.of_gaps(self.schema, n_rows))
-
-    def facts(self) -> dict[str, Any]:
-        """What a saved model needs of it, as plain JSON."""
-        return {"schema": self.schema.as_json(), "cycles": [list(names) for names in self.cycles]}
-
-    def state(self) -> dict[str, np.ndarray]:
-        """What a saved model needs of it, as named arrays."""
-        arrays = self.scaling.state("features")
-        for j, column in enumerate(self.categories):
-            arrays |= column.state(f"features.category{j}")
-        codes = [levels.codes for levels in self.donors.categories]
-        arrays["features.donors"] = np.column_stack([self.donors.numbers, self.donors.times])
-        if codes:
-            arrays["features.donor_codes"] = np.stack(codes, axis=1)
-        return arrays
-
-    @classmethod
-    def from_state(
-        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], n_outputs: int
-    ) -> "Features":
-        """What `facts` and `state` were taken from, refused if they do not fit each other."""
-        schema = Schema.from_json(facts["schema"])
-        cycles = tuple(tuple(map(str, names)) for names in facts["cycles"])
-        n_real = real_numbers(Table.of_gaps(schema, 1)).shape[1]
-        categories = tuple(
-            CategoryMap.from_state(
-                arrays, f"features.category{j}", column.levels, column.has_gaps, n_outputs
-            )
-            for j, column in enumerate(schema.of_kind(Kind.CATEGORY))
-        )
-        scaling = Standardizer.from_state(arrays, "features", n_real)
-        return cls(schema, scaling, cycles, categories, read_donors(schema, arrays))
+        return self(Table.of_missing(self.schema, n_rows))
 
 
 def some_rows(table: Table) -> Table:
@@ -232,28 +211,46 @@ def some_rows(table: Table) -> Table:
     return table[rows]
 
 
-def read_donors(schema: Schema, arrays: dict[str, np.ndarray]) -> Table:
-    """The donors of `Features.state`; raises ValueError if they do not fit the schema."""
-    columns = schema.of_kind(Kind.CATEGORY)
-    n_numbers, n_times = (len(schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
-    n_rows = len(arrays["features.donors"])
-    cells = take_array(arrays, "features.donors", (n_rows, n_numbers + n_times))
-    categories = ()
-    if columns:
-        shape = n_rows, len(columns)
-        codes = take_array(arrays, "features.donor_codes", shape, np.dtype(np.int32))
-        if any(
-            own.max() >= len(column.levels) for own, column in zip(codes.T, columns, strict=True)
-        ):
-            raise ValueError("features.donor_codes has codes of no category")
-        categories = tuple(
-            Levels(own, column.levels) for own, column in zip(codes.T, columns, strict=True)
-        )
-    return Table(schema, cells[:, :n_numbers], cells[:, n_numbers:], categories)
-
-
 def real_numbers(table: Table) -> NDArray[np.float64]:
     """Numbers, times, and times between two, NaN for gaps."""
     if table.schema.is_plain:
         return table.numbers
     return np.concatenate([table.numbers, table.times, elapsed(table.times)], axis=1)
+
+
+DAY = 86_400.0
+PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
+
+MOST_PAIRED = 6
+"""With more columns of times than these, no pairs are formed."""
+
+
+def elapsed(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Seconds between every two columns of times."""
+    n_columns = times.shape[1]
+    pairs = list(combinations(range(n_columns), 2)) if n_columns <= MOST_PAIRED else []
+    found = [times[:, second] - times[:, first] for first, second in pairs]
+    return np.stack(found, axis=1) if found else np.empty((len(times), 0))
+
+
+def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:
+    """The periods that a column of times goes through at least twice, and within which it moves."""
+    present = times[~np.isnan(times)]
+    if not len(present) or column.low is None or column.high is None:
+        return ()
+    span, moves_in_day = column.high - column.low, np.ptp(present % DAY) > 0
+    return tuple(
+        name
+        for name, period in PERIODS.items()
+        if span >= 2 * period * (0.5 if name == "year" else 1.0) and (moves_in_day or name != "day")
+    )
+
+
+def on_cycles(times: NDArray[np.float64], periods: tuple[str, ...]) -> NDArray[np.float64]:
+    """Sine and cosine of the place in every period; a gap is at the centre of the circle."""
+    columns = []
+    for name in periods:
+        angle = 2 * np.pi * (times / PERIODS[name] % 1.0)
+        columns += [np.sin(angle), np.cos(angle)]
+    found = np.stack(columns, axis=1) if columns else np.empty((len(times), 0))
+    return np.nan_to_num(found, nan=0.0)

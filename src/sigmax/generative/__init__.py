@@ -1,8 +1,6 @@
-"""Generative models: rows in, a density to draw new rows from out."""
+"""Generative models: densities of whole rows, to score rows with and to draw new ones from."""
 
-from sigmax.generative.bernoulli import Bernoulli
-from sigmax.generative.comb_vae import CombVAE
-from sigmax.generative.joint_fit import fit_together
-from sigmax.generative.vae import VAE
+from sigmax.generative.autoencoder import Bernoulli
+from sigmax.generative.vae import VAE, CombVAE, fit_together
 
 __all__ = ["VAE", "Bernoulli", "CombVAE", "fit_together"]

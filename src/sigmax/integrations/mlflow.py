@@ -30,8 +30,6 @@ except ImportError as error:
         'sigmax.integrations.mlflow needs MLflow: pip install "sigmax[mlflow]".'
     ) from error
 
-__all__ = ["FLAVOR_NAME", "ServedModel", "load_model", "log_model", "save_model"]
-
 FLAVOR_NAME = "sigmax"
 
 DATA, MLMODEL = "model", "MLmodel"
@@ -217,7 +215,7 @@ def signature_of(model: AbstractRegressor, input_example: Any) -> ModelSignature
         predicted = ServedModel(model).predict(input_example)
         found = infer_signature(input_example, predicted)
         return ModelSignature(inputs=found.inputs, outputs=found.outputs, params=PARAMS)
-    schema = model.features_.schema
+    schema = model.model_.features.schema
     if any(column.kind is not Kind.NUMBER for column in schema):
         return None
     if hasattr(model, "feature_names_in_"):

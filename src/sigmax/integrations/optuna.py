@@ -164,7 +164,7 @@ class SigmaxSampler(BaseSampler):
             self._model = fit_surrogate(X, y, **chosen | self.settings)
             self._n_fitted, self._space = len(numbers), dict(space)
         elif not is_known.all():
-            self._model.partial_remember(X[~is_known], y[~is_known])
+            self._model.add_rows(X[~is_known], y[~is_known])
         self._known = list(numbers)
         return self._model
 

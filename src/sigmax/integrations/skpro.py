@@ -27,8 +27,6 @@ except ImportError as error:
         'sigmax.integrations.skpro needs skpro: pip install "sigmax[skpro]".'
     ) from error
 
-__all__ = ["SkproDistribution", "SkproRegressor"]
-
 NODES, NODE_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(128))
 NODES = NODES + 0.5
 """Levels of the quantiles over which norms of a density are integrated."""

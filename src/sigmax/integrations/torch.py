@@ -4,9 +4,6 @@ A module to import by its name, ``from sigmax.integrations.torch import locality
 PyTorch, ``pip install "sigmax[torch]"``. Lightning's trainers take the loaders as they are.
 """
 
-# PyTorch declares more arguments than it passes on, and `mean` both ways.
-# pyright: reportIncompatibleMethodOverride=false
-
 import math
 from collections.abc import Iterator
 from itertools import islice
@@ -19,7 +16,6 @@ from sigmax.errors import InvalidArgumentError, MissingExtraError
 try:
     import torch
     from torch import distributions
-    from torch.distributions import constraints
     from torch.utils.data import DataLoader, Dataset, Sampler
 except ImportError as error:
     raise MissingExtraError(
@@ -27,14 +23,6 @@ except ImportError as error:
     ) from error
 
 # JAX is imported where it is used: the worker processes of a loader have no need of it.
-
-__all__ = [
-    "LocalityBatchSampler",
-    "TorchPredictive",
-    "WeightedRows",
-    "locality_loader",
-    "to_torch",
-]
 
 
 @final
@@ -175,9 +163,8 @@ def locality_loader(
 def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) -> Any:
     """A prediction as a distribution of PyTorch with the same values.
 
-    A Normal and a Student-t are PyTorch's own, and a mixture of them is its ``MixtureSameFamily``.
-    A target that was learned through a monotone map has a `TorchPredictive`, which can also be
-    made of any other prediction: it has the cdf and the quantiles that PyTorch's Student-t lacks.
+    Normal and Student-t distributions become PyTorch's, a mixture its ``MixtureSameFamily``. A
+    prediction of a transformed or bounded target has no counterpart in PyTorch and raises an error.
 
     Parameters
     ----------
@@ -196,17 +183,15 @@ def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) 
     >>> dist.mean, dist.variance
     (tensor([1.], dtype=torch.float64), tensor([2.], dtype=torch.float64))
     """
-    from sigmax.distributions import Bounded, Mapped
+    import jax
+
+    from sigmax.distributions import Bounded, Mapped, Mixture, Normal, StudentT
 
     density = getattr(dist, "dist", dist)
     if isinstance(density, Bounded | Mapped):
-        return TorchPredictive(dist, dtype, device)
-    return native(density, dtype, device)
-
-
-def native(density: Any, dtype: torch.dtype, device: Any) -> Any:
-    """A density without a map as a distribution of PyTorch's own."""
-    from sigmax.distributions import Mixture, Normal, StudentT
+        rule = "without bounds and transform of the target"
+        how = "fit with `support=(None, None)` and `target_map='none'`"
+        raise InvalidArgumentError(f"`dist` must be {rule}, which PyTorch does not have: {how}.")
 
     def tensor(leaf: Any) -> torch.Tensor:
         return torch.tensor(np.asarray(leaf), dtype=dtype, device=device)
@@ -223,131 +208,9 @@ def native(density: Any, dtype: torch.dtype, device: Any) -> Any:
     def last(leaf: Any) -> np.ndarray:
         return np.moveaxis(np.asarray(leaf), 0, -1)
 
-    import jax
-
     components = jax.tree.map(last, density.components)
     logits = np.zeros(components.shape)
     if density.log_weight is not None:
         logits = last(density.log_weight)
     weights = distributions.Categorical(logits=tensor(logits))
-    return distributions.MixtureSameFamily(weights, native(components, dtype, device))
-
-
-@final
-class TorchPredictive(distributions.Distribution):
-    """A prediction as a distribution of PyTorch, by its values.
-
-    `log_prob` is computed by PyTorch and so has a gradient with respect to the value. All else is
-    what the prediction itself says, without gradients. Draws follow ``torch.manual_seed``.
-
-    Parameters
-    ----------
-    dist : Predictive, or one of `sigmax.distributions`
-        What `predict_dist` of an estimator gives.
-    dtype, device
-        Of what it returns.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from sigmax.distributions import StudentT
-    >>> from sigmax.integrations.torch import TorchPredictive
-    >>> dist = TorchPredictive(StudentT(np.array([0.0]), np.array([4.0]), np.array([1.0])))
-    >>> dist.cdf(torch.tensor([1.0])).round(decimals=3)
-    tensor([0.8130], dtype=torch.float64)
-    """
-
-    arg_constraints: Any = {}  # noqa: RUF012 - as PyTorch has it
-    support: Any = constraints.real
-
-    def __init__(self, dist: Any, dtype: torch.dtype = torch.float64, device: Any = None):
-        from sigmax.distributions import Bounded, Mapped, Predictive
-
-        self.predictive = dist if isinstance(dist, Predictive) else Predictive(dist)
-        self.dtype, self.device = dtype, torch.device("cpu" if device is None else device)
-        density, self.bounds = self.predictive.dist, None
-        if isinstance(density, Bounded):
-            bounds = density.low, density.high
-            self.bounds = [torch.tensor(bound, dtype=dtype, device=device) for bound in bounds]
-            density = density.base
-        self.spline = None
-        if isinstance(density, Mapped):
-            self.spline, density = density.spline, density.base
-        self.base = native(density, dtype, device)
-        super().__init__(torch.Size(self.predictive.shape), validate_args=False)
-
-    @property
-    def mean(self) -> torch.Tensor:
-        """Mean."""
-        return self._tensor(self.predictive.mean)
-
-    @property
-    def variance(self) -> torch.Tensor:
-        """Variance, aleatoric and epistemic together."""
-        return self._tensor(self.predictive.variance)
-
-    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
-        """Logarithm of the density, with a gradient; leading axes are those of several values."""
-        if self.spline is None:
-            found = self.base.log_prob(value)
-        else:
-            mapped, log_slope = through_map(self.spline, value.to(self.dtype))
-            found = self.base.log_prob(mapped) + log_slope
-        if self.bounds is None:
-            return found
-        low, high = self.bounds
-        return torch.where((value >= low) & (value <= high), found, -torch.inf)
-
-    def cdf(self, value: torch.Tensor) -> torch.Tensor:
-        """Probability of at most ``value``."""
-        return self._by_value(self.predictive.cdf, value)
-
-    def icdf(self, value: torch.Tensor) -> torch.Tensor:
-        """Quantiles at the levels ``value``."""
-        return self._by_value(self.predictive.inverse_cdf, value)
-
-    def sample(self, sample_shape: Any = ()) -> torch.Tensor:
-        """Independent draws, along new first axes."""
-        shape = torch.Size(sample_shape)
-        seed = int(torch.randint(2**31 - 1, ()).item())
-        draws = self.predictive.sample(math.prod(shape), random_state=seed)
-        return self._tensor(draws).reshape(*shape, *self.batch_shape)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """Of the same shape only: a prediction has the rows that it has."""
-        if torch.Size(batch_shape) != self.batch_shape:
-            raise InvalidArgumentError(f"A prediction has the shape {tuple(self.batch_shape)}.")
-        return self
-
-    def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.tensor(values, dtype=self.dtype, device=self.device)
-
-    def _by_value(self, function: Any, value: Any) -> torch.Tensor:
-        """A function of one number per density, for several of each along leading axes."""
-        values = torch.as_tensor(value, dtype=self.dtype).detach().cpu().numpy()
-        shape = np.broadcast_shapes(values.shape, self.predictive.shape)
-        flat = np.broadcast_to(values, shape).reshape(-1, *self.predictive.shape)
-        return self._tensor(np.stack([function(one) for one in flat]).reshape(shape))
-
-
-def through_map(spline: Any, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a `MonotoneSpline` makes of values, and the logarithm of its slope there."""
-    knots = [
-        torch.tensor(np.asarray(leaf), dtype=value.dtype, device=value.device)
-        for leaf in (spline.x, spline.y, spline.slope)
-    ]
-    inner = knots[0][1:-1]  # (knots,), or (knots, outputs)
-    inner = inner.reshape(len(inner), *[1] * (value.ndim + 1 - inner.ndim), *inner.shape[1:])
-    index = torch.sum(value >= inner, dim=0)
-    outputs = [torch.arange(size, device=value.device) for size in knots[0].shape[1:]]
-    left, right = ([leaf[(at, *outputs)] for leaf in knots] for at in (index, index + 1))
-    width, height = right[0] - left[0], right[1] - left[1]
-    secant = height / width
-    share = torch.clamp((value - left[0]) / width, 0.0, 1.0)
-    product = share * (1 - share)
-    below = secant + (left[2] + right[2] - 2 * secant) * product
-    inside = left[1] + height * (secant * share**2 + left[2] * product) / below
-    lower = torch.clamp(value - knots[0][0], max=0.0) * knots[2][0]
-    upper = torch.clamp(value - knots[0][-1], min=0.0) * knots[2][-1]
-    above = right[2] * share**2 + 2 * secant * product + left[2] * (1 - share) ** 2
-    return inside + lower + upper, 2 * torch.log(secant / below) + torch.log(above)
+    return distributions.MixtureSameFamily(weights, to_torch(components, dtype, device))

@@ -1,4 +1,4 @@
-"""Whether predictions still hold on new labelled rows: tests that one may look at at any time."""
+"""Sequential tests of predictions on new labelled rows, valid at any time."""
 
 from sigmax.monitoring.bets import Bets
 from sigmax.monitoring.drift_tests import DriftTest, DriftTests

@@ -1,14 +1,14 @@
-r"""Bets against means: tests whose error rate holds at any time at which one looks.
+r"""Betting tests of means, whose error rate holds at any stopping time.
 
-A number $x_t$ in $[0, 1]$ arrives at a time, and the hypothesis says that its mean, given all that
-came before, is at most $m$. A gambler who stakes a share $c$ of his wealth on more multiplies it by
+Numbers $x_t$ in $[0, 1]$ arrive one at a time. The hypothesis is that their mean, given the past,
+is at most $m$. A gambler who stakes a share $c$ of his wealth on larger numbers multiplies it by
 $1 + c (x_t / m - 1)$, of mean at most 1: his wealth is a nonnegative supermartingale, and by
-Ville's inequality it ever reaches $1/\alpha$ with a probability of at most $\alpha$. So it may be
-looked at after every row, and the data may decide when to stop (Ville 1939; Shafer and Vovk 2019;
+Ville's inequality the probability that it ever reaches $1/\alpha$ is at most $\alpha$. So it may be
+checked after every row, and the data may decide when to stop (Ville 1939; Shafer and Vovk 2019;
 Waudby-Smith and Ramdas 2024).
 
-Wealth is spread over several shares $c$, and over all rows at which betting may begin: row $s$ has
-$1 / (s (s + 1))$ of it, so that a change after a million quiet rows is found, too.
+Wealth is spread over several shares $c$, and over all rows at which betting may start: row $s$ has
+$1 / (s (s + 1))$ of it, so that a change after a million rows without drift is detected, too.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,6 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Bets"]
-
 STAKES = np.array([0.03, 0.06, 0.12, 0.25, 0.5, 0.9])
 """Shares of the wealth: small ones for small deviations."""
 
@@ -26,7 +24,7 @@ STAKES = np.array([0.03, 0.06, 0.12, 0.25, 0.5, 0.9])
 @final
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """The state of some tests, each with a bound on the mean of its numbers.
+    """State of several tests, each with a bound on the mean of its numbers.
 
     Examples
     --------
@@ -37,42 +35,42 @@ class Bets:
     """
 
     bound: Float[np.ndarray, " tests"]
-    """The largest means by the hypotheses."""
+    """Largest means that the hypotheses allow."""
     n_rows: int
     log_wealth: Float[np.ndarray, "tests stakes"]
-    """What is staked, over all rows at which betting began."""
+    """Log of the staked wealth, summed over all rows at which betting started."""
     total: Float[np.ndarray, " tests"]
     """Sums of the numbers."""
 
     @classmethod
     def create(cls, bound: Any) -> "Bets":
-        """Tests that no row was seen by."""
+        """Create tests without any rows."""
         bound = np.asarray(bound, np.float64)
         return cls(bound, 0, np.full((len(bound), len(STAKES)), -np.inf), np.zeros(len(bound)))
 
     def update(
         self, x: Float[np.ndarray, "rows tests"]
     ) -> "tuple[Bets, Float[np.ndarray, 'rows tests']]":
-        """The tests after more rows, and the logarithm of the e-value of each after every row."""
+        """State after more rows, and the log e-value of each test after every row."""
         found, wealth = np.empty(x.shape), self.log_wealth
         for i, row in enumerate(x):
             n_rows = self.n_rows + i + 1
             gain = np.log1p(STAKES[None] * (row / self.bound - 1)[:, None])
             wealth = np.logaddexp(wealth, -np.log(n_rows * (n_rows + 1.0))) + gain
-            kept = -np.log(n_rows + 1.0)  # of the rows that betting may still begin at
+            kept = -np.log(n_rows + 1.0)  # wealth reserved for later starts
             found[i] = np.logaddexp.reduce(np.logaddexp(wealth, kept), axis=1) - np.log(len(STAKES))
         total = self.total + x.sum(axis=0)
         return Bets(self.bound, self.n_rows + len(x), wealth, total), found
 
     @property
     def log_e(self) -> Float[np.ndarray, " tests"]:
-        """The logarithms of the e-values now."""
+        """Current log e-values."""
         kept = -np.log(self.n_rows + 1.0)
         found = np.logaddexp.reduce(np.logaddexp(self.log_wealth, kept), axis=1)
         return found - np.log(len(STAKES))
 
     def to_json(self) -> dict[str, Any]:
-        """The state as plain numbers."""
+        """State as plain numbers."""
         rows = self.log_wealth.tolist()
         return {
             "bound": self.bound.tolist(),
@@ -83,7 +81,7 @@ class Bets:
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "Bets":
-        """What `to_json` was taken from, refused if it does not fit together."""
+        """Restore from `to_json`; a ValueError if the state is inconsistent."""
         wealth = np.array(
             [
                 [-np.inf if entry is None else float(entry) for entry in row]
@@ -95,5 +93,5 @@ class Bets:
         is_sound = wealth.shape == (len(bound), len(STAKES)) and total.shape == bound.shape
         is_sound &= isinstance(n_rows, int) and n_rows >= 0 and not np.isnan(wealth).any()
         if not (is_sound and np.all((bound > 0) & (bound <= 1)) and np.isfinite(total).all()):
-            raise ValueError("the state of the bets does not fit together")
+            raise ValueError("the state of the bets is inconsistent")
         return cls(bound, n_rows, wealth, total)

@@ -1,4 +1,4 @@
-"""What may be wrong with predictions, as bounds on means, and what the bets against them say."""
+"""Tests of calibration, coverage and distribution shift on a stream of labelled rows."""
 
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -9,35 +9,33 @@ from jaxtyping import Float
 from sigmax.checks import check_number
 from sigmax.monitoring.bets import Bets
 
-__all__ = ["DriftTest", "DriftTests"]
-
 ABOVE, BELOW = "targets above the predictions", "targets below the predictions"
 LARGER, SMALLER = "errors larger than predicted", "errors smaller than predicted"
-MISSED, OFF_DATA = "targets outside their intervals", "rows off the data"
+MISSED, OUT_OF_DISTRIBUTION = "targets outside their intervals", "rows out of distribution"
 
 NOTICES = (SMALLER,)
-"""What is worth knowing, but no alarm."""
+"""Tests that give a notice instead of an alarm."""
 
 
 @final
 @dataclass(frozen=True)
 class DriftTest:
-    """One hypothesis and the evidence against it."""
+    """Hypothesis and the evidence against it."""
 
     name: str
     e_value: float
-    """How many times the stake a gambler against the hypothesis has now."""
+    """Current evidence: wealth of a gambler against the hypothesis who started with 1."""
     since: int | None
-    """The row, from 1, at which the evidence was first enough; None if it never was."""
+    """First row, from 1, at which the hypothesis was rejected; None if it never was."""
     mean: float
-    """Of all rows: PIT, distance of the PIT from its middle, or share of rows."""
+    """Mean over all rows of the PIT, its distance from the middle, or the share of rows."""
     expected: float
     bound: float
-    """The largest mean that the hypothesis allows."""
+    """Largest mean that the hypothesis allows."""
 
     @property
     def is_alarm(self) -> bool:
-        """Whether the hypothesis is rejected, and that is bad news."""
+        """True if the hypothesis is rejected and that is not only a notice."""
         return self.since is not None and self.name not in NOTICES
 
     def __str__(self) -> str:
@@ -51,15 +49,15 @@ class DriftTest:
 @final
 @dataclass
 class DriftTests:
-    """Tests of PIT, coverage and share of rows off the data, for rows as they come.
+    """Tests of PIT, coverage and share of rows out of distribution, updated row by row.
 
-    All of them together raise a false alarm in at most a share ``alpha`` of all streams, however
-    long and whenever one looks, if the hypotheses hold for every row given those before it:
+    All of them together raise a false alarm in at most a share ``alpha`` of all streams of any
+    length, checked at any time, if the hypotheses hold for every row given those before it:
 
     - the mean of the PIT lies within ``tolerance`` of a half, and so does the mean of its distance
       from the middle, |2 PIT - 1|;
     - at most ``1 - coverage + tolerance`` of the targets lie outside their intervals;
-    - at most ``most_off_data`` of the rows are off the data.
+    - at most ``most_off_data`` of the rows are out of distribution.
 
     Examples
     --------
@@ -81,7 +79,7 @@ class DriftTests:
     bets: Bets = field(init=False)
     since: list[int | None] = field(init=False)
     path: list[Float[np.ndarray, "rows tests"]] = field(init=False)
-    """Logarithms of the e-values after every row that this object has seen."""
+    """Log e-values after every row since this object was created or loaded."""
 
     def __post_init__(self) -> None:
         self.alpha = check_number("alpha", self.alpha, above=0, below=1)
@@ -95,7 +93,7 @@ class DriftTests:
 
     @property
     def names(self) -> list[str]:
-        return [ABOVE, BELOW, LARGER, SMALLER, MISSED, OFF_DATA][: len(self.since)]
+        return [ABOVE, BELOW, LARGER, SMALLER, MISSED, OUT_OF_DISTRIBUTION][: len(self.since)]
 
     @property
     def n_rows(self) -> int:
@@ -103,7 +101,7 @@ class DriftTests:
 
     @property
     def threshold(self) -> float:
-        """The e-value that is enough: each test has an equal part of ``alpha``."""
+        """E-value that rejects a hypothesis: each test has an equal part of ``alpha``."""
         return len(self.since) / self.alpha
 
     def update(
@@ -112,7 +110,7 @@ class DriftTests:
         missed: Float[np.ndarray, " rows *outputs"],
         is_off_data: Any = None,
     ) -> "DriftTests":
-        """Take more rows in; several outputs of a row count as their mean."""
+        """Add rows; several outputs of a row count as their mean."""
         n_rows = len(pit)
         pit, missed = (np.asarray(part, np.float64).reshape(n_rows, -1) for part in (pit, missed))
         mean, spread = pit.mean(axis=1), np.abs(2 * pit - 1).mean(axis=1)
@@ -132,7 +130,7 @@ class DriftTests:
 
     @property
     def tests(self) -> tuple[DriftTest, ...]:
-        """What each test says."""
+        """Current result of each test."""
         n_rows = max(self.n_rows, 1)
         expected = [0.5] * 4 + [1 - self.coverage, 0.0]
         e_values = np.exp(np.minimum(self.bets.log_e, 700.0))
@@ -145,22 +143,22 @@ class DriftTests:
 
     @property
     def has_alarm(self) -> bool:
-        """Whether any test but a notice has rejected its hypothesis."""
+        """True if any test has raised an alarm."""
         return any(test.is_alarm for test in self.tests)
 
     def to_json(self) -> dict[str, Any]:
-        """Settings and state, from which the tests can go on."""
+        """Settings and state, from which the tests can continue."""
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate", "since")
         return {name: getattr(self, name) for name in names} | {"bets": self.bets.to_json()}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "DriftTests":
-        """What `to_json` was taken from, refused if it does not fit together."""
+        """Restore from `to_json`; a ValueError if the state is inconsistent."""
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate")
         found = cls(**{name: state[name] for name in names})
         bets, since = Bets.from_json(state["bets"]), list(state["since"])
         is_sound = np.array_equal(bets.bound, found.bets.bound) and len(since) == len(bets.bound)
         if not (is_sound and all(row is None or isinstance(row, int) for row in since)):
-            raise ValueError("the state of the tests does not fit their settings")
+            raise ValueError("the state of the tests does not match their settings")
         found.bets, found.since = bets, since
         return found

@@ -1,4 +1,4 @@
-"""A model watched on new labelled rows."""
+"""Monitoring of a model on new labelled rows."""
 
 import json
 from pathlib import Path
@@ -10,41 +10,40 @@ from jaxtyping import Float
 from sigmax.errors import ModelFileError
 from sigmax.monitoring.drift_tests import DriftTest, DriftTests
 
-__all__ = ["Monitor", "randomised_pit"]
-
 FORMAT = 1
 
-OFF_DATA = 0.5
-"""A gate above this is off the data."""
+OUT_OF_DISTRIBUTION = 0.5
+"""Gate above which a row is out of distribution."""
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.03, 0.15
 
 USUAL_HELD_OUT = 100
-"""Held-out rows that are assumed where a model does not say how many it had."""
+"""Number of held-out rows that is assumed if the model does not have it."""
 
 
 @final
 class Monitor:
-    """Whether a model's predictions still hold on labelled rows, as these come.
+    """Sequential tests of a model's predictions on labelled rows.
 
-    `DriftTests` says which hypotheses are tested; ``model.monitor()`` creates one. A model's
-    predictions are calibrated by the rows that it held out, and no better than these can tell: the
-    default ``tolerance`` is two standard errors of the mean of so many PITs, at least 0.03.
+    `DriftTests` lists the hypotheses; ``model.monitor()`` creates a monitor. A model is calibrated
+    on its validation rows, only as precisely as their number allows: the default ``tolerance`` is
+    two standard errors of the mean of that many PITs, at least 0.03.
 
     Parameters
     ----------
     model
-        Fitted, with ``predict_dist_and_gate``.
+        Fitted model with ``predict_dist_and_gate``.
     alpha
-        The share of streams without drift that may have an alarm, ever.
+        Largest share of streams without drift that ever have an alarm.
     coverage
-        Of the intervals.
+        Nominal coverage of the intervals.
     tolerance
-        How far the mean PIT, its mean distance from the middle, and the coverage may be off.
+        Allowed deviation of the mean PIT, of its mean distance from the middle, and of the
+        coverage.
     most_off_data
-        The share of rows off the data that is no alarm.
+        Largest share of rows out of distribution without an alarm.
     random_state : int
-        Seeds the PITs of values on a grid, which are drawn within their steps.
+        Seed of the randomised PITs of rounded targets.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Monitor:
     ):
         self.model, self.random_state = model, int(random_state)
         if tolerance is None:
-            n_held_out = len(getattr(model, "held_out_", ())) or USUAL_HELD_OUT
+            n_held_out = _held_out_rows(model) or USUAL_HELD_OUT
             errors = 2 / np.sqrt(12 * n_held_out)
             tolerance = round(float(np.clip(errors, LEAST_TOLERANCE, MOST_TOLERANCE)), 4)
         self._settings = (alpha, coverage, tolerance, most_off_data)
@@ -67,42 +66,40 @@ class Monitor:
         self._n_drawn = 0
 
     def update(self, X: Any, y: Any) -> "Monitor":
-        """Take more labelled rows in, which the model has not learned from or remembered."""
+        """Add labelled rows that the model was not trained on and that were not added to it."""
         dist, gate = self.model.predict_dist_and_gate(X)
         y = np.asarray(y, np.float64)
         rng = np.random.default_rng(self.random_state)
         rng.bit_generator.advance(self._n_drawn)  # pyright: ignore
-        units = getattr(self.model, "units_", None)
-        width = np.zeros(y.shape) if units is None else units.cell_widths(y)
-        pit = randomised_pit(dist, y, width, rng.random(dist.shape))
+        pit = randomised_pit(dist, y, _resolution(self.model, y), rng.random(dist.shape))
         bounds = dist.interval(self.drift.coverage)
         missed = (y < bounds[..., 0]) | (y > bounds[..., 1])
         if not self.n_rows:
             self.drift = DriftTests(*self._settings, has_gate=gate is not None)
-        is_off = None if gate is None else gate > OFF_DATA
+        is_off = None if gate is None else gate > OUT_OF_DISTRIBUTION
         self.drift.update(pit, missed.astype(np.float64), is_off)
         self._n_drawn += pit.size
         return self
 
     @property
     def n_rows(self) -> int:
-        """Rows that were taken in."""
+        """Number of rows added so far."""
         return self.drift.n_rows
 
     @property
     def tests(self) -> tuple[DriftTest, ...]:
-        """What each test says."""
+        """Current result of each test."""
         return self.drift.tests
 
     @property
     def alarms(self) -> tuple[DriftTest, ...]:
-        """The tests that raise an alarm, the earliest first."""
+        """Tests with an alarm, the earliest first."""
         found = [test for test in self.tests if test.is_alarm]
         return tuple(sorted(found, key=lambda test: test.since or 0))
 
     @property
     def has_alarm(self) -> bool:
-        """Whether there is any alarm."""
+        """True if there is any alarm."""
         return self.drift.has_alarm
 
     def __repr__(self) -> str:
@@ -117,25 +114,27 @@ class Monitor:
         return "\n".join([head, *(f"  {test}" for test in self.tests), foot])
 
     def to_json(self) -> dict[str, Any]:
-        """All that is needed to go on with the same model, as plain JSON."""
+        """State without the model, as plain JSON."""
         own = {"format": FORMAT, "random_state": self.random_state, "n_drawn": self._n_drawn}
         return own | self.drift.to_json()
 
     def save(self, path: str | Path) -> None:
-        """Write the state, without the model, as JSON."""
+        """Write the state without the model as JSON."""
         Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> "Monitor":
-        """Go on from a state that `save` wrote, with the model that it is of."""
+        """Restore a state that `save` wrote, for the same model."""
         try:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
-                raise ValueError(f"format {state['format']!r}, this one reads {FORMAT}")
+                raise ValueError(f"format {state['format']!r}, this version reads {FORMAT}")
             found = cls(model, random_state=state["random_state"])
             found.drift, found._n_drawn = DriftTests.from_json(state), int(state["n_drawn"])
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFileError(f"{str(path)!r} is no state of a monitor: {error}.") from error
+            raise ModelFileError(
+                f"{str(path)!r} is not the state of a monitor: {error}."
+            ) from error
         return found
 
 
@@ -145,12 +144,22 @@ def randomised_pit(
     width: Float[np.ndarray, "*shape"],
     uniform: Float[np.ndarray, "*shape"],
 ) -> Float[np.ndarray, "*shape"]:
-    """Probability of less than ``y``, uniform where predictions are right.
+    """Probability integral transform, uniform for calibrated predictions.
 
-    A value that repeats has the probability of its cell, whose ``width`` is given: its PIT is drawn
-    from those of the cell by ``uniform`` numbers.
+    A rounded value stands for an interval of the given ``width`` around it: its PIT is drawn from
+    those of the interval by ``uniform`` numbers.
     """
     if not width.any():
         return dist.cdf(y)
     lower, upper = dist.cdf(y - width / 2), dist.cdf(y + width / 2)
     return lower + uniform * (upper - lower)
+
+
+def _held_out_rows(model: Any) -> int:
+    """Number of validation rows, 0 if the model does not have it."""
+    return len(model.model_.fitted.held_out) if hasattr(model, "model_") else 0
+
+
+def _resolution(model: Any, y: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Width of the interval that each rounded target stands for, 0 for continuous ones."""
+    return model.model_.target.cell_widths(y) if hasattr(model, "model_") else np.zeros(y.shape)

@@ -1,20 +1,171 @@
-"""The multilayer perceptron that every other network is made of."""
+"""Perceptrons over rows of a table: input layer with periodic features and embeddings, then layers.
+
+Periodic embeddings (Gorishniy et al. 2022, "On embeddings for numerical features") give every
+number a small basis of its own: a plain network is slow to bend sharply along one feature.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import on_device
 from sigmax.inputs import Inputs, InputShape
-from sigmax.networks.input_layer import InputLayer
 
-__all__ = ["ACTIVATIONS", "MLP", "TabularMLP"]
+SMALLEST_VARIANCE = 1e-7
+"""Floor under every variance, in units of Var(y): about what float32 residuals resolve."""
+
+SINE = (6.283163951, -41.337130415, 81.340386139, -70.989933017)
+"""sin(2 pi s) / s in powers of s squared, to 1e-6 for s within a quarter; see `wave`."""
+
+
+@final
+class PeriodicFeatures(eqx.Module):
+    """Every feature, and beside it a few rectified mixtures of its waves.
+
+    Examples
+    --------
+    >>> features = PeriodicFeatures.create(np.random.default_rng(0), 3, 16, 8, frequency=0.1)
+    >>> features(jnp.ones((7, 3))).shape, features.n_outputs
+    ((7, 27), 27)
+    """
+
+    frequencies: Float[Array, "features waves"]
+    phases: Float[Array, "features waves"]
+    weights: Float[Array, "features waves mixtures"]
+    biases: Float[Array, "features mixtures"]
+
+    @classmethod
+    def create(
+        cls,
+        rng: np.random.Generator,
+        n_features: int,
+        n_waves: int,
+        n_mixtures: int,
+        *,
+        frequency: float,
+    ) -> "PeriodicFeatures":
+        """Random waves; ``frequency`` is their spread, in waves per standard deviation."""
+        arrays = (
+            rng.normal(0, frequency, (n_features, n_waves)),
+            rng.uniform(0, 1, (n_features, n_waves)),
+            rng.normal(0, n_waves**-0.5, (n_features, n_waves, n_mixtures)),
+            np.zeros((n_features, n_mixtures)),
+        )
+        return cls(*(on_device(array, np.float32) for array in arrays))
+
+    @property
+    def n_outputs(self) -> int:
+        n_features, n_mixtures = self.biases.shape
+        return n_features * (1 + n_mixtures)
+
+    def __call__(self, x: Float[Array, "rows features"]) -> Float[Array, "rows outputs"]:
+        waves = wave(x[:, :, None] * self.frequencies[None] + self.phases[None])
+        mixed = jnp.einsum("rfw,fwm->rfm", waves, self.weights) + self.biases[None]
+        return jnp.concatenate([x, jax.nn.relu(mixed).reshape(len(x), -1)], axis=1)
+
+
+def wave(turns: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """cos(2 pi turns), to 2e-6: a few products, where a library's cosine takes most of a step.
+
+    Examples
+    --------
+    >>> wave(jnp.array([0.0, 0.25, 0.5, 7.0])).round(3) + 0.0
+    Array([ 1.,  0., -1.,  1.], dtype=float32)
+    """
+    s = 0.25 - jnp.abs(turns - jnp.round(turns))
+    square = s * s
+    polynomial = jnp.full_like(s, SINE[-1])
+    for coefficient in SINE[-2::-1]:
+        polynomial = polynomial * square + coefficient
+    return s * polynomial
+
+
+INITIAL_SPREAD = 0.5
+"""Standard deviation of untrained embeddings."""
+
+
+def embedding_size(n_codes: tuple[int, ...]) -> int:
+    """Numbers per category: about the logarithm of the most levels of a column.
+
+    Examples
+    --------
+    >>> embedding_size((3, 5)), embedding_size((3, 40)), embedding_size((700,))
+    (3, 6, 10)
+    """
+    return max(2, (max(n_codes) - 1).bit_length())
+
+
+@final
+class EmbeddedCategories(eqx.Module):
+    """A learned vector for every level of every column, all in one table.
+
+    That of code 0, levels which are new or rare, starts at the origin.
+    """
+
+    vectors: Float[Array, "codes size"]
+    first: tuple[int, ...] = eqx.field(static=True)
+    """Where the levels of each column begin."""
+
+    @classmethod
+    def create(cls, rng: np.random.Generator, n_codes: tuple[int, ...]) -> "EmbeddedCategories":
+        first = np.cumsum([0, *n_codes])
+        vectors = rng.normal(0, INITIAL_SPREAD, (first[-1], embedding_size(n_codes)))
+        vectors[first[:-1]] = 0
+        return cls(on_device(vectors, np.float32), tuple(first[:-1].tolist()))
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.first) * self.vectors.shape[-1]
+
+    def __call__(self, codes: Int[Array, "rows categories"]) -> Float[Array, "rows outputs"]:
+        found = self.vectors[codes + jnp.asarray(self.first, dtype=codes.dtype)[None]]
+        return found.reshape(len(codes), self.n_outputs)
+
+
+@final
+class InputLayer(eqx.Module):
+    """Numbers as they are or, with waves, beside mixtures of their waves; categories embedded."""
+
+    periodic: PeriodicFeatures | None
+    categories: EmbeddedCategories | None
+    n_outputs: int = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls,
+        rng: np.random.Generator,
+        shape: InputShape,
+        *,
+        n_waves: int = 0,
+        n_mixtures: int = 0,
+        frequency: float = 0.0,
+    ) -> "InputLayer":
+        """A layer for inputs of a shape; of numbers without ``n_waves`` it has nothing to learn."""
+        periodic, n_outputs = None, shape.n_numbers + shape.n_extras
+        if n_waves and shape.n_numbers:
+            sizes = (shape.n_numbers, n_waves, n_mixtures)
+            periodic = PeriodicFeatures.create(rng, *sizes, frequency=frequency)
+            n_outputs = periodic.n_outputs + shape.n_extras
+        if not shape.n_codes:
+            return cls(periodic, None, n_outputs)
+        categories = EmbeddedCategories.create(rng, shape.n_codes)
+        return cls(periodic, categories, n_outputs + categories.n_outputs)
+
+    def __call__(self, x: Inputs) -> Float[Array, "rows outputs"]:
+        numbers = jnp.asarray(x.numbers)
+        parts = [numbers if self.periodic is None else self.periodic(numbers)]
+        if x.extras is not None:
+            parts.append(jnp.asarray(x.extras))
+        if self.categories is not None:
+            parts.append(self.categories(jnp.asarray(x.codes)))
+        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
+
 
 ACTIVATIONS: dict[str, Callable] = {
     "relu": jax.nn.relu,
@@ -98,3 +249,8 @@ class TabularMLP(eqx.Module):
 
     def __call__(self, x: Inputs) -> Float[Array, "rows outputs"]:
         return self.mlp(self.inputs(x))
+
+
+def inverse_softplus(value: float | np.ndarray) -> Any:
+    """The x with softplus(x) = ``value``."""
+    return np.log(np.expm1(value))

@@ -1,58 +1,53 @@
-"""Results of a benchmark: records by data set and method, and who is best by which score."""
+"""Benchmark results: records by data set and method, and their tables and figures."""
 
-from collections.abc import Sequence
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import final
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.runs.methods import METHODS
+from sigmax.plots import MODEL, QUIET, TRUTH, tidy
+from sigmax.report.tables import ReportTable, mean_and_error
+from sigmax.runs.methods import METHODS, Method
 from sigmax.runs.records import Record
 
-__all__ = [
-    "CALIBRATION",
-    "COMPILE",
-    "COVERAGE_50",
-    "COVERAGE_80",
-    "COVERAGE_90",
-    "CRPS",
-    "FIT",
-    "LOG_LIKELIHOOD",
-    "RMSE",
-    "WIDTH",
-    "Benchmark",
-    "Cell",
-    "Score",
-    "arrange",
-    "standard_error",
-]
+PUBLISHED: dict[str, dict[str, dict[str, dict[str, list[float]]]]] = tomllib.loads(
+    (files("sigmax.paper") / "published.toml").read_text(encoding="utf-8")
+)
+"""Printed values: ``uci`` or ``images`` -> score -> data set -> method -> mean and ±."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A number of a record, and how a table shows it."""
+    """Number of a record, and its format in a table."""
 
     title: str
     name: str
     part: str = "scores"
-    """Of the record: ``scores`` or ``seconds``."""
+    """Part of the record: ``scores`` or ``seconds``."""
     better: int = 0
-    """1 if higher is better, -1 if lower is, 0 if neither."""
+    """1 if higher is better, -1 if lower is better, 0 if neither."""
     factor: float = 1.0
-    """From the record's units to those of the table."""
+    """Factor from the units of the record to those of the table."""
     digits: int | None = None
-    """After the point; without them, as many as the smallest number of a row needs."""
+    """Number of decimals; with None, three digits of the smallest mean of a row."""
     note: str = ""
 
     def read(self, record: Record) -> float | None:
-        """The number in the table's units, if the record has it."""
+        """Value in the units of the table, or None."""
         value = getattr(record, self.part).get(self.name)
         return None if value is None else self.factor * value
 
     def on(self, part: str) -> "Score":
-        """The same score of a part of the test rows, ``new`` or ``copies``."""
+        """The same score on a part of the test rows: ``new`` or ``copies`` (duplicates)."""
         return replace(self, name=f"{part}_{self.name}")
 
 
@@ -66,7 +61,7 @@ COVERAGE_50, COVERAGE_80, COVERAGE_90 = (
 WIDTH = Score(
     title="width of 90 % intervals",
     name="interval_width",
-    note="In the units of y. Narrow is good only where the coverage is right: none is bold.",
+    note="In the units of y. Narrow intervals are better only at equal coverage: none is bold.",
 )
 CALIBRATION = Score(
     title="calibration error, in %",
@@ -74,7 +69,8 @@ CALIBRATION = Score(
     better=-1,
     factor=100.0,
     digits=1,
-    note="Mean gap between nominal and observed coverage, at levels from 5 % to 95 %.",
+    note="Mean absolute difference between nominal and observed coverage, at levels from 5 % to"
+    " 95 %.",
 )
 FIT = Score(
     title="seconds to fit a model, without compilation",
@@ -89,14 +85,18 @@ COMPILE = Score(title="seconds of compilation, per model", name="compile", part=
 @final
 @dataclass(frozen=True)
 class Cell:
-    """All records of one method on one data set, by what became of them."""
+    """Records of one method on one data set, by status."""
 
     done: list[Record] = field(default_factory=list)
     failed: list[Record] = field(default_factory=list)
     infeasible: list[Record] = field(default_factory=list)
 
+    @property
+    def records(self) -> list[Record]:
+        return [*self.done, *self.failed, *self.infeasible]
+
     def by_split(self, score: Score) -> dict[tuple[int, int], float]:
-        """The score by split and seed."""
+        """Score by split and seed."""
         found = {(r.task.split, r.task.seed): score.read(r) for r in self.done}
         return {repeat: value for repeat, value in found.items() if value is not None}
 
@@ -107,34 +107,34 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Benchmark:
-    """The records of one experiment with the same settings."""
+    """Records of one experiment with the same settings."""
 
     experiment: str
     settings: str
     cells: dict[str, dict[str, Cell]]
-    """Data set -> method -> records, in the order of tables."""
+    """Data set -> method -> records."""
 
     @property
     def methods(self) -> list[str]:
-        """Those that occur, in the order of ``METHODS``."""
+        """Methods with records, in the order of ``METHODS``."""
         return [name for name in METHODS if any(name in row for row in self.cells.values())]
 
     def cell(self, dataset: str, method: str) -> Cell:
         return self.cells[dataset].get(method, Cell())
 
     def means(self, dataset: str, score: Score) -> dict[str, float]:
-        """The mean of every method that has the score."""
+        """Mean of every method that has the score."""
         values = {method: self.cell(dataset, method).values(score) for method in self.methods}
         return {method: float(found.mean()) for method, found in values.items() if len(found)}
 
     def best(self, dataset: str, score: Score) -> str | None:
-        """The one method whose mean is better than all others; none in a tie."""
+        """Method with the best mean, or None in a tie."""
         means = {m: score.better * mean for m, mean in self.means(dataset, score).items()}
         first = [m for m, mean in means.items() if mean == max(means.values())]
         return first[0] if score.better and len(first) == 1 else None
 
     def leaders(self, dataset: str, score: Score) -> list[str]:
-        """The best method, and those that are within one standard error of its mean.
+        """The best method, and those within one standard error of its mean.
 
         Seconds have no error: models trained together share one measurement.
         """
@@ -147,19 +147,26 @@ class Benchmark:
         return [m for m in means if score.better * (means[best] - means[m]) <= reach]
 
     def gains(self, dataset: str, method: str, other: str, score: Score) -> NDArray:
-        """By how much one method is better than another, on each split that both have."""
-        ours, theirs = (self.cell(dataset, name).by_split(score) for name in (method, other))
-        common = sorted(set(ours) & set(theirs))
-        return score.better * np.array([ours[i] - theirs[i] for i in common], dtype=float)
+        """Improvement of one method over another on each common split."""
+        first, second = (self.cell(dataset, name).by_split(score) for name in (method, other))
+        common = sorted(set(first) & set(second))
+        return score.better * np.array([first[i] - second[i] for i in common], dtype=float)
+
+    def data_mean(self, dataset: str, name: str) -> float:
+        """Mean of a number of the metadata over the splits; nan if no record has it."""
+        found: dict[int, float] = {}
+        for cell in self.cells[dataset].values():
+            found |= {r.task.split: float(r.data[name]) for r in cell.records if name in r.data}
+        return float(np.mean(list(found.values()))) if found else np.nan
 
 
 def standard_error(values: NDArray) -> float:
-    """Of the mean; 0 for a single value."""
+    """Standard error of the mean; 0 for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def arrange(records: Sequence[Record]) -> list[Benchmark]:
-    """One benchmark per experiment and settings, data sets by name."""
+    """One benchmark per experiment and settings, with data sets sorted by name."""
     benchmarks: dict[tuple[str, str], Benchmark] = {}
     for record in sorted(records, key=lambda r: (r.task.dataset, r.task.split, r.task.seed)):
         task = record.task
@@ -168,3 +175,518 @@ def arrange(records: Sequence[Record]) -> list[Benchmark]:
         cell = rows.setdefault(task.dataset, {}).setdefault(task.method, Cell())
         getattr(cell, record.status).append(record)
     return list(benchmarks.values())
+
+
+# Tables.
+
+SCORES = (LOG_LIKELIHOOD, RMSE, CRPS, COVERAGE_50, COVERAGE_80, COVERAGE_90, WIDTH, CALIBRATION)
+PAIRS = (
+    ("combined-paper", "nn-paper"),
+    ("combined", "ens-nn"),
+    *(("local", other) for other in ("gp", "sgp", "ens-nn", "combined")),
+)
+MANY_DUPLICATES = 0.01
+FEW_TARGETS = 100
+LARGE_GAP = 0.5
+
+
+def uci_tables(records: Sequence[Record]) -> list[ReportTable]:
+    """Scores, seconds and published values; for timings, seconds only."""
+    tables = []
+    for benchmark in arrange(records):
+        if benchmark.experiment == "timings":
+            tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
+            tables.append(published_table(benchmark, FIT))
+            continue
+        known = [s for s in SCORES if any(benchmark.means(name, s) for name in benchmark.cells)]
+        tables += [score_table(benchmark, score) for score in known or (LOG_LIKELIHOOD,)]
+        tables += duplicates_tables(benchmark)
+        tables.append(summary_table(benchmark))
+        tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
+        tables += [published_table(benchmark, score) for score in (LOG_LIKELIHOOD, RMSE)]
+    return [table for table in tables if table.rows or table.notes]
+
+
+# Rows and titles.
+
+
+def full_title(benchmark: Benchmark, title: str) -> str:
+    settings = f" ({benchmark.settings})" if benchmark.settings else ""
+    return f"{benchmark.experiment}: {title}{settings}"
+
+
+def titles(methods: Iterable[str]) -> list[str]:
+    return [METHODS[method].title for method in methods]
+
+
+def score_row(benchmark: Benchmark, dataset: str, score: Score, name: str = "") -> list[str]:
+    """Name (by default, of the data set), and one cell per method with the best in bold."""
+    means, digits = benchmark.means(dataset, score), score.digits
+    if digits is None:
+        sizes = [abs(mean) for mean in means.values() if mean]
+        digits = int(np.clip(2 - np.floor(np.log10(min(sizes))), 0, 6)) if sizes else 0
+    leaders, row = benchmark.leaders(dataset, score), [name or dataset]
+    for method in benchmark.methods:
+        text = cell_text(benchmark, dataset, method, score, digits)
+        row.append(f"**{text}**" if method in leaders else text)
+    return row
+
+
+def cell_text(benchmark: Benchmark, dataset: str, method: str, score: Score, digits: int) -> str:
+    """Mean and error, number of failures, ``-`` if infeasible, or empty without a record."""
+    cell = benchmark.cell(dataset, method)
+    values, failed = cell.values(score), f"failed ({len(cell.failed)})" if cell.failed else ""
+    if len(values):
+        shown = values if score.part == "scores" else [values.mean()]
+        return " ".join(filter(None, [mean_and_error(shown, digits=digits), failed]))
+    return failed or ("-" if cell.infeasible else "")
+
+
+def by_dataset(counts: dict[str, int]) -> str:
+    """The most frequent count, and the data sets with another.
+
+    Examples
+    --------
+    >>> by_dataset({"boston": 20, "protein": 5, "yacht": 20})
+    '20 (protein 5)'
+    """
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    others = ", ".join(f"{name} {n}" for name, n in counts.items() if n != usual)
+    return f"{usual} ({others})" if others else f"{usual}"
+
+
+def method_rows(
+    known: Mapping[str, Method],
+    methods: Mapping[str, Sequence[Record]],
+    columns: Mapping[str, tuple[str, int]],
+) -> list[list[str]]:
+    """Title of every method, and mean and error of the score of each column."""
+    rows = []
+    for method, records in methods.items():
+        row = [known[method].title]
+        for score, digits in columns.values():
+            values = [record.scores[score] for record in records]
+            mean = float(np.mean(values))
+            is_large = abs(mean) >= 1e5
+            row.append(f"{mean:.1e}" if is_large else mean_and_error(values, digits=digits))
+        rows.append(row)
+    return rows
+
+
+def split_counts(benchmark: Benchmark, score: Score) -> dict[str, dict[str, int]]:
+    """Data set -> method -> number of splits with the score, if any."""
+    counts = {
+        dataset: {method: len(cell.values(score)) for method, cell in row.items()}
+        for dataset, row in benchmark.cells.items()
+    }
+    return {name: {m: n for m, n in row.items() if n} for name, row in counts.items()}
+
+
+# Tables of scores and their notes.
+
+
+def score_table(benchmark: Benchmark, score: Score) -> ReportTable:
+    """One row per data set and one column per method."""
+    return ReportTable(
+        title=full_title(benchmark, score.title),
+        header=["data set", *titles(benchmark.methods)],
+        rows=[score_row(benchmark, dataset, score) for dataset in benchmark.cells],
+        notes=score_notes(benchmark, score),
+    )
+
+
+def score_notes(benchmark: Benchmark, score: Score) -> list[str]:
+    if score == COMPILE:
+        return ["Mean over the splits, shared equally by models that are trained together."]
+    if score == FIT:
+        notes = ["Mean over the splits.", *time_notes(benchmark)]
+    else:
+        bold = " Bold: the best, and all within one standard error of it." if score.better else ""
+        notes = [f"Mean ± standard error over the splits.{bold}"]
+    if score.note:
+        notes.append(score.note)
+    if score == LOG_LIKELIHOOD or benchmark.experiment == "timings":
+        notes += split_notes(benchmark, score) + infeasible_notes(benchmark)
+    if score == LOG_LIKELIHOOD:
+        notes += warning_notes(benchmark)
+    return notes
+
+
+def split_notes(benchmark: Benchmark, score: Score) -> list[str]:
+    """Number of splits of each data set, and methods with fewer."""
+    counts = split_counts(benchmark, score)
+    most = {dataset: max(row.values()) for dataset, row in counts.items() if row}
+    if not most:
+        return []
+    empty = any(set(row) != set(benchmark.methods) for row in benchmark.cells.values())
+    notes = [f"Splits: {by_dataset(most)}." + " An empty cell has no record." * empty]
+    return notes + fewer_notes(benchmark, score)
+
+
+def fewer_notes(benchmark: Benchmark, score: Score) -> list[str]:
+    """Methods that have the score on fewer splits than others."""
+    fewer: dict[tuple[str, int, int], list[str]] = {}
+    for dataset, row in split_counts(benchmark, score).items():
+        for method, n in row.items():
+            if n < max(row.values()):
+                fewer.setdefault((method, n, max(row.values())), []).append(dataset)
+    listed = [
+        f"{METHODS[name].title} ({n} of {most} on {', '.join(datasets)})"
+        for method in benchmark.methods
+        for (name, n, most), datasets in fewer.items()
+        if name == method
+    ]
+    return [f"On fewer splits than others: {'; '.join(listed)}."] if listed else []
+
+
+def infeasible_notes(benchmark: Benchmark, *, with_reason: bool = True) -> list[str]:
+    """Methods and data sets of the cells with ``-``."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for dataset, row in benchmark.cells.items():
+        for method, cell in row.items():
+            if cell.infeasible:
+                reason = f" ({cell.infeasible[0].reason})" if with_reason else ""
+                found.setdefault((METHODS[method].title, reason), []).append(dataset)
+    listed = [f"{title} on {', '.join(names)}{reason}" for (title, reason), names in found.items()]
+    return [f"Not feasible (-): {'; '.join(listed)}."] if listed else []
+
+
+def time_notes(benchmark: Benchmark) -> list[str]:
+    """Number of models trained together, and the devices."""
+    most, devices = {}, {}
+    for dataset, row in benchmark.cells.items():
+        for record in (record for cell in row.values() for record in cell.done):
+            together = int(record.seconds.get("together", 1))
+            most[dataset] = max(together, most.get(dataset, 1))
+            if "device" in record.machine:
+                cores = record.machine.get("cores", "?")
+                devices[f"{record.machine['device']}, {cores} cores"] = None
+    notes = ["Every model was trained alone."]
+    if any(n > 1 for n in most.values()):
+        notes = [
+            "Networks that are trained together share the time equally; largest number trained"
+            f" together: {by_dataset(most)}."
+        ]
+    return notes + ([f"Measured on: {'; '.join(devices)}."] if devices else [])
+
+
+def warning_notes(benchmark: Benchmark) -> list[str]:
+    """Properties of data and methods that can inflate a log-likelihood."""
+    targets = {name: benchmark.data_mean(name, "n_distinct_targets") for name in benchmark.cells}
+    discrete = [f"{name} {n:.0f}" for name, n in targets.items() if n < FEW_TARGETS]
+    gaps = {}
+    for dataset in benchmark.cells:
+        for method in benchmark.methods:
+            cell = benchmark.cell(dataset, method)
+            scores, errors = cell.by_split(LOG_LIKELIHOOD), cell.by_split(RMSE)
+            found = [gap_to_normal(scores[i], errors[i]) for i in scores if i in errors]
+            gaps[dataset, method] = float(np.mean(found)) if found else math.nan
+    notes = duplicates_notes(benchmark) + settings_notes(benchmark)
+    if discrete:
+        notes.append(
+            f"Few distinct targets: {', '.join(discrete)}. The log-density of a discrete target has"
+            " no upper bound: narrow peaks at its values give a high score."
+        )
+    if listed := large_gaps(gaps):
+        notes.append(
+            "More than 0.5 nats above −½ log(2πe RMSE²), the maximum for a Normal with constant"
+            f" variance and that RMSE: {listed}. Input-dependent noise can explain it; check these"
+            " scores."
+        )
+    return notes
+
+
+def duplicates_notes(benchmark: Benchmark) -> list[str]:
+    """Share of test rows that duplicate training rows, in X or, in older records, in X and y."""
+    shares = {}
+    for name in benchmark.cells:
+        both, of_X = (benchmark.data_mean(name, key) for key in ("copies", "copies_of_X"))
+        if of_X > 0:
+            shares[name] = f"{100 * of_X:.1f} % ({100 * both:.1f} % with the same y)"
+        elif math.isnan(of_X) and both > MANY_DUPLICATES:
+            shares[name] = f"{100 * both:.1f} % with the same y"
+    if not shares:
+        return []
+    listed = ", ".join(f"{name} {share}" for name, share in shares.items())
+    return [
+        f"Test rows with the X of a training row: {listed}. A model that memorises training rows"
+        " scores higher on them than on new rows."
+    ]
+
+
+def settings_notes(benchmark: Benchmark) -> list[str]:
+    """Records that are older than the settings of a method for a data set."""
+    found = []
+    for dataset, row in benchmark.cells.items():
+        for method, cell in row.items():
+            settings = METHODS[method].dataset_settings.get(dataset, {})
+            if settings and any("own_settings" not in record.data for record in cell.done):
+                text = ", ".join(f"{name}={value}" for name, value in settings.items())
+                found.append(f"{METHODS[method].title} on {dataset} without {text}")
+    return [f"Records of an earlier version: {', '.join(found)}."] if found else []
+
+
+def gap_to_normal(log_likelihood: float, rmse: float) -> float:
+    """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE.
+
+    Examples
+    --------
+    >>> round(gap_to_normal(-1.19, 4.12), 2)
+    1.64
+    """
+    return log_likelihood + 0.5 * math.log(2 * math.pi * math.e * max(rmse, 1e-300) ** 2)
+
+
+def large_gaps(gaps: dict[tuple[str, str], float]) -> str:
+    """Large gaps of data sets and methods, as text."""
+    found: dict[str, list[str]] = {}
+    for (dataset, method), gap in gaps.items():
+        if gap > LARGE_GAP:
+            found.setdefault(dataset, []).append(f"{METHODS[method].title} {gap:+.2f}")
+    return "; ".join(f"{dataset}: {', '.join(methods)}" for dataset, methods in found.items())
+
+
+# Other tables.
+
+
+def duplicates_tables(benchmark: Benchmark) -> list[ReportTable]:
+    """Scores of new rows and of duplicates, test rows whose X is among the training rows.
+
+    Methods that memorise training rows score higher on duplicates. Empty without duplicates.
+    """
+    has_duplicates = any(
+        record.data.get("copies_of_X", record.data.get("copies", 0.0)) > 0
+        for row in benchmark.cells.values()
+        for cell in row.values()
+        for record in cell.records
+    )
+    scores = (LOG_LIKELIHOOD, CRPS, COVERAGE_90) if has_duplicates else ()
+    return [duplicates_table(benchmark, score) for score in scores]
+
+
+def duplicates_table(benchmark: Benchmark, score: Score) -> ReportTable:
+    """New rows and duplicates of every data set with scores of both, one below the other."""
+    rows = [
+        score_row(benchmark, dataset, score.on(part), f"{dataset}, {words}")
+        for dataset in benchmark.cells
+        if benchmark.means(dataset, score.on("copies"))
+        for part, words in (("new", "new rows"), ("copies", "duplicates"))
+    ]
+    bold = " Bold: the best of a row, and all within one standard error." if score.better else ""
+    notes = [
+        f"Mean ± standard error over the splits.{bold} Duplicates are test rows with the X of a"
+        " training row, whatever their y; new rows are all others."
+    ]
+    if any("" in row for row in rows):
+        notes.append("An empty cell has no record with separate scores.")
+    notes += fewer_notes(benchmark, score.on("copies"))
+    return ReportTable(
+        title=full_title(benchmark, f"{score.title}, new rows and duplicates"),
+        header=["data set", *titles(benchmark.methods)],
+        rows=rows,
+        notes=notes if rows else ["No record has separate scores of new rows and duplicates."],
+    )
+
+
+def summary_table(benchmark: Benchmark) -> ReportTable:
+    """Number of data sets on which each method is best, and comparisons of pairs."""
+    rows = []
+    for score in (LOG_LIKELIHOOD, RMSE, CRPS, CALIBRATION):
+        name = score.title.partition(",")[0]
+        scored = [benchmark.means(dataset, score) for dataset in benchmark.cells]
+        best = [[benchmark.best(dataset, score)] for dataset in benchmark.cells]
+        near = [benchmark.leaders(dataset, score) for dataset in benchmark.cells]
+        kinds = {f"{name}: best mean": best, f"{name}: best or within one standard error": near}
+        for words, found in kinds.items() if any(scored) else ():
+            counts = [
+                f"{sum(m in names for names in found)} of {sum(m in means for means in scored)}"
+                for m in benchmark.methods
+            ]
+            rows.append([words, *counts])
+    notes = [
+        "Counts of data sets, out of those for which the method has a score. Best mean: better than"
+        " the mean of every other method. Within one standard error: that of the best mean, over"
+        " its splits."
+    ]
+    notes += fewer_notes(benchmark, LOG_LIKELIHOOD)
+    notes += infeasible_notes(benchmark, with_reason=False)
+    notes += [line for pair in PAIRS if (line := pair_note(benchmark, *pair))]
+    return ReportTable(
+        title=full_title(benchmark, "data sets on which a method is best"),
+        header=["score", *titles(benchmark.methods)],
+        rows=rows,
+        notes=notes if rows else [],
+    )
+
+
+def pair_note(benchmark: Benchmark, method: str, other: str) -> str:
+    """Number of data sets on which one method has a higher log-likelihood than another."""
+    found = [benchmark.gains(dataset, method, other, LOG_LIKELIHOOD) for dataset in benchmark.cells]
+    gains = [values for values in found if len(values)]
+    if not gains:
+        return ""
+    above = sum(values.mean() > 0 for values in gains)
+    clear = sum(values.mean() > standard_error(values) > 0 for values in gains)
+    first, second = titles([method, other])
+    return (
+        f"{first} above {second} on {above} of {len(gains)} data sets in log-likelihood on the same"
+        f" splits; by more than one standard error of the difference on {clear}."
+    )
+
+
+def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
+    """Published values, and in brackets ours minus theirs; for seconds, ours."""
+    seconds = score.part == "seconds"
+    paper = PUBLISHED["uci"]["seconds" if seconds else score.name]
+    datasets = [name for name in benchmark.cells if name in paper]
+    methods = [m for m in benchmark.methods if any(m in row for row in paper.values())]
+    rows = []
+    for dataset in datasets:
+        ours, row = benchmark.means(dataset, score), [dataset]
+        for method in methods:
+            if method not in paper[dataset]:
+                row.append("-")
+                continue
+            mean, error = paper[dataset][method]
+            text = f"{mean:.2f} ± {error:.2f}"
+            if method in ours:
+                text += f" ({ours[method]:.3g})" if seconds else f" ({ours[method] - mean:+.2f})"
+            row.append(text)
+        rows.append(row)
+    notes = [
+        "In brackets: ours. The hardware differs; ours is without compilation."
+        if seconds
+        else "In brackets: ours minus the paper's. ± as printed; the splits of the paper differ."
+    ]
+    if score == LOG_LIKELIHOOD:
+        errors = PUBLISHED["uci"]["rmse"]
+        gaps = {  # with the smallest RMSE that rounds to the printed one
+            (dataset, m): gap_to_normal(paper[dataset][m][0], errors[dataset][m][0] - 0.005)
+            for dataset in datasets
+            for m in methods
+            if m in paper[dataset] and m in errors[dataset]
+        }
+        if listed := large_gaps(gaps):
+            notes.append(
+                "Printed values that are more than 0.5 nats above −½ log(2πe RMSE²) for the printed"
+                f" RMSE: {listed}."
+            )
+    ending = "ours" if seconds else "ours minus theirs"
+    return ReportTable(
+        title=full_title(benchmark, f"the paper's {score.title}, and {ending}"),
+        header=["data set", *titles(methods)],
+        rows=rows if methods else [],
+        notes=notes if methods and rows else [],
+    )
+
+
+# Figures.
+
+MARKERS = "osD^v<>Ph"
+COLORS = ("#7f7f7f", "#bcbd22", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", TRUTH, MODEL)
+"""Colours in the order of ``METHODS``."""
+
+
+def uci_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """Log-likelihood below the best, and coverage, of each benchmark with scores."""
+    figures = {}
+    for number, benchmark in enumerate(arrange(records), 1):
+        if any(benchmark.means(dataset, LOG_LIKELIHOOD) for dataset in benchmark.cells):
+            ending = f"_{number}" if number > 1 else ""
+            figures[f"uci_log_likelihood{ending}"] = log_likelihood_figure(benchmark)
+            figures[f"uci_coverage{ending}"] = coverage_figure(benchmark)
+    return figures
+
+
+def draw_dots(
+    axes: Axes, benchmark: Benchmark, value: Callable[[str, str], tuple[float, float] | None]
+) -> None:
+    """Draw one row per data set, with value and error of each method slightly below the last."""
+    n_methods = len(benchmark.methods)
+    for row, dataset in enumerate(benchmark.cells):
+        if row % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", zorder=-2)
+        for i, method in enumerate(benchmark.methods):
+            found = value(dataset, method)
+            if found is not None:
+                kind = list(METHODS).index(method)
+                axes.errorbar(
+                    found[0],
+                    row + 0.7 * ((i + 0.5) / n_methods - 0.5),
+                    xerr=found[1],
+                    fmt=MARKERS[kind % len(MARKERS)],
+                    color=COLORS[kind % len(COLORS)],
+                    ms=4.5,
+                    lw=0.9,
+                    label=METHODS[method].title,
+                )
+    names = [name.replace("$", r"\$") for name in benchmark.cells]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    tidy(axes)
+
+
+def new_figure(benchmark: Benchmark, width: float) -> Figure:
+    height = 1.4 + len(benchmark.cells) * max(0.3, 0.085 * len(benchmark.methods))
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_legend(figure: Figure, benchmark: Benchmark, title: str) -> None:
+    """Add a title, and a legend to the right of the axes."""
+    settings = f"\n{benchmark.settings}".replace("$", r"\$") if benchmark.settings else ""
+    figure.suptitle(title + settings, fontsize=11)
+    handles = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    shown = [title for title in titles(benchmark.methods) if title in handles]
+    figure.legend(
+        [handles[title] for title in shown],
+        shown,
+        loc="outside right upper",
+        fontsize=9,
+        frameon=False,
+    )
+
+
+def log_likelihood_figure(benchmark: Benchmark) -> Figure:
+    """Nats below the best method, ± standard error of the difference."""
+
+    def below_best(dataset: str, method: str) -> tuple[float, float] | None:
+        means = benchmark.means(dataset, LOG_LIKELIHOOD)
+        if method not in means:
+            return None
+        best = max(means, key=lambda name: means[name])
+        error = standard_error(benchmark.gains(dataset, best, method, LOG_LIKELIHOOD))
+        return means[best] - means[method], error
+
+    figure = new_figure(benchmark, 9.5)
+    axes = figure.subplots()
+    draw_dots(axes, benchmark, below_best)
+    axes.set_xscale("symlog", linthresh=0.1)
+    largest = max(0.12, axes.get_xlim()[1])
+    ticks = [0, 0.1, *(10.0**power for power in range(9))]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlim(-0.02, largest)
+    axes.axvline(0, color=QUIET, lw=0.8, zorder=-1)
+    axes.set_xlabel("nats below the best (linear up to 0.1, then logarithmic)")
+    add_legend(figure, benchmark, "Test log-likelihood: difference to the best of each data set")
+    return figure
+
+
+def coverage_figure(benchmark: Benchmark) -> Figure:
+    """Coverage of 90 % and 50 % intervals, ± standard error."""
+    figure = new_figure(benchmark, 10.5)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, score, level in zip(panels, (COVERAGE_90, COVERAGE_50), (90, 50), strict=True):
+
+        def coverage(dataset: str, method: str, score=score) -> tuple[float, float] | None:
+            values = benchmark.cell(dataset, method).values(score)
+            return (float(values.mean()), standard_error(values)) if len(values) else None
+
+        draw_dots(axes, benchmark, coverage)
+        axes.axvline(level, color=QUIET, lw=1, ls="--", zorder=-1)
+        axes.set_xlabel(f"test rows in their {level} % intervals, in %")
+    add_legend(figure, benchmark, "Coverage: left of the dashed line, intervals are too narrow")
+    return figure

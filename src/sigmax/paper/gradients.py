@@ -1,9 +1,9 @@
-"""The gradient study: what locality batches do to the sparsity and the noise of gradients.
+"""Gradients: effect of locality batches on the sparsity and the variance of gradients.
 
-A network is trained by the paper's recipe and stopped at checkpoints. There, with all parameters
-held fixed, many independent batches are drawn uniformly and by locality, of equally many rows, and
-every batch gives one gradient. Both kinds are so weighted that a batch estimates, without bias,
-the gradient of the mean negative log-likelihood of all training rows.
+A network is trained with the settings of the paper. At checkpoints, with fixed parameters,
+independent batches of equal size are drawn uniformly and by locality, and each gives one gradient.
+The weights make it an unbiased estimate of the gradient of the mean negative log-likelihood of all
+rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,49 +24,46 @@ from numpy.typing import NDArray
 from sigmax.checks import check_count
 from sigmax.compilation import compiled
 from sigmax.data import UCI_SETS, ToyProblem, load_uci
-from sigmax.estimators import AbstractNetworkRegressor, Recipe
-from sigmax.estimators.joint_fit import prepare
-from sigmax.networks import VarianceNetwork
+from sigmax.estimators import CombinedRegressor, MeanVarianceRegressor
+from sigmax.experts.combined import Combined, VarianceNetwork, negative_log_likelihood
+from sigmax.experts.ensemble import prepare_fit
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator
-from sigmax.runs.fitting import create_model, stopwatch
-from sigmax.runs.methods import METHODS
+from sigmax.report.tables import ReportTable, mean_and_error, three_decimals
+from sigmax.runs.experiments import Experiment
+from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done
-from sigmax.runs.registry import Experiment, register
-from sigmax.runs.tables import ReportTable, mean_and_error, three_decimals
 from sigmax.sampling import LocalitySampler
-from sigmax.training import Fold, TrainingData, name_keys, negative_log_likelihood
-from sigmax.training.chunk import start_members, train_chunk
-
-__all__ = ["gradient_figures", "gradient_tables", "run_gradients"]
+from sigmax.training import Fold, TrainingData, name_keys
+from sigmax.training.loop import start_members, train_chunk
 
 SMALL = 1e-3
-"""Entries of a gradient up to this size count as zero."""
+"""Largest absolute value of an entry that counts as zero."""
 
 DEFAULTS = {"n_checkpoints": 20, "n_batches": 200}
 PARTS = {"mean": "mean", "variance": "spread"}
-"""The networks by their names here, and as fields of `VarianceNetwork`."""
+"""Networks, and their fields of `VarianceNetwork`."""
 DESIGNS = {"uniform": TRUTH, "locality": MODEL}
-"""The two ways to draw a batch, and their colours."""
+"""Sampling designs, and their colours."""
 
 BATCHES_AT_ONCE = 25
 ROWS_AT_ONCE = 256
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:
-    """One network per task, its gradients measured along its training."""
     return [run_task(task) for task in job]
 
 
 def run_task(task: Task) -> Record:
-    X, y, facts = load_rows(task)
+    """Train a network and describe its gradients at checkpoints."""
+    X, y, metadata = load_rows(task)
     n_checkpoints, n_batches = (
         check_count(name, task.settings.get(name, default), minimum=2)
         for name, default in DEFAULTS.items()
     )
     with stopwatch() as watch:
         training = Training.start(study_model(task), X, y)
-        samplers = create_samplers(training.X, training.recipe, task.seed)
+        samplers = create_samplers(training.X, training.expert, task.seed)
         streams = {name: iter(sampler) for name, sampler in samplers.items()}
         curves: dict[str, list[float]] = {"step": []}
         for step, network in training.checkpoints(n_checkpoints):
@@ -87,42 +84,44 @@ def run_task(task: Task) -> Record:
         },
         curves=curves,
         seconds={"run": watch.run, "compile": watch.compile},
-        data=facts,
+        data=metadata,
         machine=describe_machine(),
     )
 
 
 def load_rows(task: Task) -> tuple[NDArray, NDArray, dict[str, Any]]:
-    """The training rows of a task, and what the record says about them."""
+    """Training rows of a task, and their metadata."""
     if task.dataset == "toy":
         X, y = ToyProblem().sample(500, random_state=task.split)
         return X, y, {"n_train": len(X), "n_features": X.shape[1]}
     data = load_uci(task.dataset)
     train, _ = data.splits[task.split % len(data.splits)]
-    facts = {"hash": data.content_hash, "n_train": len(train), "n_features": data.X.shape[1]}
-    return data.X[train], data.y[train], facts
+    metadata = {"hash": data.content_hash, "n_train": len(train), "n_features": data.X.shape[1]}
+    return data.X[train], data.y[train], metadata
 
 
-def study_model(task: Task) -> AbstractNetworkRegressor:
-    """The model of a task, without the settings that are the study's own."""
+def study_model(task: Task) -> CombinedRegressor | MeanVarianceRegressor:
+    """Create the model of a task, without the settings of the study."""
     settings = {name: value for name, value in task.settings.items() if name not in DEFAULTS}
     model = create_model(replace(task, settings=settings))
-    assert isinstance(model, AbstractNetworkRegressor)
+    assert isinstance(model, CombinedRegressor | MeanVarianceRegressor)
     return model
 
 
 def n_warmup_steps(task: Task) -> int:
-    """Steps at the start that train the mean alone, by its squared error."""
-    *warmup, _ = study_model(task)._recipe().stages()
+    """Number of first steps, which train only the mean, with squared error."""
+    expert = study_model(task).expert()
+    assert isinstance(expert, Combined)
+    *warmup, _ = expert.stages()
     return sum(stage.n_cycles for stage in warmup)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A training that stops on its way to be looked at."""
+    """Training with checkpoints."""
 
-    recipe: Recipe
+    expert: Combined
     X: NDArray
     """The training rows, standardised."""
     networks: VarianceNetwork
@@ -131,20 +130,25 @@ class Training:
     data: TrainingData
 
     @classmethod
-    def start(cls, model: AbstractNetworkRegressor, X: NDArray, y: NDArray) -> "Training":
-        """What `fit` would begin with."""
-        start = prepare(model, X, y)
+    def start(
+        cls, model: CombinedRegressor | MeanVarianceRegressor, X: NDArray, y: NDArray
+    ) -> "Training":
+        """Prepare the training as `fit` does."""
+        given = model.unfitted().read_training(X, y)
+        expert = model.expert(len(given))
+        assert isinstance(expert, Combined)
+        start = prepare_fit(expert, given, make_key(model.random_state))
         graphs = {name: [graph] for name, graph in start.graphs.items()}
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
-        groups = [0] * start.recipe.n_members
-        folds = Fold.create([start.weight], start.held_out, groups, data.n_slots)
+        groups = [0] * start.expert.n_members
+        folds = Fold.create([given.weight], start.held_out, groups, data.n_slots)
         return cls(
-            start.recipe, np.asarray(start.X.coordinates), start.networks, start.keys, folds, data
+            start.expert, np.asarray(start.X.coordinates), start.networks, start.keys, folds, data
         )
 
     def checkpoints(self, n_checkpoints: int) -> Iterator[tuple[int, VarianceNetwork]]:
-        """The number of steps done and the network then, evenly along all stages."""
-        networks, stages, step, n_seen = self.networks, self.recipe.stages(), 0, 0
+        """Number of steps and network at checkpoints, evenly spaced in all stages."""
+        networks, stages, step, n_seen = self.networks, self.expert.stages(), 0, 0
         n_steps = sum(stage.n_cycles * len(stage.phases) for stage in stages)
         for whole in stages:
             end = step + whole.n_cycles * len(whole.phases)
@@ -168,16 +172,16 @@ def first_member(tree: Any) -> Any:
 
 
 def create_samplers(
-    X: NDArray, recipe: Recipe, seed: int
+    X: NDArray, expert: Combined, seed: int
 ) -> dict[tuple[str, str], LocalitySampler]:
-    """For either network the recipe's locality batches, and uniform ones of the same size.
+    """Samplers of locality batches and of uniform batches of the same size, for both networks.
 
-    Uniform batches are those of neighbourhoods that hold one row each.
+    Uniform batches have neighbourhoods of one row.
     """
     key, samplers = make_key(seed), {}
     sizes = (
-        (recipe.n_primary, recipe.n_secondary, recipe.n_neighbors),
-        (recipe.variance_n_primary, recipe.variance_n_secondary, recipe.variance_n_neighbors),
+        (expert.n_primary, expert.n_secondary, expert.n_neighbors),
+        (expert.variance_n_primary, expert.variance_n_secondary, expert.variance_n_neighbors),
     )
     for part, (n_primary, n_secondary, n_neighbors) in zip(PARTS, sizes, strict=True):
         designs = ((n_primary * n_secondary, 1, 1), (n_primary, n_secondary, n_neighbors))
@@ -191,7 +195,7 @@ def create_samplers(
 def take_batches(
     stream: Iterator[tuple[NDArray, NDArray]], n_batches: int, n_rows: int
 ) -> tuple[Int[Array, "batches rows"], Float[Array, "batches rows"]]:
-    """The next batches of a sampler, weighted for means over ``n_rows`` rows instead of sums."""
+    """Next batches of a sampler, with weights for means over ``n_rows`` rows instead of sums."""
     index, weight = map(np.stack, zip(*islice(stream, n_batches), strict=True))
     return jnp.asarray(index, jnp.int32), jnp.asarray(weight / n_rows, jnp.float32)
 
@@ -204,7 +208,7 @@ def batch_gradients(
     weight: Float[Array, "batches rows"],
     data: TrainingData,
 ) -> Float[Array, "batches parameters"]:
-    """The gradient of every batch's weighted loss with respect to one part, as a vector."""
+    """Gradient of the weighted loss of every batch with respect to one network, as a vector."""
 
     def gradient(batch):
         rows = data.rows(jnp.asarray(0), *batch)
@@ -221,7 +225,7 @@ def batch_gradients(
 def full_gradient(
     network: VarianceNetwork, part: str, data: TrainingData
 ) -> Float[Array, " parameters"]:
-    """The gradient of the mean loss of all rows, block by block."""
+    """Gradient of the mean loss of all rows, computed in blocks."""
     index = jnp.arange(data.n_slots).reshape(-1, min(ROWS_AT_ONCE, data.n_slots))
     weight = jnp.where(index < data.n_rows[0], 1 / data.n_rows[0], 0.0)
     return jnp.sum(batch_gradients(network, part, index, weight, data), axis=0)
@@ -230,12 +234,12 @@ def full_gradient(
 def describe_gradients(
     gradients: Float[Array, "batches parameters"], full: Float[Array, " parameters"]
 ) -> dict[str, float]:
-    """Sparsity of the batches' gradients, their noise, and whether they are right on average.
+    """Sparsity, variance and bias of the gradients of batches.
 
-    ``si`` is the share of entries next to nothing, ``variance`` that of an entry, and
-    ``relative_variance`` that of the whole gradient over the squared length of the full one.
-    ``distance`` is from the average of the batches to the full gradient, in standard errors: its
-    square is 1 in the mean where there is no bias.
+    ``si`` is the share of entries near zero, ``variance`` the mean variance of an entry, and
+    ``relative_variance`` the summed variance divided by the squared norm of the full gradient.
+    ``distance`` is that of the mean over batches from the full gradient, in standard errors; the
+    expectation of its square is 1 for unbiased gradients.
     """
     variance = jnp.var(gradients, axis=0, ddof=1)
     off = jnp.sum((jnp.mean(gradients, axis=0) - full) ** 2)
@@ -249,7 +253,7 @@ def describe_gradients(
 
 
 def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Sparsity and variance of the gradients, uniform against locality, for both networks."""
+    """Sparsity and variance of gradients of uniform and locality batches, for both networks."""
     rows = []
     for dataset, repeats in group_done(records, lambda task: task.dataset).items():
         for part in PARTS:
@@ -271,16 +275,15 @@ def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
             rows=rows,
             notes=[
                 f"SI: share of entries of a batch's gradient within ±{SMALL:g}. Variance: of an"
-                " entry, from batch to batch; ratio: locality over uniform, below 1 where locality"
-                " is steadier. Averages over the checkpoints after the warm-up, where steps are"
-                " made of such gradients; ± standard error over the repeats."
+                " entry, over batches; ratio: locality divided by uniform. Means over the"
+                " checkpoints after the warm-up; ± standard error over the repeats."
             ],
         )
     ]
 
 
 def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Per data set: sparsity and variance along training, the warm-up on a grey ground."""
+    """Sparsity and variance during training of each data set; the warm-up is shaded."""
     return {
         f"gradients_{dataset}": dataset_figure(dataset, repeats)
         for dataset, repeats in group_done(records, lambda task: task.dataset).items()
@@ -288,7 +291,7 @@ def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
 
 
 def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
-    """Networks below one another, figures side by side; thin lines are the repeats."""
+    """One row per network; thin lines are repeats."""
     figure = Figure(figsize=(8.2, 5.4), layout="constrained")
     grid = figure.subplots(len(PARTS), 2, sharex=True)
     titles = {"si": "sparsity index", "variance": "variance of the gradient"}
@@ -310,23 +313,21 @@ def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel("training step")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
-    figure.legend(handles, labels, fontsize=9, frameon=False, **place)
+    legend: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=9, frameon=False, **legend)
     figure.suptitle(dataset, fontsize=12)
     return figure
 
 
-register(
-    Experiment(
-        name="gradients",
-        about="sparsity and variance of the gradient, uniform against locality batches",
-        datasets=("boston", "concrete", "wine_red", "yacht"),
-        methods=("combined-paper",),
-        n_splits=3,
-        known_methods={"combined-paper": METHODS["combined-paper"]},
-        other_datasets=("toy", *UCI_SETS),
-        run=run_gradients,
-        tables=gradient_tables,
-        figures=gradient_figures,
-    )
+GRADIENTS = Experiment(
+    name="gradients",
+    about="sparsity and variance of gradients, uniform against locality batches",
+    datasets=("boston", "concrete", "wine_red", "yacht"),
+    methods=("combined-paper",),
+    n_splits=3,
+    known_methods={"combined-paper": METHODS["combined-paper"]},
+    other_datasets=("toy", *UCI_SETS),
+    run=run_gradients,
+    tables=gradient_tables,
+    figures=gradient_figures,
 )

@@ -1,4 +1,4 @@
-"""The toy experiment: known mean, known spread, and models scored on and off the data."""
+"""Toy experiment: models against the true mean and std, inside and outside the data."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,12 @@ from matplotlib.figure import Figure
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
 from sigmax.metrics import coverage, log_likelihood
+from sigmax.paper.benchmark import method_rows
 from sigmax.plots import Curve, draw_prediction, draw_spread, model_panels, shade_range
-from sigmax.runs.fitting import create_model, fit_models
-from sigmax.runs.methods import METHODS, SIX_METHODS
+from sigmax.report.tables import ReportTable
+from sigmax.runs.experiments import Experiment
+from sigmax.runs.methods import METHODS, SIX_METHODS, create_model, fit_models
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done, in_order
-from sigmax.runs.registry import Experiment, register
-from sigmax.runs.tables import ReportTable, mean_and_error
-
-__all__ = ["run_toy", "score_toy", "toy_figures", "toy_tables"]
 
 TOY_PROBLEM = ToyProblem()
 GRID = np.linspace(-4, 14, 361)
@@ -44,16 +42,16 @@ def run_toy(job: Sequence[Task]) -> list[Record]:
 
 
 def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict[str, float]:
-    """A fitted model against the truth, on 10,000 fresh points and off the data.
+    """Scores of a fitted model on 10,000 new points and outside the data.
 
     Returns
     -------
     dict with
-        ``log_likelihood``, the mean log density of fresh points;
-        ``excess``, how much the true density has more, in nats;
-        ``std_error``, the mean relative error of the standard deviation on [0.5, 9.5];
-        ``coverage``, the share of fresh points inside their 90 % intervals;
-        ``std_left`` and ``std_right``, the standard deviation at x = -4 and 14 over that of y.
+        ``log_likelihood``, mean log density of new points;
+        ``excess``, mean log density under the true distribution minus ``log_likelihood``;
+        ``std_error``, mean relative error of the standard deviation on [0.5, 9.5];
+        ``coverage``, coverage of the 90 % intervals of new points;
+        ``std_left`` and ``std_right``, standard deviation at x = -4 and 14, relative to y.
     """
     X, y = TOY_PROBLEM.sample(10_000, random_state=random_state)
     dist = model.predict_dist(X)
@@ -88,18 +86,9 @@ def toy_tables(records: Sequence[Record]) -> list[ReportTable]:
         ReportTable(
             title=f"toy problem: 500 points, y = x sin x + 0.3 ε₁ + 0.3 x ε₂ on [0, 10]{seeds}",
             header=["model", *columns],
-            rows=[
-                [
-                    METHODS[method].title,
-                    *(
-                        mean_and_error([record.scores[name] for record in found], digits=digits)
-                        for name, digits in columns.values()
-                    ),
-                ]
-                for method, found in methods.items()
-            ],
+            rows=method_rows(METHODS, methods, columns),
             notes=[
-                "Log-likelihood and coverage on 10,000 fresh points; mean relative error of std on"
+                "Log-likelihood and coverage on 10,000 new points; mean relative error of std on"
                 " [0.5, 9.5]; std at x = −4 and 14 in units of std(y)."
             ],
         )
@@ -107,7 +96,7 @@ def toy_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """The first seed's pictures by their names: predictions, and standard deviations."""
+    """Figures of the first seed: predictions, and standard deviations."""
     done_first = [r for r in records if r.status == "done" and r.task.split == 0]
     shown = in_order(done_first, METHODS)
     if not shown:
@@ -121,27 +110,25 @@ def toy_figures(records: Sequence[Record]) -> dict[str, Figure]:
         draw_prediction(axes, GRID, curve, data=(X[:, 0], y), true_mean=TOY_PROBLEM.mean(GRID))
         shade_range(axes, TOY_PROBLEM.lower, TOY_PROBLEM.upper)
 
-    def spread(axes: Axes, curve: Curve) -> None:
+    def std(axes: Axes, curve: Curve) -> None:
         draw_spread(axes, GRID, curve, true_std=true_std, prior_std=float(y.std()))
         shade_range(axes, TOY_PROBLEM.lower, TOY_PROBLEM.upper)
 
     label = "standard deviation"
     return {
         "toy": model_panels(curves, prediction, xlabel="x", ylabel="y", ylim=(-25.0, 25.0)),
-        "toy_std": model_panels(curves, spread, xlabel="x", ylabel=label, ylim=(0.0, 10.0)),
+        "toy_std": model_panels(curves, std, xlabel="x", ylabel=label, ylim=(0.0, 10.0)),
     }
 
 
-register(
-    Experiment(
-        name="toy",
-        about="known mean and spread, on the data and off them",
-        datasets=("toy",),
-        methods=(*SIX_METHODS, "local"),
-        n_splits=1,
-        n_rows=lambda dataset: N_ROWS,
-        run=run_toy,
-        tables=toy_tables,
-        figures=toy_figures,
-    )
+TOY = Experiment(
+    name="toy",
+    about="true mean and std are known, inside and outside the data",
+    datasets=("toy",),
+    methods=(*SIX_METHODS, "local"),
+    n_splits=1,
+    n_rows=lambda dataset: N_ROWS,
+    run=run_toy,
+    tables=toy_tables,
+    figures=toy_figures,
 )

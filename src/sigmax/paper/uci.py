@@ -1,41 +1,41 @@
-"""The benchmark on UCI data: every method on standard splits, by many scores."""
+"""UCI benchmark on the standard splits, its timings, and the ablation of the four ideas."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.data import UCI_SETS, RegressionData, load_uci
-from sigmax.paper.uci_pictures import uci_figures
-from sigmax.paper.uci_report import uci_tables
-from sigmax.runs.fitting import (
+from sigmax.paper.benchmark import standard_error, uci_figures, uci_tables
+from sigmax.plots import MODEL, QUIET, tidy
+from sigmax.report.tables import ReportTable, mean_and_error
+from sigmax.runs.experiments import Experiment
+from sigmax.runs.methods import (
+    METHODS,
     create_model,
+    dataset_settings,
     fit_models,
-    own_settings,
     score_parts,
     score_prediction,
     stopwatch,
 )
-from sigmax.runs.methods import METHODS
-from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
-from sigmax.runs.registry import Experiment, register
-
-__all__ = ["describe_split", "is_known", "run_splits"]
+from sigmax.runs.records import Record, Task, describe_machine, done, group_done, infeasible
 
 
 def run_splits(job: Sequence[Task]) -> list[Record]:
-    """Fit a job's splits together and score each on its test rows."""
+    """Fit the splits of a job together and score each on its test rows."""
     data, machine = load_uci(job[0].dataset), describe_machine()
     splits = [data.splits[task.split] for task in job]
     largest = METHODS[job[0].method].largest
     n_train = max(len(train) for train, _ in splits)
     if largest is not None and n_train > largest:
         reason = f"{n_train:,} training rows; an exact Gaussian process takes {largest:,}"
-        facts = [describe_split(data, task.split) for task in job]
         return [
-            infeasible(task, reason, data=fact, machine=machine)
-            for task, fact in zip(job, facts, strict=True)
+            infeasible(task, reason, data=describe_split(data, task.split), machine=machine)
+            for task in job
         ]
     models = [create_model(task) for task in job]
     seconds = fit_models(models, [(data.X[train], data.y[train]) for train, _ in splits])
@@ -43,13 +43,13 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
     for task, model, (train, test) in zip(job, models, splits, strict=True):
         with stopwatch() as watch:
             dist = model.predict_dist(data.X[test])
-        y, known = data.y[test], is_known(data.X, train, test)
+        y, duplicates = data.y[test], is_duplicate(data.X, train, test)
         records.append(
             done(
                 task,
-                scores=score_prediction(y, dist) | score_parts(y, dist, known),
+                scores=score_prediction(y, dist) | score_parts(y, dist, duplicates),
                 seconds={**seconds, "predict": watch.run},
-                data={**describe_split(data, task.split), "own_settings": own_settings(task)},
+                data={**describe_split(data, task.split), "own_settings": dataset_settings(task)},
                 machine=machine,
             )
         )
@@ -57,7 +57,7 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
 
 
 def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
-    """Hash and shape of the data, and what may flatter a score: copies across the split."""
+    """Metadata of a split: hash and shape, share of duplicates, number of distinct targets."""
     train, test = data.splits[split]
     rows = np.column_stack([data.X, data.y])
     return {
@@ -65,37 +65,167 @@ def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
         "n_train": len(train),
         "n_test": len(test),
         "n_features": data.X.shape[1],
-        "copies": float(np.mean(is_known(rows, train, test))),
-        "copies_of_X": float(np.mean(is_known(data.X, train, test))),
+        "copies": float(np.mean(is_duplicate(rows, train, test))),
+        "copies_of_X": float(np.mean(is_duplicate(data.X, train, test))),
         "n_distinct_targets": len(np.unique(data.y)),
     }
 
 
-def is_known(rows: NDArray, train: NDArray, test: NDArray) -> NDArray[np.bool_]:
-    """Whether each test row is equal to a training row in every column.
+def is_duplicate(rows: NDArray, train: NDArray, test: NDArray) -> NDArray[np.bool_]:
+    """True for each test row that equals a training row in every column.
 
     Examples
     --------
     >>> rows = np.array([[0.0, 1.0], [2.0, 3.0], [-0.0, 1.0], [2.0, 4.0]])
-    >>> is_known(rows, np.array([0, 1]), np.array([2, 3]))
+    >>> is_duplicate(rows, np.array([0, 1]), np.array([2, 3]))
     array([ True, False])
     """
-    rows = rows + 0.0  # or -0.0 would differ from 0.0 in its bytes
+    rows = rows + 0.0  # -0.0 becomes 0.0, which has other bytes
     known = {row.tobytes() for row in rows[train]}
     return np.array([row.tobytes() in known for row in rows[test]], dtype=bool)
 
 
-register(
-    Experiment(
-        name="uci",
-        about="the UCI benchmark on standard splits",
-        datasets=tuple(UCI_SETS),
-        methods=tuple(METHODS),
-        n_splits=20,
-        most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
-        n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
-        run=run_splits,
-        tables=uci_tables,
-        figures=uci_figures,
-    )
+UCI = Experiment(
+    name="uci",
+    about="the UCI benchmark on standard splits",
+    datasets=tuple(UCI_SETS),
+    methods=tuple(METHODS),
+    n_splits=20,
+    most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+    n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
+    run=run_splits,
+    tables=uci_tables,
+    figures=uci_figures,
+)
+
+TIMINGS = Experiment(
+    name="timings",
+    about="seconds of every method alone on the first split, without compilation",
+    datasets=tuple(UCI_SETS),
+    methods=tuple(METHODS),
+    n_splits=1,
+    most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+    run=run_splits,
+    tables=uci_tables,
+)
+
+
+# Ablation: all sixteen combinations of the four ideas, all else equal.
+
+SWITCHES = {"locality": "LS", "split": "MV", "inverse_gamma": "IG", "extrapolate": "EX"}
+
+
+def combination(task: Task) -> str:
+    """Names of the active ideas: ``LS+IG``; ``none`` is a plain mean-variance network."""
+    return "+".join(SWITCHES[s] for s in SWITCHES if task.settings.get(s)) or "none"
+
+
+COMBINATIONS = [
+    "+".join(names) or "none"
+    for size in range(len(SWITCHES) + 1)
+    for names in itertools.combinations(SWITCHES.values(), size)
+]
+
+Cells = dict[str, dict[int, float]]
+"""Combination -> split -> score."""
+
+
+def by_combination(records: Sequence[Record], score: str) -> dict[str, dict[str, Cells]]:
+    """Method -> data set -> scores."""
+    methods: dict[str, dict[str, Cells]] = {}
+    found = group_done(records, lambda task: (task.method, task.dataset))
+    for method, dataset in sorted(found, key=lambda kind: (kind[0], list(UCI_SETS).index(kind[1]))):
+        methods.setdefault(method, {})[dataset] = {
+            name: {record.task.split: record.scores[score] for record in splits}
+            for name, splits in group_done(found[method, dataset], combination).items()
+        }
+    return methods
+
+
+def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
+    """Log-likelihood and RMSE by combination, and the mean effect of each idea."""
+    tables = []
+    for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
+        for method, columns in by_combination(records, score).items():
+            rows = [
+                [
+                    name,
+                    *(
+                        mean_and_error([*cells.get(name, {}).values()])
+                        for cells in columns.values()
+                    ),
+                ]
+                for name in COMBINATIONS
+                if any(name in cells for cells in columns.values())
+            ]
+            rows += [
+                [f"with {idea} − without", *(mean_change(c, idea) for c in columns.values())]
+                for idea in SWITCHES.values()
+            ]
+            tables.append(
+                ReportTable(
+                    title=f"ablation of {method}: test {title}",
+                    header=["ideas", *columns],
+                    rows=rows,
+                    notes=[
+                        "± standard error over the splits. With an idea − without it: mean over the"
+                        " eight pairs of combinations that differ only in this idea."
+                    ],
+                )
+            )
+    return tables
+
+
+def mean_change(cells: Cells, idea: str) -> str:
+    """Effect of an idea: mean difference of all pairs of combinations that differ only in it."""
+    by_split: dict[int, list[float]] = {}
+    for name, values in cells.items():
+        ideas = [] if name == "none" else name.split("+")
+        if idea not in ideas:
+            continue
+        without = cells.get("+".join(other for other in ideas if other != idea) or "none", {})
+        for split in set(values) & set(without):
+            by_split.setdefault(split, []).append(values[split] - without[split])
+    return mean_and_error([np.mean(gains) for gains in by_split.values()])
+
+
+def ablation_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """One figure per method: test log-likelihood of every combination and data set."""
+    figures = {}
+    for method, columns in by_combination(records, "log_likelihood").items():
+        figure = Figure(figsize=(1.5 + 2.2 * len(columns), 4.2), layout="constrained")
+        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)
+        heights = range(len(COMBINATIONS))
+        for axes, (dataset, cells) in zip(grid[0], columns.items(), strict=True):
+            for height, name in zip(heights, COMBINATIONS, strict=True):
+                values = np.array(list(cells.get(name, {}).values()))
+                if not len(values):
+                    continue
+                look = {"fmt": "o", "ms": 4, "color": MODEL if name.count("+") == 3 else QUIET}
+                axes.errorbar(values.mean(), height, xerr=standard_error(values), **look)
+            axes.set_title(dataset, fontsize=10)
+            axes.set_xlabel("log-likelihood", fontsize=9)
+            axes.grid(axis="y", color="#eeeeee")
+            tidy(axes)
+        grid[0, 0].set_yticks(list(heights), COMBINATIONS, fontsize=8)
+        figures[f"ablation_{method}"] = figure
+    return figures
+
+
+ABLATION = Experiment(
+    name="ablation",
+    about="all sixteen combinations of the paper's four ideas",
+    datasets=("boston", "concrete", "energy", "yacht", "wine_red", "superconduct"),
+    methods=("combined-paper", "combined"),
+    n_splits=5,
+    variants=lambda choice: [
+        dict(zip(SWITCHES, values, strict=True))
+        for values in itertools.product([False, True], repeat=len(SWITCHES))
+    ],
+    most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
+    n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
+    other_datasets=UCI_SETS,
+    run=run_splits,
+    tables=ablation_tables,
+    figures=ablation_figures,
 )

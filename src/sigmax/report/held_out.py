@@ -1,30 +1,27 @@
-"""Labelled rows with their predictions as plain numbers, and the cells of some of them."""
+"""Labelled rows with their predictions, and the sampling error of shares of rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from pandas.util import hash_array
+from scipy import stats
 
 from sigmax.metrics import covering_levels
 
-__all__ = ["COVERAGE", "CURVE_LEVELS", "OFF_DATA", "HeldOutRows", "at_end"]
-
 COVERAGE = 0.9
-"""Of the intervals that a report shows."""
+"""Nominal coverage of the intervals in a report."""
 CURVE_LEVELS = np.round(np.linspace(0.02, 0.98, 49), 2)
-"""Nominal levels of the central intervals whose coverage a curve shows."""
-OFF_DATA = 0.5
-"""The gate from which a row counts as unlike anything that was learned from."""
+"""Nominal coverages of the central intervals in a calibration curve."""
+OUT_OF_DISTRIBUTION = 0.5
+"""Gate above which a row counts as out of distribution."""
 N_SAMPLED = 2_000
-"""Rows whose cells are kept for what needs new predictions."""
+"""Rows whose features are kept for new predictions."""
 N_EXTREME = 12
-"""Rows whose cells are kept because they are the least known, or the farthest off."""
-
-MIXER = np.uint64(0xBF58476D1CE4E5B9)
-"""An odd multiplier that spreads the bits of row numbers."""
+"""Rows whose features are kept because they are the most uncertain, or have the largest errors."""
 
 Numbers = NDArray[np.float64]
 
@@ -32,27 +29,27 @@ Numbers = NDArray[np.float64]
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldOutRows:
-    """Rows that the model has not seen, what it says about them, and what came."""
+    """Rows that were not used for training, with targets and predictions."""
 
     y: Numbers
     mean: Numbers
     std: Numbers
     epistemic: Numbers
-    """The part of ``std`` that is ignorance."""
+    """Epistemic part of ``std``."""
     lower: Numbers
     upper: Numbers
     pit: Numbers
-    """The predicted probability of at most ``y``."""
+    """Predicted probability of at most ``y``."""
     level: Numbers
     """Smallest of `CURVE_LEVELS` whose central interval contains ``y``; infinite if none does."""
     gate: Numbers | None
-    """From 0 on the data to 1 far from them, where the model knows it."""
+    """From 0 near the training rows to 1 far from them; None if the model has no gate."""
     numbers: NDArray[np.int64]
-    """Which rows of the file these are, counted from 1."""
+    """Row numbers in the file, from 1."""
     columns: pd.DataFrame
-    """Those by which parts of the rows are judged."""
+    """Columns by which the rows are divided into groups or periods."""
     cells: pd.DataFrame
-    """The features of some rows, indexed by their positions among all."""
+    """Features of some of the rows, indexed by position."""
 
     @classmethod
     def predict(
@@ -66,20 +63,10 @@ class HeldOutRows:
         numbers: NDArray[np.integer] | None = None,
         columns: Any = None,
     ) -> "HeldOutRows":
-        """What a model says about some rows.
+        """Predict labelled rows of a pandas frame, unless their ``dist`` is already known.
 
-        Parameters
-        ----------
-        X
-            The rows, a pandas frame.
-        dist
-            The prediction, a `Predictive`, where there is one already.
-        method
-            Of the intervals: ``distribution`` or ``conformal``.
-        numbers
-            Which rows of the file these are; by default the first ones.
-        columns
-            A frame of the columns by which parts of the rows are judged.
+        The ``method`` of the intervals is ``distribution`` or ``conformal``; row ``numbers`` are
+        counted from 1 by default.
         """
         dist = model.predict_dist(X) if dist is None else dist
         if method == "conformal":
@@ -87,6 +74,7 @@ class HeldOutRows:
         else:
             bounds = dist.interval(COVERAGE)
         gate = model.predict_gate(X)
+        columns = pd.DataFrame(index=range(len(y))) if columns is None else columns
         rows = cls(
             y=y,
             mean=dist.mean,
@@ -98,16 +86,14 @@ class HeldOutRows:
             level=covering_levels(y, dist, CURVE_LEVELS),
             gate=None if gate is None else np.asarray(gate, dtype=np.float64),
             numbers=np.arange(1, len(y) + 1) if numbers is None else np.asarray(numbers, np.int64),
-            columns=pd.DataFrame(index=range(len(y)))
-            if columns is None
-            else columns.reset_index(drop=True),
+            columns=columns.reset_index(drop=True),
             cells=X.reset_index(drop=True),
         )
         return rows.with_fewer_cells()
 
     @classmethod
     def join(cls, parts: Sequence["HeldOutRows"]) -> "HeldOutRows":
-        """The rows of several parts, one after another."""
+        """Concatenate the rows of several parts."""
         if len(parts) == 1:
             return parts[0]
         starts = np.cumsum([0, *(len(part) for part in parts)])
@@ -132,17 +118,17 @@ class HeldOutRows:
 
     @property
     def is_inside(self) -> NDArray[np.bool_]:
-        """Whether the interval holds what came."""
+        """True for rows whose interval contains the target."""
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     @property
     def n_at_end(self) -> int:
-        """Number of rows whose target is an end of its interval, as happens to rounded ones."""
+        """Number of rows whose target is an end of its interval, as happens with rounded ones."""
         return int(np.sum(self.is_inside & at_end(self.y, self.lower, self.upper)))
 
     @property
     def centrality(self) -> Numbers:
-        """The level of the smallest central interval that holds what came."""
+        """Level of the smallest central interval that contains the target."""
         return np.abs(2 * self.pit - 1)
 
     @property
@@ -151,34 +137,51 @@ class HeldOutRows:
 
     @property
     def standardized_error(self) -> Numbers:
-        """The error of the mean in standard deviations; 0 where these are infinite."""
+        """Error of the mean in standard deviations."""
         return (self.y - self.mean) / np.where(self.std > 0, self.std, np.nan)
 
     @property
-    def unknown_share(self) -> Numbers:
-        """The share of the variance that is ignorance."""
+    def epistemic_share(self) -> Numbers:
+        """Epistemic share of the variance."""
         found = (self.epistemic / np.where(self.std > 0, self.std, np.nan)) ** 2
         return np.nan_to_num(found, nan=0.0)
 
-    def least_known(self) -> NDArray[np.intp]:
-        """Positions, those farthest off the data first, then those of the most ignorance."""
+    def most_uncertain(self) -> NDArray[np.intp]:
+        """Positions by descending gate, then by descending epistemic share of the variance."""
         gate = np.zeros(len(self)) if self.gate is None else np.round(self.gate, 2)
-        return np.lexsort((-self.unknown_share, -gate))
+        return np.lexsort((-self.epistemic_share, -gate))
 
-    def farthest_off(self) -> NDArray[np.intp]:
-        """Positions, those first whose target was the least expected."""
+    def largest_errors(self) -> NDArray[np.intp]:
+        """Positions by ascending predicted probability of a target as extreme as this one."""
         error = np.nan_to_num(np.abs(self.standardized_error), nan=0.0)
         return np.lexsort((-error, -np.round(self.centrality, 6)))
 
     def sample(self, most: int = N_SAMPLED) -> NDArray[np.intp]:
-        """Positions of some rows, in their order, the same at every call."""
-        return np.sort(priorities(self.numbers).argsort(kind="stable")[:most])
+        """Positions of a random sample, sorted, the same at every call."""
+        hashed: Any = hash_array  # a hash does not depend on the other rows
+        priority = hashed(self.numbers)
+        return np.sort(priority.argsort(kind="stable")[:most])
 
     def with_fewer_cells(self) -> "HeldOutRows":
-        """The same rows, with the cells of those alone that the report needs."""
-        wanted = {*self.sample(), *self.least_known()[:N_EXTREME], *self.farthest_off()[:N_EXTREME]}
-        kept = self.cells.loc[self.cells.index.isin(list(wanted))]
-        return HeldOutRows(**{**self.__dict__, "cells": kept})
+        """The same rows, with the features of only those rows that the report needs."""
+        extreme = self.most_uncertain()[:N_EXTREME], self.largest_errors()[:N_EXTREME]
+        wanted = np.concatenate([self.sample(), *extreme])
+        return replace(self, cells=self.cells.loc[self.cells.index.isin(wanted)])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedRows:
+    """Training rows, in the order in which the model got them."""
+
+    y: NDArray[np.float64]
+    X: pd.DataFrame | None = None
+    """None if the model was saved without its features."""
+    numbers: NDArray[np.int64] | None = None
+    """Row numbers in the file, from 1; by default the order of the training rows."""
+
+    def number(self, row: int) -> int:
+        return row + 1 if self.numbers is None else int(self.numbers[row])
 
 
 def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
@@ -187,9 +190,15 @@ def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
     return distance <= 1e-4 * (upper - lower) + 1e-6 * np.abs(y)
 
 
-def priorities(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A random-looking number for every row that does not depend on which other rows there are."""
-    mixed = numbers.astype(np.uint64)
-    for _ in range(2):
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * MIXER
-    return mixed ^ (mixed >> np.uint64(29))
+def chance_band(n_rows: int, shares: ArrayLike) -> tuple[Numbers, Numbers]:
+    """95 % range of each observed share under a calibrated model (binomial distribution)."""
+    shares = np.asarray(shares, dtype=np.float64)
+    low, high = (stats.binom.ppf(level, n_rows, shares) / n_rows for level in (0.025, 0.975))
+    return low, high
+
+
+def share_interval(n_inside: int, n_rows: int) -> tuple[float, float]:
+    """Exact 95 % confidence interval of a share (Clopper and Pearson)."""
+    low = stats.beta.ppf(0.025, n_inside, n_rows - n_inside + 1) if n_inside else 0.0
+    high = stats.beta.ppf(0.975, n_inside + 1, n_rows - n_inside) if n_inside < n_rows else 1.0
+    return float(low), float(high)

@@ -1,64 +1,79 @@
-"""What drives the mean and what drives the spread: permutation importance on held-out rows."""
+"""Permutation importance and partial dependence of a model on its columns."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.report.charts import Axis, Chart, Layer
-from sigmax.report.texts import count_text, listed, number_text
-
-__all__ = ["Importance", "importance_charts", "permutation_importance", "predict_moments"]
+from sigmax.report.held_out import COVERAGE
+from sigmax.report.page import Axis, Chart, Layer, PagePart
+from sigmax.report.tables import (
+    ReportTable,
+    TableCell,
+    cell_text,
+    count_text,
+    listed,
+    number_text,
+    time_text,
+)
+from sigmax.tables import Kind, Schema, Table
+from sigmax.tables.columns import as_frame, columns_of_frame
 
 MOST_ROWS = 400
-"""Held-out rows whose cells are permuted."""
+"""Held-out rows whose values are permuted."""
 MOST_PREDICTIONS = 60_000
-"""Rows to predict, over all columns: of many columns fewer rows and permutations are taken."""
+"""Rows to predict, over all columns: with many columns, fewer rows and permutations are used."""
 MOST_PERMUTATIONS = 3
 FEWEST_ROWS = 40
 MOST_BARS = 15
 BLOCK = 2_048
-"""Rows of a prediction, so that all but the last have one shape."""
+"""Rows per prediction, so that all but the last have one shape."""
+DEPENDENCE_ROWS = 128
+"""Held-out rows over which the partial dependence is averaged."""
+DEPENDENCE_COLUMNS = 12
+MOST_VALUES = 16
+"""Values of a column at which the partial dependence is computed."""
+UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 
 Numbers = NDArray[np.float64]
+no_numbers = partial(np.empty, 0)
 Progress = Callable[[float], None]
-"""Takes the share that is done."""
+"""Takes the finished share of the work."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """What becomes of predictions if the cells of one column change places between rows.
-
-    The arrays have one entry per unit.
-    """
+    """Change of the predictions when a column is permuted; arrays have one entry per unit."""
 
     units: tuple[tuple[str, ...], ...]
-    """Columns, of which some may be permuted together."""
+    """Columns; those of one unit are permuted together."""
     mean_shift: Numbers
-    """The root mean square change of the mean, in units of the target."""
+    """Root mean square change of the mean, in units of the target."""
     error_rise: Numbers
-    """By how much the root mean square error rises."""
+    """Increase of the root mean square error."""
     spread_change: Numbers
-    """The mean absolute change of the logarithm of the standard deviation."""
+    """Mean absolute change of the logarithm of the standard deviation."""
     n_rows: int
     n_permutations: int
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What units are called."""
+        """Names of the units."""
         return tuple(" and ".join(unit) for unit in self.units)
 
     @property
     def spread_factor(self) -> Numbers:
-        """By which share the spread changes up or down: 0.2 is a fifth."""
+        """Relative change of the standard deviation, up or down: 0.2 is a fifth."""
         return np.expm1(self.spread_change)
 
     def order(self) -> NDArray[np.intp]:
-        """Positions of columns, the most important for the mean or the spread first."""
+        """Positions of the units, the most important for the mean or the spread first."""
         shares = [
             part / (part.max() or 1.0) if len(part) else part
             for part in (self.mean_shift, self.spread_change)
@@ -75,31 +90,31 @@ def permutation_importance(
     seed: int = 0,
     progress: Progress = lambda share: None,
 ) -> Importance:
-    """Permute every column in turn and see how predictions change.
+    """Permute each column in turn and measure how the predictions change.
 
-    Parameters
-    ----------
-    X, y
-        Held-out rows; as many of the first are taken as the bound on predictions allows.
-    together
-        Columns that change places together, such as a start and an end.
-    progress
-        Is told the share of the work that is done.
+    Of the held-out rows, the first ones are used, as many as the limit on predictions allows.
+    Columns such as a start and an end are permuted ``together``.
     """
     units = [(str(name),) for name in X.columns if name not in together]
     units += [tuple(together)] if together else []
     n_rows = min(len(X), MOST_ROWS, max(FEWEST_ROWS, MOST_PREDICTIONS // len(units)))
-    n_permutations = MOST_PREDICTIONS // (n_rows * len(units))
-    n_permutations = int(np.clip(n_permutations, 1, MOST_PERMUTATIONS))
+    affordable = MOST_PREDICTIONS // (n_rows * len(units))
+    n_permutations = int(np.clip(affordable, 1, MOST_PERMUTATIONS))
     X, y = X.iloc[:n_rows].reset_index(drop=True), y[:n_rows]
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(n_rows) for _ in range(n_permutations)]
-    mean, std = predict_moments(model, [X])
-    frames = (permuted(X, unit, order) for unit in units for order in orders)
+
+    def moments(dist: Any) -> Numbers:
+        return np.column_stack([dist.mean, dist.std])
+
+    def permuted(unit: Sequence[str], order: NDArray[np.intp]) -> pd.DataFrame:
+        return X.assign(**{name: X[name].take(order).reset_index(drop=True) for name in unit})
+
+    mean, std = predict_blocks(model, [X], moments)
+    frames = (permuted(unit, order) for unit in units for order in orders)
     total = len(units) * n_permutations * n_rows
-    found = predict_moments(model, frames, lambda n_done: progress(n_done / total))
-    shape = len(units), n_permutations * n_rows
-    means, stds = (part.reshape(shape) for part in found)
+    found = predict_blocks(model, frames, moments, lambda n_done: progress(n_done / total))
+    means, stds = found.reshape(2, len(units), n_permutations * n_rows)
     mean, std, y = (np.tile(part, n_permutations) for part in (mean, std, y))
     rmse = np.sqrt(np.mean((mean - y) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,31 +129,23 @@ def permutation_importance(
     )
 
 
-def permuted(X: pd.DataFrame, unit: Sequence[str], order: NDArray[np.intp]) -> pd.DataFrame:
-    """The rows with the cells of some columns in another order, of the same type."""
-    return X.assign(**{name: X[name].take(order).reset_index(drop=True) for name in unit})
-
-
-def predict_moments(
+def predict_blocks(
     model: Any,
-    frames: Sequence[pd.DataFrame] | Iterator[pd.DataFrame],
+    frames: Iterable[pd.DataFrame],
+    columns: Callable[[Any], Numbers],
     progress: Callable[[int], None] = lambda n_done: None,
-) -> tuple[Numbers, Numbers]:
-    """Mean and standard deviation of the rows of several frames, predicted in large blocks."""
-    means, stds, n_done = [], [], 0
+) -> Numbers:
+    """Numbers of the predictive distributions of the rows of all frames, one row per number."""
+    parts, n_done = [], 0
     for block in blocks_of(frames):
-        dist = model.predict_dist(block)
-        means.append(dist.mean)
-        stds.append(dist.std)
+        parts.append(columns(model.predict_dist(block)))
         n_done += len(block)
         progress(n_done)
-    return np.concatenate(means), np.concatenate(stds)
+    return np.concatenate(parts).T
 
 
-def blocks_of(
-    frames: Sequence[pd.DataFrame] | Iterator[pd.DataFrame],
-) -> Iterator[pd.DataFrame]:
-    """The rows of all frames in their order, in blocks of one size, the last one smaller."""
+def blocks_of(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Rows of all frames in their order, in blocks of one size, the last one smaller."""
     waiting: list[pd.DataFrame] = []
     n_waiting = 0
     for frame in frames:
@@ -152,55 +159,311 @@ def blocks_of(
         yield pd.concat(waiting, ignore_index=True)
 
 
-def importance_charts(found: Importance, target: str) -> list[Chart]:
-    """One chart of what moves the mean and one of what changes the spread, rows in one order."""
+def importance_part(found: Importance, target: str) -> PagePart:
+    """Section of the importance for the mean and for the spread, columns in one order."""
     order = found.order()
     shown = order[:MOST_BARS]
     names = tuple(found.columns[i] for i in shown)
-    places = np.arange(len(shown))
     hidden = len(order) - len(shown)
     more = f" The {hidden:,} other columns are in the table." if hidden else ""
     by_spread = [found.columns[i] for i in np.argsort(-found.spread_change, kind="stable")]
     rises = [f"error rises by {number_text(found.error_rise[i], 3)}" for i in shown]
-    axis = Axis(label="", scale="category", levels=names)
-    height = 90 + 26 * len(shown)
-    return [
+    shared: Any = {
+        "y": Axis("", "category", levels=names),
+        "height": 90 + 26 * len(shown),
+    }
+    y = np.arange(len(shown))
+    shift, factor = found.mean_shift[shown], found.spread_factor[shown]
+    charts = [
         Chart(
             name="importance-mean",
             title="What drives the mean",
-            description=f"The mean of {target} depends most on {listed(names)}. Without the first"
-            f" of them it moves by {number_text(found.mean_shift[shown[0]], 3)}.",
-            x=Axis(label=f"mean moves by, in units of {target}", low=0.0),
-            y=axis,
-            layers=[
-                Layer(
-                    mark="bars",
-                    label="mean moves by",
-                    x=found.mean_shift[shown],
-                    y=places,
-                    texts=rises,
-                )
-            ],
-            height=height,
+            description=f"The mean of {target} depends most on {listed(names)}. Permuting the"
+            f" first of them moves it by {number_text(found.mean_shift[shown[0]], 3)}.",
+            x=Axis(f"mean moves by, in units of {target}", low=0.0),
+            layers=[Layer("bars", "mean moves by", x=shift, y=y, texts=rises)],
+            **shared,
         ),
         Chart(
             name="importance-spread",
             title="What drives the spread",
             description=f"The standard deviation depends most on {listed(by_spread)}.",
-            x=Axis(label="spread changes by", low=0.0, percent=True),
-            y=axis,
-            layers=[
-                Layer(
-                    mark="bars",
-                    label="spread changes by",
-                    color="miss",
-                    x=found.spread_factor[shown],
-                    y=places,
-                )
-            ],
-            note=f"Cells of one column change places between {count_text(found.n_rows, 'row')},"
-            f" {count_text(found.n_permutations, 'time')}; how far predictions move is what the"
-            f" model takes from that column. Columns that say the same share it.{more}",
-            height=height,
+            x=Axis("spread changes by", low=0.0, percent=True),
+            layers=[Layer("bars", "spread changes by", "miss", x=factor, y=y)],
+            note=f"One column at a time is shuffled among {count_text(found.n_rows, 'row')},"
+            f" {count_text(found.n_permutations, 'time')}; the bars show how far predictions move."
+            f" Columns with the same information share the effect.{more}",
+            **shared,
         ),
     ]
+
+    table = ReportTable(
+        title="All columns as numbers",
+        is_folded=True,
+        has_filter=True,
+        header=["column", "mean moves by", "error rises by", "spread changes by"],
+        rows=[
+            [
+                found.columns[i],
+                TableCell.number(found.mean_shift[i], 3),
+                TableCell.number(found.error_rise[i], 3),
+                TableCell.share(found.spread_factor[i]),
+            ]
+            for i in order
+        ],
+        notes=["If the error falls, it falls by chance: the column has no information."],
+    )
+    return PagePart(
+        name="importance",
+        heading="What drives the prediction",
+        lead="Which columns move the mean, and which change the width of the distribution.",
+        charts=charts,
+        tables=[table],
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """Partial dependence on one column, or on the time between two.
+
+    The averages are empty until `find_dependence` computes them.
+    """
+
+    column: str
+    kind: Kind
+    values: Numbers
+    """Numbers, seconds since 1970, or codes of categories."""
+    names: tuple[str, ...]
+    """The values as text."""
+    counts: NDArray[np.int64]
+    """Number of rows with each category, or nearest to each number or time."""
+    change: Callable[[int], Mapping[str, Any]]
+    """Columns to replace for the value at a position."""
+    mean: Numbers = field(default_factory=no_numbers)
+    """Average prediction at each value."""
+    lower: Numbers = field(default_factory=no_numbers)
+    """Averages of the ends of the intervals."""
+    upper: Numbers = field(default_factory=no_numbers)
+    n_rows: int = 0
+
+    def with_averages(self, averages: Numbers, n_rows: int) -> "Dependence":
+        """Add mean, lower and upper; categories are sorted by their means."""
+        order, values = np.arange(len(self.values)), self.values
+        if self.kind is Kind.CATEGORY:
+            order, values = np.argsort(-averages[0], kind="stable"), order.astype(np.float64)
+        mean, lower, upper = averages[:, order]
+        names, counts = tuple(self.names[i] for i in order.tolist()), self.counts[order]
+        sorted_values = replace(self, values=values, names=names, counts=counts)
+        return replace(sorted_values, mean=mean, lower=lower, upper=upper, n_rows=n_rows)
+
+
+def find_dependence(
+    model: Any,
+    X: pd.DataFrame,
+    schema: Schema,
+    columns: Sequence[str],
+    *,
+    progress: Progress = lambda share: None,
+) -> list[Dependence]:
+    """Partial dependence on each of the first ``columns``.
+
+    Each value occurs in ``X``. It is given to the same rows, the first of ``X``, and the means and
+    the ends of their 90 % intervals are averaged.
+    """
+    rows = X.iloc[:DEPENDENCE_ROWS].reset_index(drop=True)
+    chosen = choose_columns(X, len(rows), schema, list(columns)[:DEPENDENCE_COLUMNS])
+    if not chosen:
+        return []
+    frames = (rows.assign(**one.change(i)) for one in chosen for i in range(len(one.values)))
+    sizes = [len(one.values) for one in chosen]
+    total = len(rows) * sum(sizes)
+
+    def interval(dist: Any) -> Numbers:
+        return np.column_stack([dist.mean, dist.interval(COVERAGE)])
+
+    found = predict_blocks(model, frames, interval, lambda n_done: progress(n_done / total))
+    averages = found.reshape(3, -1, len(rows)).mean(axis=2)
+    parts = np.split(averages, np.cumsum(sizes)[:-1], axis=1)
+    return [one.with_averages(part, len(rows)) for one, part in zip(chosen, parts, strict=True)]
+
+
+def time_columns(schema: Schema) -> tuple[str, ...]:
+    """All columns of times if there are several: the model also learns from the time between."""
+    names = tuple(column.name for column in schema.of_kind(Kind.TIME))
+    return names if len(names) > 1 else ()
+
+
+def choose_columns(
+    X: pd.DataFrame, n_rows: int, schema: Schema, columns: Sequence[str]
+) -> list[Dependence]:
+    """Values of each column for the first ``n_rows`` of ``X``.
+
+    If there are several columns of times, all move together when one is changed, and the time
+    between them is a quantity of its own.
+    """
+    kinds = {column.name: column.kind for column in schema}
+    values, together = values_of(X, schema), time_columns(schema)
+    found = []
+    for name in columns:
+        if name in together:
+            found += [
+                time_between(values[one], values[other], one, other, n_rows)
+                for one, other in consecutive(values, together)
+                if one == name
+            ]
+            found.append(shifted(values, name, together, n_rows))
+        else:
+            found.append(replaced(X[name], values[name], kinds[name], n_rows))
+    return [one for one in found if len(one.values)]
+
+
+def replaced(cells: Any, numbers: Numbers, kind: Kind, n_rows: int) -> Dependence:
+    """Values of a column, each given to all rows."""
+    chosen = choose_values(numbers, kind)
+    values = numbers[chosen]
+    names = [cell_text(cells.iloc[row]) for row in chosen.tolist()]
+    if kind is Kind.TIME:
+        names = [time_text(value) for value in values.tolist()]
+    if kind is Kind.CATEGORY:
+        is_equal = numbers[:, None] == values[None]
+        counts = np.where(np.isnan(values), np.isnan(numbers).sum(), is_equal.sum(axis=0))
+    else:
+        counts = count_nearest(numbers, values)
+
+    def change(i: int) -> dict[str, Any]:
+        return {cells.name: cells.take(np.full(n_rows, chosen[i])).reset_index(drop=True)}
+
+    return Dependence(str(cells.name), kind, values, tuple(names), counts, change)
+
+
+def shifted(
+    numbers: dict[str, Numbers], name: str, together: Sequence[str], n_rows: int
+) -> Dependence:
+    """Times of a column, each given to all rows; the other times keep their distance."""
+    values = numbers[name][choose_values(numbers[name], Kind.TIME)]
+    names = tuple(map(time_text, values.tolist()))
+
+    def change(i: int) -> dict[str, Any]:
+        shift = values[i] - numbers[name][:n_rows]
+        moved = {other: numbers[other][:n_rows] + shift for other in together if other != name}
+        moved[name] = np.full(n_rows, values[i])
+        return {column: as_times(seconds) for column, seconds in moved.items()}
+
+    counts = count_nearest(numbers[name], values)
+    return Dependence(name, Kind.TIME, values, names, counts, change)
+
+
+def time_between(start: Numbers, end: Numbers, one: str, other: str, n_rows: int) -> Dependence:
+    """Times between two columns, each given to all rows by changing the later column."""
+    length = end - start
+    size = float(np.nanmedian(np.abs(length))) if np.isfinite(length).any() else 0.0
+    unit = next((unit for unit, seconds in UNITS.items() if size >= seconds), "seconds")
+    length = length / UNITS[unit]
+    values = length[choose_values(length, Kind.NUMBER)]
+
+    def change(i: int) -> dict[str, Any]:
+        return {other: as_times(start[:n_rows] + UNITS[unit] * values[i])}
+
+    name = f"{unit} from {one} to {other}"
+    names = tuple(map(number_text, values.tolist()))
+    return Dependence(name, Kind.NUMBER, values, names, count_nearest(length, values), change)
+
+
+def consecutive(
+    values: Mapping[str, Numbers], together: Sequence[str]
+) -> Iterable[tuple[str, str]]:
+    """Pairs of columns of times that follow each other."""
+    known = [name for name in together if np.isfinite(values[name]).any()]
+    return itertools.pairwise(sorted(known, key=lambda name: float(np.nanmean(values[name]))))
+
+
+def as_times(seconds: Numbers) -> pd.Series:
+    """Seconds since 1970 as pandas times, missing for nan."""
+    return pd.Series(pd.to_datetime(np.round(seconds), unit="s"))
+
+
+def count_nearest(numbers: Numbers, values: Numbers) -> NDArray[np.int64]:
+    """Number of numbers nearest to each of the sorted values."""
+    edges = (values[1:] + values[:-1]) / 2
+    nearest = np.searchsorted(edges, numbers[~np.isnan(numbers)])
+    return np.bincount(nearest, minlength=len(values)).astype(np.int64)
+
+
+def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:
+    """Every column as numbers: times in seconds, categories as codes, nan for missing values."""
+    table = Table.from_columns(columns_of_frame(as_frame(X[schema.names])), schema)
+    found = {}
+    for kind, values in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
+        found |= {column.name: values[:, i] for i, column in enumerate(schema.of_kind(kind))}
+    for column, categories in zip(schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
+        codes = categories.codes.astype(np.float64)
+        found[column.name] = np.where(codes < 0, np.nan, codes)
+    return found
+
+
+def choose_values(values: Numbers, kind: Kind) -> NDArray[np.intp]:
+    """Positions of the most frequent categories, or of numbers at equally spaced quantiles."""
+    known, first, counts = np.unique(
+        values[~np.isnan(values)], return_index=True, return_counts=True
+    )
+    positions = np.flatnonzero(~np.isnan(values))[first]
+    if kind is Kind.CATEGORY:
+        frequent = np.argsort(-counts, kind="stable")[:MOST_VALUES]
+        missing = np.flatnonzero(np.isnan(values))[:1]
+        return np.concatenate([positions[frequent], missing])
+    if len(known) > MOST_VALUES:
+        levels = np.linspace(0.01, 0.99, MOST_VALUES)
+        wanted = np.quantile(values[~np.isnan(values)], levels, method="nearest")
+        positions = positions[np.unique(np.searchsorted(known, wanted))]
+    return positions
+
+
+def dependence_part(found: Sequence[Dependence], order: Sequence[str], target: str) -> PagePart:
+    """Section with one chart per column, of which the reader selects one."""
+    charts = [dependence_chart(one, target, f"dependence-{i}") for i, one in enumerate(found)]
+    note = f"Shown for the {DEPENDENCE_COLUMNS} most important of {len(order):,} columns."
+    return PagePart(
+        name="dependence",
+        heading="Dependence on a column",
+        choice_label="Column",
+        choices=[(one.column, chart) for one, chart in zip(found, charts, strict=True)],
+        notes=[note] if len(order) > DEPENDENCE_COLUMNS else [],
+    )
+
+
+def dependence_chart(found: Dependence, target: str, name: str) -> Chart:
+    """Average prediction and interval over one column."""
+    low, high = int(np.argmin(found.mean)), int(np.argmax(found.mean))
+    description = (
+        f"The average prediction of {target} is lowest, {number_text(found.mean[low])}, where"
+        f" {found.column} is {found.names[low]}, and highest, {number_text(found.mean[high])},"
+        f" where it is {found.names[high]}. The average interval is"
+        f" {number_text(found.upper[low] - found.lower[low], 3)} wide at the first and"
+        f" {number_text(found.upper[high] - found.lower[high], 3)} at the second."
+    )
+    is_category = found.kind is Kind.CATEGORY
+    nearby = "" if is_category else " nearby"
+    texts = [f"{count_text(n, 'row')}{nearby}" for n in found.counts.tolist()]
+    column = Axis(found.column, "time" if found.kind is Kind.TIME else "linear")
+    if is_category:
+        column = Axis(found.column, "category", levels=found.names)
+    across, along = ("y", "x") if is_category else ("x", "y")
+    interval: Any = {across: found.values, "lower": found.lower, "upper": found.upper}
+    mean: Any = {across: found.values, along: found.mean}
+    prediction = Axis(f"predicted {target}")
+    return Chart(
+        name=name,
+        title=f"Dependence on {found.column}",
+        description=description,
+        x=prediction if is_category else column,
+        y=column if is_category else prediction,
+        layers=[
+            Layer("intervals" if is_category else "band", "90 % interval", "chance", **interval),
+            *([] if is_category else [Layer("line", **mean)]),
+            Layer("points", f"mean of {target}", texts=texts, **mean),
+        ],
+        note=f"Averages over {count_text(found.n_rows, 'row')} with all other columns unchanged."
+        " The interval is wider where such rows do not occur.",
+        height=max(200, 90 + 26 * len(found.values)) if is_category else 380,
+    )

@@ -1,96 +1,114 @@
-"""A page that stands alone: parts with charts and tables, put into HTML that loads nothing.
+"""Pages of charts and tables as single HTML files that load nothing.
 
-Whatever comes from data is shown as text: the template escapes it, the script sets it as text, and
-the data of charts are JSON in which no tag can begin. Should some of it slip through, the page's
-policy runs no script but the two that it knows by their hashes.
+Values from the data are shown as text: the template escapes them, the script inserts them as text,
+and the charts' JSON contains no tags. As a second defence, the content security policy allows only
+the page's own script and style, by their hashes.
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, final
+from typing import Any, Literal, final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+from numpy.typing import ArrayLike
 
-from sigmax.report.charts import Chart
-
-__all__ = [
-    "Caution",
-    "KeyFigure",
-    "Page",
-    "PagePart",
-    "PageTable",
-    "TableCell",
-    "TableRow",
-    "embed_json",
-]
+from sigmax.report.tables import ReportTable
 
 SCRIPTS = ("scales.js", "charts.js", "page.js")
 STYLE = "page.css"
-SHORT = 24
-"""Characters of a cell that stays on one line."""
+DIGITS = 6
+"""Significant digits of numbers in charts."""
+LOG_RATIO = 10.0
+"""Ratio of large to small values above which an axis is logarithmic."""
+
+Scale = Literal["linear", "log", "time", "category"]
+Mark = Literal["points", "line", "band", "intervals", "bars", "columns", "rule"]
+Color = Literal["model", "miss", "quiet", "chance", "1", "2", "3", "4", "5", "6", "7", "8"]
 
 
 @final
 @dataclass(frozen=True)
-class TableCell:
-    """Text of a table, and the number by which it is sorted if it is one."""
+class Axis:
+    """Axis of a chart; its range follows from the marks unless it is given."""
 
-    text: str
-    value: float | int | None = None
-
-    @property
-    def is_short(self) -> bool:
-        """Whether it stays on one line."""
-        return len(self.text) <= SHORT
-
-
-@final
-@dataclass(frozen=True)
-class TableRow:
-    """A row, which may be opened to show another table."""
-
-    cells: Sequence[TableCell]
-    details: "PageTable | None" = None
+    label: str
+    scale: Scale = "linear"
+    """Times are seconds since 1970; categories are counted from 0, the first one at the top."""
+    _: KW_ONLY
+    low: float | None = None
+    high: float | None = None
+    percent: bool = False
+    """True if numbers are shares, shown as percentages."""
+    levels: tuple[str, ...] = ()
+    """Names of the categories."""
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class PageTable:
-    """A table that can be sorted and filtered."""
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Marks of one kind.
 
+    ``points`` and ``line`` have x and y; ``band`` is filled between lower and upper over x;
+    ``intervals`` go from lower to upper, up at x or across at y if the y axis has categories;
+    ``bars`` go from 0 to x at the category y; ``columns`` go from 0 up to y, between lower and
+    upper; ``rule`` is a line across the chart at x or at y, or from corner to corner.
+    """
+
+    mark: Mark
+    label: str = ""
+    """Text of the legend and the tooltip; an empty one is shown in neither."""
+    color: Color = "model"
+    _: KW_ONLY
+    x: ArrayLike | None = None
+    y: ArrayLike | None = None
+    lower: ArrayLike | None = None
+    upper: ArrayLike | None = None
+    texts: Sequence[str] | None = None
+    """Text of each mark in the tooltip."""
+    dashed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        arrays = {name: getattr(self, name) for name in ("x", "y", "lower", "upper")}
+        numbers = {name: plain_numbers(a) for name, a in arrays.items() if a is not None}
+        texts = {} if self.texts is None else {"texts": list(self.texts)}
+        head = {name: getattr(self, name) for name in ("mark", "label", "color", "dashed")}
+        return head | numbers | texts
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chart:
+    """Chart as data, which the page's script draws, with a description for screen readers."""
+
+    name: str
+    """Identifier on the page: letters, digits and dashes."""
     title: str
-    header: Sequence[str]
-    rows: Sequence[TableRow]
-    notes: Sequence[str] = ()
-    opens: str = ""
-    """What a row shows when it is opened."""
-    is_folded: bool = False
-    """Whether it is shown only when asked for."""
-    has_filter: bool = True
-    """Whether it can be filtered, if it is long enough."""
+    description: str
+    x: Axis
+    y: Axis
+    layers: Sequence[Layer]
+    note: str = ""
+    height: int = 340
+    """Height in pixels."""
 
-    @property
-    def is_number(self) -> list[bool]:
-        """Which columns hold numbers."""
-        columns = zip(*(row.cells for row in self.rows), strict=True) if self.rows else ()
-        found = [any(cell.value is not None for cell in column) for column in columns]
-        return found or [False] * len(self.header)
-
-    @property
-    def can_be_filtered(self) -> bool:
-        return self.has_filter and len(self.rows) > 7
+    def to_json(self) -> dict[str, Any]:
+        head = {name: getattr(self, name) for name in ("title", "description", "height")}
+        layers = [layer.to_json() for layer in self.layers]
+        return head | {"x": vars(self.x), "y": vars(self.y), "layers": layers}
 
 
 @final
 @dataclass(frozen=True)
 class KeyFigure:
-    """A number at the top of the page."""
+    """Number at the top of a page."""
 
     label: str
     value: str
@@ -100,7 +118,7 @@ class KeyFigure:
 @final
 @dataclass(frozen=True)
 class Caution:
-    """Something to know before anything on the page is believed."""
+    """Warning at the top of a page."""
 
     code: str
     text: str
@@ -110,17 +128,17 @@ class Caution:
 @final
 @dataclass(frozen=True, kw_only=True)
 class PagePart:
-    """A section of the page."""
+    """Section of a page."""
 
     name: str
-    """An identifier of the page: letters, digits and dashes."""
+    """Identifier on the page: letters, digits and dashes."""
     heading: str
     lead: str = ""
     charts: Sequence[Chart] = ()
     choices: Sequence[tuple[str, Chart]] = ()
-    """Charts of which one is shown at a time, by what a person chooses."""
+    """Charts of which one is shown at a time, selected by the reader."""
     choice_label: str = ""
-    tables: Sequence[PageTable] = ()
+    tables: Sequence[ReportTable] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -131,48 +149,60 @@ class PagePart:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A report."""
+    """Report as one HTML file."""
 
     title: str
     subtitle: str
     headline: str
     basis: str = ""
-    """What the headline rests on."""
+    """Rows that the headline is computed from, and its uncertainty."""
     figures: Sequence[KeyFigure] = ()
     warnings: Sequence[Caution] = ()
     no_warnings: str = ""
     parts: Sequence[PagePart] = ()
     command: str = ""
-    """That makes this page again."""
-    facts: Sequence[tuple[str, str]] = field(default=())
-    """How it was made."""
+    """Command that reproduces this page."""
+    facts: Sequence[tuple[str, str]] = ()
+    """Names and values of the settings, the data and the versions."""
 
     def to_html(self) -> str:
-        """The page as one file."""
         charts = {chart.name: chart.to_json() for part in self.parts for chart in part.all_charts}
         script, style = static_text(SCRIPTS), static_text((STYLE,))
-        policy = {
-            "default-src": "'none'",
-            "script-src": content_hash(script),
-            "style-src": content_hash(style),
-            "base-uri": "'none'",
-            "form-action": "'none'",
-        }
-        return (
-            environment()
-            .get_template("page.html")
-            .render(
-                page=self,
-                charts=embed_json(charts),
-                script=Markup(script),
-                style=Markup(style),
-                policy="; ".join(f"{name} {sources}" for name, sources in policy.items()),
-            )
+        policy = dict.fromkeys(("default-src", "base-uri", "form-action"), "'none'")
+        policy |= {"script-src": content_hash(script), "style-src": content_hash(style)}
+        return template().render(
+            page=self,
+            charts=embed_json(charts),
+            script=Markup(script),
+            style=Markup(style),
+            policy="; ".join(f"{name} {sources}" for name, sources in policy.items()),
         )
 
 
+def plain_numbers(values: ArrayLike) -> list[float | int | None]:
+    """Numbers rounded to the digits of a chart, None where they are not finite."""
+
+    def plain(value: float) -> float | int | None:
+        if not math.isfinite(value):
+            return None
+        is_whole = value == round(value) and abs(value) < 1e15
+        return int(value) if is_whole else float(f"{value:.{DIGITS}g}")
+
+    return [plain(value) for value in np.asarray(values, dtype=np.float64).ravel().tolist()]
+
+
+def log_axis_suits(*arrays: Iterable[float]) -> bool:
+    """True if all numbers are positive and differ by large factors."""
+    values = np.concatenate([np.asarray(list(array), dtype=np.float64) for array in arrays])
+    values = values[np.isfinite(values)]
+    if not len(values) or values.min() <= 0:
+        return False
+    low, high = np.quantile(values, [0.01, 0.99])
+    return bool(high / low > LOG_RATIO)
+
+
 def embed_json(values: Any) -> Markup:
-    """JSON that can stand in a script element, whatever text is in it.
+    """JSON for a script element, with no character that could start a tag.
 
     Examples
     --------
@@ -186,31 +216,31 @@ def embed_json(values: Any) -> Markup:
 
 
 def unbroken(text: str) -> str:
-    """Text in which no line ends between a number and its sign."""
+    """Text with no-break spaces between numbers and their signs."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("± ", "±\N{NO-BREAK SPACE}")
 
 
 def content_hash(text: str) -> str:
-    """By which a policy knows a script or a style."""
+    """Source expression of a content security policy for one script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
 def static_text(names: tuple[str, ...]) -> str:
-    """The content of some files of this package, one after another."""
+    """Contents of static files of this package, concatenated."""
     folder = files("sigmax.report") / "static"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
 @cache
-def environment() -> Environment:
-    """Templates in which all text is escaped."""
-    made = Environment(
+def template() -> Template:
+    """Template of a page, in which all text is escaped."""
+    environment = Environment(
         autoescape=True,
         loader=PackageLoader("sigmax.report"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["unbroken"] = unbroken
-    return made
+    environment.filters["unbroken"] = unbroken
+    return environment.get_template("page.html")

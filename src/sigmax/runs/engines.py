@@ -1,7 +1,7 @@
-"""Engines: jobs in, records out, on worker processes of this machine or on a Ray cluster.
+"""Engines: run jobs in worker processes on this machine or on a Ray cluster.
 
-A job is some tasks that one call does together. A worker that dies costs its job, and nothing else:
-on this machine the job is recorded as failed, on Ray it is repeated.
+A job is a tuple of tasks that one call runs together. If a worker dies, only its job is affected:
+on this machine it is recorded as failed, on Ray it is repeated.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import signal
 import threading
 import traceback
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, final
@@ -27,24 +27,18 @@ from sigmax.ray_session import (
     wait_for_tasks,
     worker_nodes,
 )
-from sigmax.runs.records import Job, Record, failed
-from sigmax.runs.registry import find_experiment
+from sigmax.runs.records import Job, Record, Task, failed
 
-__all__ = [
-    "AbstractEngine",
-    "InProcessEngine",
-    "LocalEngine",
-    "RayEngine",
-    "check_engine",
-    "create_engine",
-    "run_job",
-]
+RunFunction = Callable[[Sequence[Task]], list[Record]]
+"""Function of a module that runs the tasks of a job."""
+Results = Iterator[tuple[Job, list[Record]]]
+"""Finished jobs with their records, in order of completion."""
 
 
-def run_job(job: Job) -> list[Record]:
-    """The records of a job; an error makes failures of all its tasks."""
+def run_job(run: RunFunction, job: Job) -> list[Record]:
+    """Records of a job; an error gives a failed record for each of its tasks."""
     try:
-        return find_experiment(job[0].experiment).run(job)
+        return run(job)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({os.path.basename(where.filename)})"
@@ -53,20 +47,14 @@ def run_job(job: Job) -> list[Record]:
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractEngine:
-    """Something that runs jobs."""
+    """Engine with ``n_workers`` workers, each on a device: ``auto``, ``cpu`` or ``gpu``."""
 
     n_workers: int = 1
     device: str = "auto"
-    """``auto``, ``cpu`` or ``gpu``."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of device that jobs are made for."""
-        return "gpu" if self.device == "gpu" else "cpu"
 
     @abstractmethod
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
-        """Every job with its records, in the order in which they come back."""
+    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
+        """Run every job with a function that workers can import."""
 
 
 @final
@@ -74,30 +62,30 @@ class AbstractEngine:
 class InProcessEngine(AbstractEngine):
     """One job after another in this process, for debuggers and tests."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
         for job in jobs:
-            yield job, run_job(job)
+            yield job, run_job(run, job)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class LocalEngine(AbstractEngine):
-    """Worker processes, each with its share of the cores."""
+    """Worker processes, each with an equal share of the cores."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
         waiting = list(reversed(jobs))
         workers = [Worker(i, self) for i in range(min(self.n_workers, len(jobs)))]
         try:
             for worker in workers:
-                worker.give(waiting.pop())
+                worker.start_job(run, waiting.pop())
             while busy := [worker for worker in workers if worker.job is not None]:
-                ready = wait([end for worker in busy for end in worker.ends])
+                ready = wait([handle for worker in busy for handle in worker.handles])
                 for worker in busy:
-                    if not any(end in ready for end in worker.ends):
+                    if not any(handle in ready for handle in worker.handles):
                         continue
-                    yield worker.take()
+                    yield worker.finish_job()
                     if waiting:
-                        worker.give(waiting.pop())
+                        worker.start_job(run, waiting.pop())
         finally:
             for worker in workers:
                 worker.stop()
@@ -105,7 +93,7 @@ class LocalEngine(AbstractEngine):
 
 @final
 class Worker:
-    """One process that is given a job at a time, and is replaced when it dies."""
+    """Process that runs one job at a time and is replaced when it dies."""
 
     def __init__(self, number: int, engine: LocalEngine):
         self.number, self.engine = number, engine
@@ -115,25 +103,25 @@ class Worker:
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        place = (self.number, self.engine.n_workers, DEVICES[self.engine.device])
-        self.process = context.Process(target=work, args=(theirs, *place), daemon=True)
+        arguments = (theirs, self.number, self.engine.n_workers, DEVICES[self.engine.device])
+        self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
 
     @property
-    def ends(self) -> tuple[Any, Any]:
-        """What becomes ready when there are records, or when the process has died."""
+    def handles(self) -> tuple[Any, Any]:
+        """Handles that become ready when records arrive or the process has died."""
         return self.connection, self.process.sentinel
 
-    def give(self, job: Job) -> None:
+    def start_job(self, run: RunFunction, job: Job) -> None:
         if not self.process.is_alive():
             self.start()
         self.job = job
-        with contextlib.suppress(OSError):  # a process that died just now: `take` records it
-            self.connection.send(job)
+        with contextlib.suppress(OSError):  # the process has just died: see `finish_job`
+            self.connection.send((run, job))
 
-    def take(self) -> tuple[Job, list[Record]]:
-        """The finished job with its records, or with failures if the process died over it."""
+    def finish_job(self) -> tuple[Job, list[Record]]:
+        """The job with its records, or with failed ones if the process has died."""
         job, self.job = self.job, None
         assert job is not None
         try:
@@ -149,8 +137,8 @@ class Worker:
 
 
 def work(connection: Connection, number: int, n_workers: int, platform: str | None) -> None:
-    """The life of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    """Main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity") and n_workers > 1:
         cores = sorted(os.sched_getaffinity(0))
@@ -163,41 +151,41 @@ def work(connection: Connection, number: int, n_workers: int, platform: str | No
         jax.config.update("jax_platforms", platform)
     while True:
         try:
-            connection.send(run_job(connection.recv()))
+            connection.send(run_job(*connection.recv()))
         except (EOFError, BrokenPipeError):
             return
 
 
 def end_with_parent() -> None:
-    """End this process when its parent is gone."""
+    """End this process when its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def run_job_in(folder: str, job: Job) -> list[Record]:
-    """The records of a job whose paths are seen from ``folder``, if the machine has it."""
+def run_job_in(folder: str, run: RunFunction, job: Job) -> list[Record]:
+    """Records of a job with paths relative to ``folder``, if the machine has that folder."""
     with contextlib.suppress(OSError):
         os.chdir(folder)
-    return run_job(job)
+    return run_job(run, job)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class RayEngine(AbstractEngine):
-    """A Ray cluster: the one at ``address``, or one on this machine for the time of the run.
+    """Ray cluster at ``address``, or by default a temporary one on this machine.
 
-    A job whose worker or node has died is repeated, and recorded as failed if that goes on.
+    A job whose worker or node has died is repeated up to three times.
     """
 
     address: str | None = None
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Record]]]:
+    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
         with ray_session(self.address, self.n_workers) as ray:
-            worker_nodes(ray, self.device)  # what is wrong with the device is told now
+            worker_nodes(ray, self.device)  # raises an error if the device is missing
             remote = ray.remote(**task_options(self.device))(run_job_in)
-            pending = {remote.remote(os.getcwd(), job): job for job in jobs}
+            pending = {remote.remote(os.getcwd(), run, job): job for job in jobs}
             while pending:
                 (reference,), _ = wait_for_tasks(ray, list(pending), 1)
                 job = pending.pop(reference)
@@ -212,17 +200,19 @@ class RayEngine(AbstractEngine):
 
 
 def check_engine(name: str, address: str | None) -> bool:
-    """Whether the engine of this name is Ray; only that one has an address."""
+    """True for ``ray``; raise an error for an unknown name, or an address without Ray."""
     is_ray = check_choice("engine", name, ("local", "ray")) == "ray"
     if address is not None and not is_ray:
-        raise InvalidArgumentError("`--address` is that of a Ray cluster: it needs `--engine ray`.")
+        raise InvalidArgumentError(
+            "`--address` is the address of a Ray cluster: add `--engine ray`."
+        )
     return is_ray
 
 
 def create_engine(
     name: str, *, address: str | None = None, n_workers: int = 1, device: str = "auto"
 ) -> AbstractEngine:
-    """An engine by its name, ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
+    """Create the engine ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
     check_choice("device", device, DEVICES)
     if check_engine(name, address):
         return RayEngine(address=address, n_workers=n_workers, device=device)

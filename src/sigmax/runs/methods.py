@@ -1,10 +1,20 @@
-"""The methods that the experiments compare, by the names of the command line."""
+"""Methods by their command-line names: create, fit, time and score the models of a task."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, final
+from functools import partial
+from typing import Any, TypeVar, final
 
+import jax.monitoring
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import (
+    AbstractRegressor,
     BayesianRegressor,
     CombinedRegressor,
     GPRegressor,
@@ -12,29 +22,32 @@ from sigmax.estimators import (
     MCDropoutRegressor,
     MeanVarianceRegressor,
     SparseGPRegressor,
+    fit_together,
 )
-from sigmax.estimators.gaussian_process import LARGEST_EXACT
+from sigmax.experts.gaussian_process.expert import LARGEST_EXACT
+from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
+from sigmax.runs.records import Task
 
-__all__ = ["METHODS", "SIX_METHODS", "Method"]
+AnyModel = TypeVar("AnyModel", bound=BaseEstimator)
 
 
 @final
 @dataclass(frozen=True)
 class Method:
-    """A method to compare: its title in tables, and a model for a seed."""
+    """Method of a comparison: its title in tables, and a function from a seed to a model."""
 
     title: str
     create: Callable[[int], Any]
     is_network: bool = True
-    """Whether several can be trained in one call."""
+    """True if several models can be trained in one call."""
     largest: int | None = None
-    """The most rows it takes, if there is a limit."""
-    own_settings: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    """Data set -> what the method sets differently there, as JSON has it."""
+    """Maximum number of training rows, or None."""
+    dataset_settings: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """Data set -> settings for it that differ from the defaults, as JSON values."""
 
 
 PAPER_UNITS = {name: {"hidden_sizes": [100]} for name in ("protein", "year")}
-"""One hidden layer of 100 units; of 50 on all other sets, as the preset has it."""
+"""One hidden layer of 100 units; the paper's preset has 50, for all other sets."""
 
 
 METHODS = {
@@ -49,12 +62,12 @@ METHODS = {
     "nn-paper": Method(
         "NN (paper)",
         lambda seed: MeanVarianceRegressor(preset="paper", random_state=seed),
-        own_settings=PAPER_UNITS,
+        dataset_settings=PAPER_UNITS,
     ),
     "combined-paper": Method(
         "Combined (paper)",
         lambda seed: CombinedRegressor(preset="paper", random_state=seed),
-        own_settings=PAPER_UNITS,
+        dataset_settings=PAPER_UNITS,
     ),
     "combined": Method("Combined", lambda seed: CombinedRegressor(random_state=seed)),
     "local-fast": Method(
@@ -64,4 +77,108 @@ METHODS = {
 }
 
 SIX_METHODS = ("gp", "nn", "bnn", "mc-dropout", "ens-nn", "combined")
-"""What the paper's smaller experiments compare."""
+"""Methods of the paper's smaller experiments."""
+
+
+@final
+@dataclass
+class Stopwatch:
+    """Seconds of a block of code: tracing and compiling, and the rest."""
+
+    run: float = 0.0
+    compile: float = 0.0
+
+    def per_model(self, n_models: int, *, together: int) -> dict[str, float]:
+        """The ``seconds`` of a record, shared equally by the models of one call."""
+        fit, compilation = self.run / n_models, self.compile / n_models
+        return {"fit": fit, "compile": compilation, "together": float(together)}
+
+
+@contextmanager
+def stopwatch() -> Iterator[Stopwatch]:
+    """Time a block; JAX reports the compilations in it to a listener."""
+    watch, begin = Stopwatch(), time.perf_counter()
+
+    def add_compilation(event: str, duration_secs: float, **kwargs: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            watch.compile += duration_secs
+
+    jax.monitoring.register_event_duration_secs_listener(add_compilation)
+    try:
+        yield watch
+    finally:
+        jax.monitoring.unregister_event_duration_listener(add_compilation)
+        total = time.perf_counter() - begin
+        watch.compile = min(watch.compile, total)
+        watch.run = total - watch.compile
+
+
+def create_model(task: Task) -> AbstractRegressor:
+    """Create the model of a task, with its settings and seed."""
+    model = METHODS[task.method].create(task.seed)
+    return with_settings(model, task.method, dataset_settings(task) | task.settings)
+
+
+def dataset_settings(task: Task) -> dict[str, Any]:
+    """Settings of the method for the data set of the task, unless the task overrides them."""
+    settings = METHODS[task.method].dataset_settings.get(task.dataset, {})
+    return {name: value for name, value in settings.items() if name not in task.settings}
+
+
+def with_settings(model: AnyModel, name: str, settings: dict[str, Any]) -> AnyModel:
+    """Set parameters of a model from JSON values; raise an error for unknown ones."""
+    known = set(model.get_params())
+    if isinstance(model, AbstractRegressor) and "preset" in known:
+        known |= set(model.presets["default"].declared())
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise InvalidArgumentError(f"{name} has no setting {', '.join(unknown)}.")
+    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+    if isinstance(model, AbstractRegressor):
+        return model.set_settings(**tuples)
+    return model.set_params(**tuples)
+
+
+def fit_models(
+    models: Sequence[AbstractRegressor], data: Sequence[tuple[NDArray, NDArray]]
+) -> dict[str, float]:
+    """Fit each model to its data, networks in one call; return the seconds per model."""
+    with stopwatch() as watch:
+        is_joint = all(model.is_network for model in models)
+        if is_joint:
+            fit_together(models, data)
+        else:
+            for model, (X, y) in zip(models, data, strict=True):
+                model.fit(X, y)
+    n = len(models)
+    return watch.per_model(n, together=n if is_joint else 1)
+
+
+SUBSET_SCORES = {
+    "log_likelihood": log_likelihood,
+    "crps": crps,
+    "rmse": rmse,
+    "coverage": coverage,
+    "coverage_50": partial(coverage, level=0.5),
+    "coverage_80": partial(coverage, level=0.8),
+}
+
+
+def score_prediction(y: NDArray, dist: Predictive) -> dict[str, float]:
+    """All scores of a prediction, with the coverage of 50 % and 80 % intervals."""
+    more = {name: SUBSET_SCORES[name](y, dist) for name in ("coverage_50", "coverage_80")}
+    return evaluate(y, dist) | more
+
+
+def score_parts(y: NDArray, dist: Predictive, is_duplicate: NDArray) -> dict[str, float]:
+    """Scores of duplicates and of new rows, as ``copies_crps``, ``new_crps`` and so on.
+
+    Empty without duplicates; without scores of new rows if every row is a duplicate.
+    """
+    parts = {"copies": is_duplicate, "new": ~is_duplicate} if is_duplicate.any() else {}
+    return {
+        f"{part}_{name}": score(y[rows], dist[rows])
+        for part, rows in parts.items()
+        if rows.any()
+        for name, score in SUBSET_SCORES.items()
+    }

@@ -1,7 +1,7 @@
-"""Records: one line of JSON for every task of an experiment, whatever became of it.
+"""Records: one line of JSON per task of an experiment, so that a killed run can be resumed.
 
-A run that is killed at any point and started again redoes only what has no line. Only one process
-writes a file, each line in one go; a last line that was torn off is cut away before the next.
+A resumed run repeats only the tasks without a line. One process writes the file, one line per
+write; an incomplete last line is removed before the next one is appended.
 """
 
 import gzip
@@ -22,20 +22,6 @@ from filelock import FileLock, Timeout
 from sigmax.errors import RecordFileError
 from sigmax.version import __version__
 
-__all__ = [
-    "FILE_NAME",
-    "Job",
-    "Record",
-    "RecordFile",
-    "Task",
-    "describe_machine",
-    "done",
-    "failed",
-    "group_done",
-    "infeasible",
-    "read_records",
-]
-
 FILE_NAME = "records.jsonl"
 STATUSES = ("done", "failed", "infeasible")
 
@@ -45,7 +31,7 @@ Key = TypeVar("Key")
 @final
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One fit, or one run of a few that belong together."""
+    """One fit of one method to one split of a data set."""
 
     experiment: str
     dataset: str
@@ -53,21 +39,21 @@ class Task:
     split: int = 0
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
-    """What is set differently from the method's defaults, as JSON takes it."""
+    """Settings that differ from the defaults of the method, as JSON values."""
 
     @property
     def key(self) -> str:
-        """The same text for the same task, also in another process."""
+        """Text that identifies the task, also across processes."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @property
     def label(self) -> str:
-        """What a progress bar says."""
+        """Text of the progress bar."""
         return f"{self.experiment}, {Path(self.dataset).name}: {self.method}"
 
     @property
     def settings_text(self) -> str:
-        """What is set differently, as ``n_steps=200``."""
+        """The settings as text: ``n_steps=200``."""
         return ", ".join(f"{name}={json.dumps(v)}" for name, v in sorted(self.settings.items()))
 
 
@@ -78,19 +64,19 @@ Job = tuple[Task, ...]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What became of a task."""
+    """Result of a task."""
 
     task: Task
     status: str
     """``done``, ``failed`` (with the error) or ``infeasible`` (with the reason)."""
     scores: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
-    """Scores along something: rounds, steps, days."""
+    """Scores by round, step or day."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """``fit`` and ``predict`` without compilation, ``compile``; and ``together``, the number of
-    tasks that shared one training, over which it was divided."""
+    """``fit`` and ``predict`` without compilation, ``compile``, and ``together``: the number of
+    tasks trained in one call, by which the time was divided."""
     data: dict[str, Any] = field(default_factory=dict)
-    """Hash and shape of the data."""
+    """Metadata of the data set: hash, number of rows and columns."""
     reason: str = ""
     machine: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
@@ -104,50 +90,47 @@ class Record:
         return cls(**{**values, "task": Task(**values["task"])})
 
 
-def finished_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def done(task: Task, *, scores: dict[str, float], **parts: Any) -> Record:
-    """The record of a task that gave scores; numbers that are not finite make it a failure."""
+    """Record of a task with scores; it is a failed one if a score or curve is not finite."""
     scores = {name: float(value) for name, value in scores.items()}
-    curves = {name: rounded(values) for name, values in parts.pop("curves", {}).items()}
+    curves = {  # six digits are enough for a plot
+        name: [float(f"{value:.6g}") for value in values]
+        for name, values in parts.pop("curves", {}).items()
+    }
     numbers = [*scores.values(), *(value for values in curves.values() for value in values)]
     if not np.isfinite(numbers).all():
         bad = [name for name, value in scores.items() if not np.isfinite(value)]
         return failed(task, f"not finite: {', '.join(bad) or 'a curve'}", **parts)
-    return Record(
-        task=task, status="done", scores=scores, curves=curves, finished=finished_now(), **parts
-    )
+    return finished(task, "done", scores=scores, curves=curves, **parts)
 
 
 def failed(task: Task, reason: str, **parts: Any) -> Record:
-    return Record(task=task, status="failed", reason=reason, finished=finished_now(), **parts)
+    return finished(task, "failed", reason=reason, **parts)
 
 
 def infeasible(task: Task, reason: str, **parts: Any) -> Record:
-    return Record(task=task, status="infeasible", reason=reason, finished=finished_now(), **parts)
+    return finished(task, "infeasible", reason=reason, **parts)
 
 
-def rounded(values: Iterable[float]) -> list[float]:
-    """Six digits are enough for a picture."""
-    return [float(f"{value:.6g}") for value in values]
+def finished(task: Task, status: str, **parts: Any) -> Record:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Record(task=task, status=status, finished=now, **parts)
 
 
 def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
-    """Records by data set as they come, then by method in the given order, then by split."""
+    """Sort by data set (in order of appearance), method (in the given order) and split."""
     datasets = list(dict.fromkeys(record.task.dataset for record in records))
     order = {name: number for number, name in enumerate(methods)}
 
-    def place(record: Record) -> tuple[int, int, int]:
+    def position(record: Record) -> tuple[int, int, int]:
         task = record.task
         return datasets.index(task.dataset), order.get(task.method, len(order)), task.split
 
-    return sorted(records, key=place)
+    return sorted(records, key=position)
 
 
 def group_done(records: Iterable[Record], key: Callable[[Task], Key]) -> dict[Key, list[Record]]:
-    """Records with scores by a key of their tasks, in the order in which keys come."""
+    """Group the records with status ``done`` by a key of their tasks."""
     groups: dict[Key, list[Record]] = {}
     for record in records:
         if record.status == "done":
@@ -156,7 +139,10 @@ def group_done(records: Iterable[Record], key: Callable[[Task], Key]) -> dict[Ke
 
 
 def read_records(path: Path) -> list[Record]:
-    """All records of a file (also gzipped), the last of each task; a torn last line is skipped."""
+    """Last record of each task in a file, which may be gzipped.
+
+    An incomplete last line is ignored.
+    """
     if not path.is_file():
         raise RecordFileError(f"There are no records at {path}.")
     opened = gzip.open if path.suffix == ".gz" else open
@@ -171,14 +157,14 @@ def read_records(path: Path) -> list[Record]:
         except (ValueError, TypeError, KeyError) as error:
             if number == len(lines):
                 continue
-            raise RecordFileError(f"{path}, line {number}, is no record: {error!r}") from error
+            raise RecordFileError(f"{path}, line {number}, is not a record: {error!r}") from error
         records[record.task.key] = record
     return list(records.values())
 
 
 @final
 class RecordFile:
-    """A file of records that this process alone may write to."""
+    """File of records that only this process may write to."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -187,7 +173,7 @@ class RecordFile:
     @classmethod
     @contextmanager
     def open(cls, folder: Path) -> Iterator["RecordFile"]:
-        """Open or make the file of a folder, repair its end, and keep other processes out."""
+        """Lock a folder, open or create its file, and remove an incomplete last line."""
         folder.mkdir(parents=True, exist_ok=True)
         file = cls(folder / FILE_NAME)
         try:
@@ -195,21 +181,14 @@ class RecordFile:
         except Timeout as error:
             raise RecordFileError(f"Another run is writing to {folder}.") from error
         with lock:
-            file.repair()
             if file.path.exists():
+                with open(file.path, "rb+") as opened:
+                    opened.truncate(opened.read().rfind(b"\n") + 1)
                 file.records = {record.task.key: record for record in read_records(file.path)}
             yield file
 
-    def repair(self) -> None:
-        """Cut away what follows the last whole line."""
-        if not self.path.exists():
-            return
-        with open(self.path, "rb+") as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)
-
     def append(self, record: Record) -> None:
-        """Add a line, and see to it that it is on the disk."""
+        """Append a line and flush it to disk."""
         with open(self.path, "ab") as file:
             file.write(record.to_line().encode())
             file.flush()
@@ -217,13 +196,13 @@ class RecordFile:
         self.records[record.task.key] = record
 
     def is_settled(self, task: Task, *, retry_failed: bool = False) -> bool:
-        """Whether the task needs no run."""
+        """True if the task need not be run."""
         record = self.records.get(task.key)
         return record is not None and not (retry_failed and record.status == "failed")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Versions and hardware, for the record."""
+    """Device, number of cores and versions of Python and packages."""
     import jax
 
     device, packages = jax.devices()[0], ("jax", "numpy", "scikit-learn")

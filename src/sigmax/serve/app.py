@@ -1,281 +1,293 @@
-"""The application: which path is answered by what.
+"""FastAPI application of one model: paths, error responses and the OpenAPI document."""
 
-It is made of Starlette, not of FastAPI: what a request holds is known from the schema of a model
-when the server starts, not from types in the source, so FastAPI's models would have to be made up
-at run time, and its document as well. Checking rows against the schema is a page of code.
-"""
+# pyright: reportInvalidTypeForm=false
+# The types of requests depend on the columns of the model, so they are variables.
 
 import asyncio
-import json
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Annotated, Any, final
 from urllib.parse import parse_qs
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.security import HTTPBearer
+from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, PackageLoader
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from sigmax.commands.folder import SavedTableModel
-from sigmax.commands.predict import PredictOptions
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.serve.answers import QUICK_ROWS, Answers
 from sigmax.serve.batching import Batcher
-from sigmax.serve.guards import COOKIE, Guard, Token
-from sigmax.serve.limits import Slots, body_parts, read_body
-from sigmax.serve.openapi import describe_api
-from sigmax.serve.options import MIB, ServeOptions
-from sigmax.serve.page import render_page, render_token_page
-from sigmax.serve.questions import (
-    PredictQuestion,
-    QuantileQuestion,
-    parse_json,
-    read_density,
-    read_predict,
-    read_quantiles,
+from sigmax.serve.columns import form_field
+from sigmax.serve.limits import (
+    COOKIE,
+    CSV_PATH,
+    RequestGuard,
+    ServeOptions,
+    Token,
+    http_error,
+    http_error_response,
 )
-from sigmax.serve.refusals import Refusal, refuse, refused
-from sigmax.serve.streaming import StreamedAnswer
-from sigmax.serve.uploads import Upload
+from sigmax.serve.predictions import QUICK_ROWS, CsvFile, Predictor
+from sigmax.serve.requests import (
+    CsvQuery,
+    DensityResponse,
+    DistributionResponse,
+    ErrorResponse,
+    HealthResponse,
+    PredictResponse,
+)
+from sigmax.table_model import PredictOptions, SavedTableModel
 from sigmax.version import __version__
 
-__all__ = ["create_app"]
-
+TEMPLATES = Environment(autoescape=True, loader=PackageLoader("sigmax.serve"))
 STATIC = Path(__file__).parent / "static"
-REPORT_STATIC = ("sigmax.report", "static")
-"""Where the axes of charts are."""
-FEW_LEVELS = 16
-"""Quantiles and probabilities up to which a question is a quick one."""
-LONG_BODY = 1 << 16
-"""Bytes above which a body is read by a thread of its own, not by that of the event loop."""
-HELD_BODIES = 64
-"""MiB of bodies that are in memory at once, or sixteen of the longest."""
+MAX_QUICK_LEVELS = 16
+"""Quantiles and probabilities of a request that is answered in a batch with others."""
+MAX_ERRORS = 20
+"""Errors in one response."""
+ERRORS = {
+    400: "The body is not JSON, or the host name is unknown",
+    401: "The token is missing or wrong",
+    408: "The request body did not arrive in time",
+    413: "Too many bytes or rows",
+    415: "Wrong content type",
+    422: "A field or cell is missing or wrong; `loc` names it",
+    429: "Too many requests at the same time: try again after Retry-After seconds",
+    431: "Path and headers are too long",
+    503: "Too many bytes in memory or connections: try again after Retry-After seconds",
+    504: "The response took too long",
+}
+CSV = {"text/csv": {"schema": {"type": "string"}}}
 
-log = logging.getLogger("sigmax.serve")
-Result = TypeVar("Result")
+Json = dict[str, Any]
 
 
-def create_app(saved: SavedTableModel, options: ServeOptions, *, warm_up: bool = True) -> Guard:
-    """The whole application for one model, ready to answer when it is returned."""
+def create_app(
+    saved: SavedTableModel, options: ServeOptions, *, warm_up: bool = True
+) -> RequestGuard:
+    """Application of a model, with all functions compiled."""
     options.check()
-    answers = Answers(saved, show_rows=options.shows_rows)
+    predictor = Predictor(saved, show_rows=options.shows_rows)
     if warm_up:
-        answers.warm_up()
-    return Service(answers, options).application()
+        predictor.warm_up()
+    service = Service(predictor, options)
+    app = FastAPI(
+        title=f"sigmax: {saved.target}",
+        version=__version__,
+        description=f"Predictive distributions of {saved.target}, from a model trained on"
+        f" {saved.metadata['rows']['with_target']:,} rows of {saved.metadata['source']}.",
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers={
+            RequestValidationError: show_validation_errors,
+            StarletteHTTPException: http_error_response,
+            Exception: show_failure,
+        },
+    )
+    app.mount("/static", StaticFiles(directory=STATIC, packages=[("sigmax.report", "static")]))
+    add_page(app, predictor, options)
+    add_json_paths(app, service)
+    add_csv_path(app, service)
+    return RequestGuard(app, options, render_token_page())
 
 
 @final
 class Service:
-    """What all requests share: the model, its two threads, and free places."""
+    """State that all requests share: the model, two threads, and slots for parallel requests."""
 
-    def __init__(self, answers: Answers, options: ServeOptions):
-        self.answers, self.options = answers, options
+    def __init__(self, predictor: Predictor, options: ServeOptions):
+        self.predictor, self.options = predictor, options
         self.quick: Batcher[Any, Any] = Batcher(
-            answers.answer_batch, lambda question: question.rows.n_rows, QUICK_ROWS
+            predictor.predict_batch, lambda request: len(request.all_rows), QUICK_ROWS
         )
         self.bulk = ThreadPoolExecutor(1, thread_name_prefix="sigmax-bulk")
-        self.parallel = Slots(options.max_parallel, "places for requests", status=429)
-        self.uploads = Slots(options.max_uploads, "places for files", status=429)
-        self.receiving = Slots(4 * options.max_uploads, "places for files", status=429)
-        n_held = max(HELD_BODIES * MIB, 16 * options.max_body_bytes)
-        self.held = Slots(n_held, "bytes for requests", status=503)
-        self.document = json.dumps(describe_api(answers, options), allow_nan=False).encode()
-        self.page = render_page(answers, options)
+        self.parallel = asyncio.Semaphore(options.max_parallel)
+        self.uploads = asyncio.Semaphore(options.max_uploads)
 
-    def application(self) -> Guard:
-        """The routes behind the guard."""
-        json_routes = {
-            "/predict": (read_predict, self.ask_batch),
-            "/predict_dist": (read_quantiles, self.ask_batch),
-            "/density": (read_density, self.ask_density),
+    def route(self, content_type: str) -> dict[str, Any]:
+        """Settings that paths with a request body have in common."""
+        dependencies = [Depends(partial(check_content_type, content_type))]
+        if self.options.token is not None:  # for the document; `RequestGuard` checks the token
+            dependencies.append(Depends(HTTPBearer(scheme_name="token", auto_error=False)))
+        return {
+            "dependencies": dependencies,
+            "responses": error_responses(*ERRORS),
+            "response_model_exclude_unset": True,
         }
-        app = Starlette(
-            routes=[
-                Route("/", self.get_page),
-                Route("/health", self.get_health),
-                Route("/openapi.json", self.get_document),
-                Route("/session", self.post_session, methods=["POST"]),
-                *(
-                    Route(path, partial(self.post_json, *how), methods=["POST"])
-                    for path, how in json_routes.items()
-                ),
-                Route("/predict_csv", self.post_csv, methods=["POST"]),
-                Mount("/static", StaticFiles(directory=STATIC, packages=[REPORT_STATIC])),
-            ],
-            exception_handlers={
-                Refusal: show_refusal,
-                HTTPException: show_http_error,
-                Exception: show_failure,
-            },
-        )
-        return Guard(app, self.options, render_token_page())
 
-    async def get_page(self, request: Request) -> Response:
-        return HTMLResponse(self.page)
-
-    async def get_health(self, request: Request) -> Response:
-        facts = {"status": "ok", "target": self.answers.saved.target, "version": __version__}
-        return JSONResponse(facts)
-
-    async def get_document(self, request: Request) -> Response:
-        return Response(self.document, media_type="application/json")
-
-    async def post_session(self, request: Request) -> Response:
-        """Take the token from the form of the page, and give the page a cookie that proves it."""
-        check_type(request, "application/x-www-form-urlencoded")
-        body = await read_body(request, self.held, **self.body_limits(10_000))
-        token = None if self.options.token is None else Token(self.options.token)
-        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=5).get("token", [""])[0]
-        if token is not None and not token.is_token(given.strip()):
-            return HTMLResponse(render_token_page(is_wrong=True), status_code=401)
-        response = RedirectResponse("/", status_code=303)
-        if token is not None:
-            response.set_cookie(COOKIE, token.proof, httponly=True, samesite="strict")
-        return response
-
-    async def post_json(self, read: Callable, ask: Callable, request: Request) -> Response:
-        """Read a question, ask it, and write the answer, each within its limits."""
-        check_type(request, "application/json")
-        limits = self.body_limits(self.options.max_body_bytes)
-        body = await read_body(request, self.held, **limits)
-
-        def parse() -> Any:
-            return read(parse_json(body), self.answers.reader, self.options.max_rows)
-
-        with self.parallel.taken():
+    async def respond(self, function: Callable[..., Awaitable[Json]], *arguments: Any) -> Json:
+        """A response to a JSON request, within the limits on time and on parallel requests."""
+        async with slot(self.parallel, f"{self.options.max_parallel:,} requests"):
+            seconds = self.options.request_seconds
             try:
-                async with asyncio.timeout(self.options.request_seconds):
-                    is_long = len(body) > LONG_BODY
-                    question = await asyncio.to_thread(parse) if is_long else parse()
-                    found = await ask(question)
+                return await asyncio.wait_for(function(*arguments), seconds)
             except TimeoutError:
-                seconds = self.options.request_seconds
-                raise refused(504, f"No answer within {seconds:g} seconds.") from None
+                raise http_error(504, f"No response within {seconds:g} seconds.") from None
             except (InvalidArgumentError, InvalidDataError) as error:
-                raise refused(422, str(error), "body") from None
-        return JSONResponse(found)
+                raise http_error(422, str(error), "body") from None
 
-    async def ask_batch(self, question: PredictQuestion | QuantileQuestion) -> Any:
-        n_levels = 0
-        if isinstance(question, QuantileQuestion):
-            n_levels = len(question.probabilities) + len(question.values)
-        if question.rows.n_rows <= QUICK_ROWS and n_levels <= FEW_LEVELS:
-            return await self.quick(question)
-        return (await self.in_bulk(self.answers.answer_batch, [question]))[0]
+    async def predict(self, request: Any, n_levels: int = 0) -> Json:
+        """Predict a small request in a batch with others, a large one in the other thread."""
+        if len(request.all_rows) <= QUICK_ROWS and n_levels <= MAX_QUICK_LEVELS:
+            return await self.quick(request)
+        return (await self.in_bulk(self.predictor.predict_batch, [request]))[0]
 
-    async def ask_density(self, question: Any) -> Any:
-        return await self.in_bulk(self.answers.density, question)
-
-    async def in_bulk(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """What takes longer is done by another thread than quick answers."""
+    async def in_bulk(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in the thread for large requests."""
         return await asyncio.get_running_loop().run_in_executor(self.bulk, function, *arguments)
 
-    async def post_csv(self, request: Request) -> Any:
-        """Keep the file, check it, and send its rows with their predictions as they come."""
-        check_type(request, "text/csv")
-        options = read_options(request)
-        folder = tempfile.TemporaryDirectory(prefix="sigmax-")
-        try:
-            path = Path(folder.name) / "rows.csv"
-            with self.receiving.taken():
-                await self.keep(request, path)
-            self.uploads.take(1)
-        except BaseException:
-            folder.cleanup()
-            raise
-        upload = Upload(self.answers.saved, path, options, self.options.max_upload_rows)
-        end = asyncio.get_running_loop().time() + self.options.upload_seconds
+    async def parts(self, file: CsvFile, end: float) -> AsyncIterator[bytes]:
+        """Parts of a response; a part that is not computed in time ends it with an error."""
+        parts, time = file.parts(), asyncio.get_running_loop().time
+        while part := await asyncio.wait_for(self.in_bulk(next, parts, b""), end - time()):
+            yield part
 
-        def release() -> None:
-            self.uploads.n_free += 1
-            folder.cleanup()
 
+def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
+    """Add the page, the form for the token and the state of the server."""
+    rows, columns = predictor.training_rows, predictor.format.columns
+    page = TEMPLATES.get_template("page.html").render(
+        target=predictor.saved.target,
+        metadata=predictor.saved.metadata,
+        fields=[form_field(column, rows) for column in columns],
+        allows_missing=predictor.format.allows_missing,
+        has_neighbors=rows.has_neighbors,
+        options=options,
+    )
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def show_page() -> HTMLResponse:
+        return HTMLResponse(page)
+
+    @app.post("/session", include_in_schema=False)
+    async def start_session(request: Request) -> Response:
+        """Receive the token from the form, and set the cookie of the page."""
+        form = parse_qs((await request.body()).decode("utf-8", "replace"))
+        response = RedirectResponse("/", status_code=303)
+        if options.token is not None:
+            token = Token(options.token)
+            if not token.is_token(form.get("token", [""])[0].strip()):
+                return HTMLResponse(render_token_page(is_wrong=True), status_code=401)
+            response.set_cookie(COOKIE, token.digest, httponly=True, samesite="strict")
+        return response
+
+    @app.head("/health", include_in_schema=False)
+    @app.get("/health", response_model=HealthResponse, responses=error_responses(400, 431))
+    async def health() -> Json:
+        """State of the server."""
+        return {"status": "ok", "target": predictor.saved.target, "version": __version__}
+
+
+def add_json_paths(app: FastAPI, service: Service) -> None:
+    """Add the paths that take rows in JSON, with the columns of the model as types."""
+    predictor = service.predictor
+    models = predictor.request_models(service.options.max_rows)
+    PredictRequest, DistributionRequest, DensityRequest = models
+    route = service.route("application/json")
+
+    @app.post("/predict", response_model=PredictResponse, **route)
+    async def predict(request: PredictRequest) -> Json:
+        """Mean, standard deviation and interval of each row."""
+        return await service.respond(service.predict, request)
+
+    @app.post("/predict_dist", response_model=DistributionResponse, **route)
+    async def predict_dist(request: DistributionRequest) -> Json:
+        """Quantiles of each row, and probabilities of values."""
+        n_levels = len(request.probabilities) + len(request.values)
+        return await service.respond(service.predict, request, n_levels)
+
+    @app.post("/density", response_model=DensityResponse, **route)
+    async def density(request: DensityRequest) -> Json:
+        """Density of one row and its nearest training rows, as shown on the page."""
+        return await service.respond(service.in_bulk, predictor.density, request)
+
+
+def add_csv_path(app: FastAPI, service: Service) -> None:
+    """Add the path that takes a CSV file."""
+    options = service.options
+
+    async def receive_file(
+        request: Request, query: Annotated[CsvQuery, Query()]
+    ) -> AsyncIterator[CsvFile]:
+        """Write a request body to disk until the response has been sent."""
         try:
-            async with asyncio.timeout_at(end):
-                await asyncio.to_thread(upload.check)
+            predict_options = PredictOptions(**query.model_dump())
+            predict_options.check()
+        except InvalidArgumentError as error:
+            raise http_error(422, str(error).replace("--", ""), "query") from None
+        async with slot(service.uploads, f"{options.max_uploads:,} files"):
+            with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
+                path = Path(folder) / "rows.csv"
+                with path.open("wb") as file:
+                    async for part in request.stream():
+                        file.write(part)
+                yield CsvFile(service.predictor, path, predict_options, options.max_upload_rows)
+
+    route = service.route("text/csv")
+    route["openapi_extra"] = {"requestBody": {"required": True, "content": CSV}}
+    route["responses"][200] = {"description": "The rows with their predictions", "content": CSV}
+
+    @app.post(CSV_PATH, response_class=StreamingResponse, **route)
+    async def predict_csv(file: Annotated[CsvFile, Depends(receive_file)]) -> StreamingResponse:
+        """Rows of a CSV file with their predictions in further columns."""
+        end = asyncio.get_running_loop().time() + options.upload_seconds
+        try:
+            await asyncio.wait_for(asyncio.to_thread(file.check), options.upload_seconds)
         except TimeoutError:
-            release()
-            raise refused(504, "The file took too long to read.", "body") from None
-        except BaseException:
-            release()
-            raise
-        parts = upload.parts()
-        return StreamedAnswer(
-            partial(self.in_bulk, next, parts, b""),
-            headers={
-                "content-type": "text/csv; charset=utf-8",
-                "content-disposition": 'attachment; filename="predicted.csv"',
-            },
-            end=end,
-            stall_seconds=self.options.stall_seconds,
-            release=release,
-        )
-
-    async def keep(self, request: Request, path: Path) -> None:
-        """Write a body to disk."""
-        limits = self.body_limits(self.options.max_upload_bytes)
-        with path.open("wb") as file:
-            async for part in body_parts(request, **limits):
-                file.write(part)
-
-    def body_limits(self, max_bytes: int) -> Any:
-        seconds = {name: getattr(self.options, name) for name in ("body_seconds", "stall_seconds")}
-        return {"max_bytes": max_bytes, **seconds}
+            raise http_error(504, "The file took too long to read.", "body") from None
+        headers = {"content-disposition": 'attachment; filename="predicted.csv"'}
+        return StreamingResponse(service.parts(file, end), headers=headers, media_type="text/csv")
 
 
-def check_type(request: Request, wanted: str) -> None:
-    """Refuse a body of another content type."""
+@asynccontextmanager
+async def slot(semaphore: asyncio.Semaphore, limit: str) -> AsyncIterator[None]:
+    """A free slot; without one, the client should try again after a second."""
+    if semaphore.locked():
+        message = f"The server processes at most {limit} at the same time: try again."
+        raise http_error(429, message, retry_after="1")
+    async with semaphore:
+        yield
+
+
+async def check_content_type(expected: str, request: Request) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != wanted:
-        got = f"got {given[:60]!r}" if given else "got none"
-        raise refused(415, f"The content type must be {wanted}, {got}.", "header", "content-type")
+    if given != expected:
+        message = f"The content type must be {expected}, got {given[:60]!r}."
+        raise http_error(415, message, "header", "content-type")
 
 
-def read_options(request: Request) -> PredictOptions:
-    """The options of `sigmax predict` from a query."""
-    query = request.query_params
-    for name in query:
-        if name not in ("coverage", "quantiles", "method"):
-            raise refused(422, "must be coverage, quantiles or method", "query", name[:60])
-    found: dict[str, Any] = {"method": query.get("method")}
-    for name, read in {"coverage": float, "quantiles": read_levels}.items():
-        try:
-            if name in query:
-                found[name] = read(query[name])
-        except ValueError:
-            rule = "a number" if name == "coverage" else "numbers separated by commas"
-            raise refused(422, f"must be {rule} between 0 and 1", "query", name) from None
-    options = PredictOptions(**found)
-    try:
-        options.check()
-    except InvalidArgumentError as error:
-        raise refused(422, str(error).replace("--", ""), "query") from None
-    return options
+def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": ErrorResponse, "description": ERRORS[code]} for code in codes}
 
 
-def read_levels(text: str) -> tuple[float, ...]:
-    return tuple(float(level) for level in text.split(",") if level.strip())
+def render_token_page(*, is_wrong: bool = False) -> str:
+    return TEMPLATES.get_template("token.html").render(is_wrong=is_wrong)
 
 
-async def show_refusal(request: Request, error: Any) -> Response:
-    return error.response()
-
-
-async def show_http_error(request: Request, error: Any) -> Response:
-    """Paths that do not exist, and methods that a path does not have."""
-    response = refuse(error.status_code, f"{error.detail}.")
-    response.headers.update(error.headers or {})
-    return response
+async def show_validation_errors(request: Request, error: Any) -> Response:
+    """Response with the place and the message of each error, without the rest of the input."""
+    errors, status = error.errors()[:MAX_ERRORS], 422
+    for one in errors:
+        value = one["input"]
+        if one["type"] == "json_invalid":
+            status, one["msg"] = 400, f"The body is not JSON: {one['ctx']['error']}"
+        elif one["type"] == "too_long" and one["loc"] == ("body", "rows"):
+            status = 413
+        elif value is None or isinstance(value, str | int | float):
+            shown = repr(value).encode(errors="backslashreplace").decode()
+            one["msg"] += f", got {shown if len(shown) <= 60 else shown[:57] + '...'}"
+    detail = [{"loc": one["loc"], "msg": one["msg"]} for one in errors]
+    return await http_error_response(request, HTTPException(status, detail))
 
 
 async def show_failure(request: Request, error: Exception) -> Response:
-    """A mistake of ours: the server's log has it, the client does not."""
-    log.error("no answer to %s: %r", request.url.path, error)
-    return refuse(500, "The server failed to answer; its log says more.")
+    """Response to a failure of the server, whose cause is only in its log."""
+    logging.getLogger("sigmax.serve").error("no response to %s: %r", request.url.path, error)
+    return await http_error_response(request, http_error(500, "The server failed; see its log."))

@@ -1,7 +1,7 @@
-"""Small requests that come at the same time are answered in one call.
+"""Small requests that arrive at the same time are answered in one call.
 
-A prediction of 64 rows takes as long as one of a single row: what came while a batch was computed
-is the next one. Nobody waits for others to come.
+A prediction of 64 rows takes as long as one of a single row: requests that arrive while a batch is
+computed form the next batch. No request waits for others to arrive.
 """
 
 import asyncio
@@ -10,24 +10,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar, final
 
-__all__ = ["Batcher"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @final
 class Batcher(Generic[Item, Result]):
-    """Collects items on the event loop and answers them in one thread of its own.
+    """Collect items on the event loop and answer them in a thread.
 
     Parameters
     ----------
     answer
-        The results of some items; if it fails for several, it is asked for each of them.
+        Function from items to their results; if it fails, it is called for each item.
     size
-        How much of a batch an item takes.
+        Function from an item to its size.
     most
-        The largest sum of sizes, but for an item that is alone.
+        Largest total size of a batch; a larger item is a batch of its own.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class Batcher(Generic[Item, Result]):
         self.task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> Result:
-        """The result of one item."""
+        """Result of one item."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self.waiting.append((item, future))
@@ -52,13 +50,13 @@ class Batcher(Generic[Item, Result]):
         return await future
 
     async def work(self) -> None:
-        """Answer batches until nothing is left."""
+        """Answer batches until no item is left."""
         loop = asyncio.get_running_loop()
         while batch := self.next_batch():
             items = [item for item, _ in batch]
             results = await loop.run_in_executor(self.thread, self.results, items)
             for (_, future), (result, error) in zip(batch, results, strict=True):
-                if future.done():  # nobody waits any more
+                if future.done():  # the request was cancelled
                     continue
                 if error is None:
                     future.set_result(result)
@@ -66,7 +64,7 @@ class Batcher(Generic[Item, Result]):
                     future.set_exception(error)
 
     def next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """Items in the order in which they came, without those that nobody waits for."""
+        """Items in the order of their arrival, without cancelled ones."""
         batch, total = [], 0
         while self.waiting:
             item, future = self.waiting[0]
@@ -79,7 +77,7 @@ class Batcher(Generic[Item, Result]):
         return batch
 
     def results(self, items: list[Item]) -> list[tuple[Any, Exception | None]]:
-        """A result or an error for each item."""
+        """Result or error of each item."""
         try:
             return [(result, None) for result in self.answer(items)]
         except Exception as error:

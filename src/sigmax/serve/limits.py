@@ -1,94 +1,270 @@
-"""How much and how long: sizes and times of bodies, and how many requests are answered at once."""
+"""Server options, and the ASGI middleware that enforces them before a request is handled."""
 
 import asyncio
+import hashlib
+import hmac
+import ipaddress
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import final
+from dataclasses import dataclass, field
+from typing import Any, final
 
-from starlette.requests import ClientDisconnect, Request
+from fastapi import HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
 
-from sigmax.serve.refusals import refused
+from sigmax.checks import check_count, check_number
+from sigmax.errors import InvalidArgumentError
 
-__all__ = ["Slots", "body_parts", "read_body"]
+TOKEN_VARIABLE = "SIGMAX_TOKEN"
+"""Environment variable with the token; a command-line option would be visible to other users."""
+MIN_TOKEN_LENGTH = 16
+COOKIE = "sigmax_page"
+"""Cookie with a digest of the token, which proves that the page was given the token."""
+PUBLIC_PATHS = ("/health", "/session")
+"""Paths that need no token; the second one receives it."""
+CSV_PATH = "/predict_csv"
+MIB = 1 << 20
+MAX_HEADER_BYTES = 1 << 15
+"""Path, query and headers; uvicorn limits only headers that arrive in several packets."""
+MAX_HELD_MIB = 64
+"""Request bodies in memory at the same time, or 16 of the largest."""
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
 
 
 @final
-class Slots:
-    """Places for requests that are under way, or for bytes that are held.
-
-    ``status`` is 429 where clients ask for too much at once, 503 where the server has no room.
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Options of `sigmax serve`.
 
     Examples
     --------
-    >>> slots = Slots(1, "answers", status=429)
-    >>> with slots.taken():
-    ...     slots.n_free
-    0
+    >>> ServeOptions().is_loopback, ServeOptions(host="0.0.0.0").is_loopback
+    (True, False)
     """
 
-    def __init__(self, number: int, what: str, *, status: int):
-        self.number, self.n_free, self.what, self.status = number, number, what, status
+    host: str = "127.0.0.1"
+    port: int = 8000  # 0 for any free port
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names that requests may use besides those of this machine. With a loopback address no
+    other name is accepted; with any other address an empty tuple accepts all names."""
+    token: str | None = field(default=None, repr=False)
+    """Bearer token that every path but ``/health`` requires; None for no token."""
+    show_rows: bool | None = None
+    """True to show cells and targets of the nearest training rows; None shows them only with a
+    loopback address."""
+
+    max_rows: int = 1000  # per JSON request
+    max_body: float = 4.0  # MiB per JSON request
+    max_upload: float = 100.0  # MiB per file
+    max_upload_rows: int = 1_000_000  # per file
+    max_parallel: int = 64  # JSON requests at the same time
+    max_uploads: int = 2  # files at the same time
+    max_connections: int = 512  # open at the same time
+
+    request_seconds: float = 10.0  # to answer a JSON request
+    upload_seconds: float = 900.0  # to answer a file
+    body_seconds: float = 60.0  # for a client to send a request body
+    stall_seconds: float = 10.0  # for a client to send its headers, or send or read the next part
+    shutdown_seconds: float = 10.0  # to finish pending requests when the server is stopped
+
+    def check(self) -> None:
+        """Raise an error for a value out of range."""
+        check_count("--port", self.port, minimum=0)
+        if self.port > 65_535:
+            raise InvalidArgumentError(f"`--port` must be at most 65535, got {self.port}.")
+        for name, value in vars(self).items():
+            option = "--" + name.replace("_", "-")
+            if name in ("max_body", "max_upload") or name.endswith("_seconds"):
+                check_number(option, value, above=0.0)
+            elif name.startswith("max_"):
+                check_count(option, value)
+        token = "x" * MIN_TOKEN_LENGTH if self.token is None else self.token
+        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or " " in token:
+            raise InvalidArgumentError(
+                f"{TOKEN_VARIABLE} must have at least {MIN_TOKEN_LENGTH} ASCII characters and no"
+                ' spaces: python -c "import secrets; print(secrets.token_hex())"'
+            )
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine can reach the server."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def shows_rows(self) -> bool:
+        """True if cells and targets of training rows are part of responses."""
+        return self.is_loopback if self.show_rows is None else self.show_rows
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """Accepted host names in lower case, None for any."""
+        if not self.allowed_hosts and not self.is_loopback:
+            return None
+        names = {"localhost", "127.0.0.1", "::1", self.host, *self.allowed_hosts}
+        return frozenset(name.lower() for name in names)
+
+    def max_bytes(self, path: str) -> int:
+        """Largest body of a request to a path."""
+        if path == "/session":
+            return 10_000
+        return int((self.max_upload if path == CSV_PATH else self.max_body) * MIB)
+
+
+def http_error(status: int, message: str, *loc: str | int, **headers: str) -> HTTPException:
+    """Error with the field or cell that it is about; ``retry_after`` and others are headers."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HTTPException(status, [{"loc": loc, "msg": message}], headers=named)
+
+
+async def http_error_response(request: Any, error: Any) -> JSONResponse:
+    """Response of any `HTTPException`, ours or Starlette's, in the format of validation errors."""
+    detail = error.detail
+    if isinstance(detail, str):
+        detail = [{"loc": (), "msg": f"{detail}."}]
+    return JSONResponse({"detail": detail}, error.status_code, error.headers)
+
+
+@final
+class Token:
+    """Bearer token, compared in constant time."""
+
+    def __init__(self, token: str):
+        self.token = token
+        self.digest = hmac.new(token.encode(), b"sigmax page", hashlib.sha256).hexdigest()
+
+    def is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    def is_sent(self, request: Request) -> bool:
+        """True if a request has the token, or comes from our own page with its cookie."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme:
+            return scheme.lower() == "bearer" and self.is_token(given.strip())
+        cookie = request.cookies.get(COOKIE, "")
+        is_valid = hmac.compare_digest(cookie.encode(), self.digest.encode())
+        return is_valid and is_same_origin(request.headers)
+
+
+def is_same_origin(headers: Headers) -> bool:
+    """True if no other site made the browser send the request."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+
+
+@final
+class RequestGuard:
+    """Outermost ASGI layer: host name, token, size and time of requests, security headers."""
+
+    def __init__(self, app: Any, options: ServeOptions, token_page: str):
+        self.app, self.options, self.token_page = app, options, token_page
+        self.hosts = options.known_hosts
+        self.token = None if options.token is None else Token(options.token)
+        self.n_held = 0
+        self.max_held = max(MAX_HELD_MIB * MIB, 16 * options.max_bytes("/"))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        app = self.app
+        try:
+            self.check(scope)
+        except HTTPException as error:
+            is_page = scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
+            if error.status_code == 401 and is_page:
+                app = HTMLResponse(self.token_page, error.status_code, error.headers)
+            else:
+                app = await http_error_response(scope, error)
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        with self.limited_body(scope["path"], receive) as receive_body:
+            await app(scope, receive_body, send_with_headers)
+
+    def check(self, scope: Any) -> None:
+        """Raise an `HTTPException` for a request that is not allowed."""
+        request, max_bytes = Request(scope), self.options.max_bytes(scope["path"])
+        n_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        if n_bytes + len(scope["path"]) + len(scope["query_string"]) > MAX_HEADER_BYTES:
+            message = f"Path and headers may have at most {MAX_HEADER_BYTES:,} bytes."
+            raise http_error(431, message, "header", connection="close")
+        host = host_name(request.headers.get("host", ""))
+        if self.hosts is not None and host not in self.hosts:
+            message = f"Unknown host name {host[:60]!r}: allow it with `--allow-host`."
+            raise http_error(400, message, "header", "host")
+        token = None if scope["path"] in PUBLIC_PATHS else self.token
+        if token is not None and not token.is_sent(request):
+            message = "This server requires a token: Authorization: Bearer TOKEN."
+            raise http_error(401, message, "header", "authorization", www_authenticate="Bearer")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > max_bytes:
+            raise too_large(max_bytes)
 
     @contextmanager
-    def taken(self, number: int = 1) -> Iterator[None]:
-        """Take places, or refuse the request: come again in a second."""
-        self.take(number)
+    def limited_body(self, path: str, receive: Any) -> Iterator[Any]:
+        """``receive`` with limits on the time and size of a body, and on all bodies in memory."""
+        options, max_bytes = self.options, self.options.max_bytes(path)
+        end = time.monotonic() + options.body_seconds
+        n_bytes, is_complete, is_in_memory = 0, False, path != CSV_PATH
+
+        async def receive_body() -> Any:
+            nonlocal n_bytes, is_complete
+            if is_complete:
+                return await receive()
+            seconds = min(options.stall_seconds, max(0.0, end - time.monotonic()))
+            try:
+                message = await asyncio.wait_for(receive(), seconds)
+            except TimeoutError:
+                text = "The request body did not arrive in time."
+                raise http_error(408, text, "body", connection="close") from None
+            if message["type"] == "http.disconnect":
+                raise http_error(400, "The client disconnected.", "body")
+            size = len(message.get("body", b""))
+            if n_bytes + size > max_bytes:
+                raise too_large(max_bytes)
+            if is_in_memory and self.n_held + size > self.max_held:
+                text = f"Request bodies use all of {self.max_held:,} bytes: try again."
+                raise http_error(503, text, retry_after="1", connection="close")
+            n_bytes += size
+            self.n_held += size * is_in_memory
+            is_complete = not message.get("more_body", False)
+            return message
+
         try:
-            yield
+            yield receive_body
         finally:
-            self.n_free += number
-
-    def take(self, number: int) -> None:
-        if number > self.n_free:
-            message = f"All {self.number:,} {self.what} are in use: try again."
-            raise refused(self.status, message, retry_after="1")
-        self.n_free -= number
+            self.n_held -= n_bytes * is_in_memory
 
 
-async def body_parts(
-    request: Request, *, max_bytes: int, body_seconds: float, stall_seconds: float
-) -> AsyncIterator[bytes]:
-    """The parts of a body as they come.
-
-    Raises
-    ------
-    Refusal
-        413 if it is too long, 408 if it takes too long, 400 if the client goes away.
-    """
-    too_long = refused(
-        413, f"The body may have at most {max_bytes:,} bytes.", "body", connection="close"
-    )
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared[:20]) > max_bytes:
-        raise too_long
-    end, n_bytes, stream = time.monotonic() + body_seconds, 0, aiter(request.stream())
-    while True:
-        seconds = min(stall_seconds, max(0.0, end - time.monotonic()))
-        try:
-            part = await asyncio.wait_for(anext(stream), seconds)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise refused(
-                408, "The body did not come in time.", "body", connection="close"
-            ) from None
-        except ClientDisconnect:
-            raise refused(400, "The client went away.", "body") from None
-        n_bytes += len(part)
-        if n_bytes > max_bytes:
-            raise too_long
-        yield part
+def too_large(max_bytes: int) -> HTTPException:
+    message = f"The request body may have at most {max_bytes:,} bytes."
+    return http_error(413, message, "body", connection="close")
 
 
-async def read_body(request: Request, held: Slots, **limits: float) -> bytes:
-    """A whole body in memory, of which all requests together hold a limited number of bytes."""
-    parts, n_bytes = [], 0
-    try:
-        async for part in body_parts(request, **limits):  # pyright: ignore[reportArgumentType]
-            held.take(len(part))
-            n_bytes += len(part)
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        held.n_free += n_bytes
+def host_name(host: str) -> str:
+    """Name in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()

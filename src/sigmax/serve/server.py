@@ -1,95 +1,72 @@
-"""The application on a socket: uvicorn, with limits on the time of clients."""
+"""uvicorn server of one model, with limits on the time of clients."""
 
-import asyncio
 import gc
 import logging
 import signal
+import socket
 import sys
 import warnings
+from asyncio import TimerHandle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sigmax.commands.folder import load_folder
 from sigmax.errors import InvalidArgumentError, TableFileWarning
 from sigmax.serve.app import create_app
-from sigmax.serve.guards import LONGEST_HEADERS
-from sigmax.serve.options import TOKEN_VARIABLE, ServeOptions
-
-__all__ = ["create_server", "run_server"]
-
-KEEP_ALIVE_SECONDS = 15
-SWITCH_SECONDS = 0.001
-"""After which a computing thread lets the event loop have its turn, a fifth of what is usual."""
+from sigmax.serve.limits import MAX_HEADER_BYTES, TOKEN_VARIABLE, ServeOptions
+from sigmax.table_model import load_folder
 
 
 @final
-class PatientProtocol(H11Protocol):
-    """HTTP by h11, whose patience with clients has an end.
+class TimeoutProtocol(H11Protocol):
+    """HTTP/1.1 connection that is closed when its client stalls.
 
-    uvicorn itself waits for ever for headers, and for clients to take what they were sent before a
-    connection is closed. h11 also limits the length of headers, which the faster parser that
-    uvicorn could use does not.
+    uvicorn waits forever for headers, and for clients that do not read a response. Of its two
+    parsers, h11 alone limits the length of headers.
     """
 
-    patience = 10.0
-    """Seconds."""
-    header_timer: asyncio.TimerHandle | None = None
-    closing_timer: asyncio.TimerHandle | None = None
-    was_closing = False
+    stall_seconds = 10.0
+    last_state: tuple[int, bool] | None = None
+    timer: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.start_timer()
-        self.watch_closing()
+        self.watch()
 
-    def watch_closing(self) -> None:
-        """Drop a connection that should have been closed one round ago."""
-        if self.was_closing:
+    def watch(self) -> None:
+        """Close the connection if it waits for the same headers or the same bytes as before."""
+        n_unread = self.transport.get_write_buffer_size()
+        is_idle = self.cycle is None or self.cycle.response_complete
+        waits_for_headers = is_idle and self.timeout_keep_alive_task is None
+        state = (n_unread, waits_for_headers)
+        if any(state) and state == self.last_state:
             self.transport.abort()
         else:
-            self.was_closing = self.transport.is_closing()
-            self.closing_timer = self.loop.call_later(self.patience, self.watch_closing)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # headers are complete, or wrong
-            self.stop_timer()
-        elif self.header_timer is None and self.timeout_keep_alive_task is None:
-            self.start_timer()
+            self.last_state = state
+            self.timer = self.loop.call_later(self.stall_seconds, self.watch)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.stop_timer()
-        if self.closing_timer is not None:
-            self.closing_timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         super().connection_lost(exc)
-
-    def start_timer(self) -> None:
-        self.header_timer = self.loop.call_later(self.patience, self.transport.abort)
-
-    def stop_timer(self) -> None:
-        if self.header_timer is not None:
-            self.header_timer.cancel()
-            self.header_timer = None
 
 
 def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) -> uvicorn.Server:
-    """A server that is not started yet."""
+    """Server that is not started yet."""
 
-    def protocol(*arguments: Any, **settings: Any) -> PatientProtocol:
-        made = PatientProtocol(*arguments, **settings)
-        made.patience = options.stall_seconds
-        return made
+    def create_protocol(*arguments: Any, **settings: Any) -> TimeoutProtocol:
+        protocol = TimeoutProtocol(*arguments, **settings)
+        protocol.stall_seconds = options.stall_seconds
+        return protocol
 
     config = uvicorn.Config(
         app,
         host=options.host,
         port=options.port,
-        http=protocol,  # pyright: ignore[reportArgumentType]
+        http=create_protocol,  # pyright: ignore[reportArgumentType]
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -98,74 +75,52 @@ def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) 
         server_header=False,
         proxy_headers=False,
         limit_concurrency=options.max_connections,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=15,
         timeout_graceful_shutdown=max(1, round(options.shutdown_seconds)),
-        h11_max_incomplete_event_size=LONGEST_HEADERS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     return uvicorn.Server(config)
 
 
 def run_server(
-    folder: Path,
-    options: ServeOptions,
-    *,
-    show: Callable[[str], None],
-    access_log: bool = False,
+    folder: Path, options: ServeOptions, *, show: Callable[[str], None], access_log: bool = False
 ) -> None:
-    """Load a model, and serve it until the process is told to stop.
-
-    Raises
-    ------
-    SigmaxError
-        If an option or the folder cannot be used.
-    """
+    """Load a model and serve it until the process receives SIGINT or SIGTERM."""
     options.check()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn.access").setLevel(logging.INFO if access_log else logging.WARNING)
-    warnings.simplefilter("ignore", TableFileWarning)  # for those who sent the file, not for us
+    warnings.simplefilter("ignore", TableFileWarning)  # about files of clients
     if not options.is_loopback and options.token is None:
         show(
-            f"warning: everybody who can reach {options.host} can use this server;"
-            f" {TOKEN_VARIABLE}=... asks for a token"
+            f"warning: everybody who can reach {options.host} can use this server; set"
+            f" {TOKEN_VARIABLE} to require a token"
         )
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(0.001)  # seconds until a computing thread lets the event loop run
     saved = load_folder(folder)
-    show(f"loaded {folder}: {saved.target} from {len(saved.features)} columns; compiling")
+    show(f"Loaded {folder}: {saved.target} from {len(saved.features)} columns. Compiling.")
     server = create_server(create_app(saved, options), options, access_log=access_log)
     gc.collect()
-    gc.freeze()  # what is there now stays: no later search for garbage has to look through it
-    asyncio.run(serve_and_tell(server, options, show))
+    gc.freeze()  # later collections skip the objects that exist now
+    with open_socket(options) as listener:
+        host, port = listener.getsockname()[:2]
+        show(f"Open http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl+C to stop)")
+        # uvicorn stops on these signals and then raises them again for the previous handlers.
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        try:
+            server.run(sockets=[listener])
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
-async def serve_and_tell(
-    server: uvicorn.Server, options: ServeOptions, show: Callable[[str], None]
-) -> None:
-    """Serve, and say where as soon as the socket is open."""
-    task = asyncio.ensure_future(serve(server, options))
-    while not server.started and not task.done():
-        await asyncio.sleep(0.02)
-    if server.started:
-        host, port = server.servers[0].sockets[0].getsockname()[:2]
-        place = f"[{host}]" if ":" in host else host
-        show(f"http://{place}:{port}/ is open; Ctrl+C closes it")
-    await task
-
-
-async def serve(server: uvicorn.Server, options: ServeOptions) -> None:
-    # uvicorn stops by these signals, and then sends them on to whoever handled them before: to be
-    # stopped in this way is no failure.
-    before = {number: signal.signal(number, ignore) for number in (signal.SIGTERM, signal.SIGINT)}
+def open_socket(options: ServeOptions) -> socket.socket:
+    """Listening socket of the server."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        await server.serve()
-    except SystemExit:  # uvicorn's way to say that the socket cannot be had
-        place = f"{options.host}:{options.port}"
+        return socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except OSError as error:
         raise InvalidArgumentError(
-            f"`--host` and `--port`: cannot listen at {place}; is another server there?"
+            f"`--host` and `--port`: cannot listen on {options.host}:{options.port}:"
+            f" {error.strerror or error}."
         ) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def ignore(number: int, frame: Any) -> None:
-    """Do nothing."""

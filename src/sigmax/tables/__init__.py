@@ -1,7 +1,7 @@
-"""A user's table: its columns and their kinds, checked and read."""
+"""Tables of users: their columns, kinds and cells, read from files and checked."""
 
-from sigmax.tables.levels import GAP, Levels
+from sigmax.tables.columns import MISSING, CategoryColumn
 from sigmax.tables.schema import Column, Kind, Schema
 from sigmax.tables.table import Table, infer_schema
 
-__all__ = ["GAP", "Column", "Kind", "Levels", "Schema", "Table", "infer_schema"]
+__all__ = ["MISSING", "CategoryColumn", "Column", "Kind", "Schema", "Table", "infer_schema"]

@@ -1,6 +1,7 @@
 """Excel files: the values of one sheet. Formulas, macros and links are not followed."""
 
 import datetime
+import importlib
 import io
 import warnings
 import zipfile
@@ -11,41 +12,36 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from rich import filesize
 
 from sigmax.errors import MissingExtraError, TableFileError, TableFileWarning
-from sigmax.tables.memory import check_memory, in_words
-from sigmax.tables.names import clean_names
-from sigmax.tables.numerals import parse_text
-from sigmax.tables.parquet import told
-from sigmax.tables.sources import Format, Source
-
-__all__ = ["MAX_UNPACKED", "read_excel"]
+from sigmax.tables.columns import clean_names
+from sigmax.tables.sources import Format, Source, check_memory, translate_errors
+from sigmax.tables.text import parse_text
 
 MAX_UNPACKED = 1 << 30
-"""Bytes of an Excel file when it is unpacked: it is read whole, so that larger ones are refused."""
+"""Bytes of an unpacked Excel file, which is read at once."""
 MAX_RATIO, SMALL_UNPACKED = 50, 1 << 25
-"""Bytes when unpacked over bytes of the file, about 10 in files of Excel; smaller ones may have
-more."""
+"""Largest ratio of unpacked to packed bytes, about 10 in files of Excel, and the unpacked bytes up
+to which it may be larger."""
 MAX_CELLS = 1 << 25
 """Cells of a sheet, empty ones included: one cell far to the right makes a row as long."""
 MAX_ROWS = 1 << 20
-"""Rows of a sheet, as Excel has them: what a file says beyond is not true."""
+"""Rows of a sheet of Excel; a damaged file may claim more."""
 
 Row = Sequence[Any]
 
 
 def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.DataFrame:
-    """The values of one sheet, or of the first; its first row that has any is the header.
-
-    Raises
-    ------
-    TableFileError
-        If the file is damaged, protected or too large, or if it has no such sheet or no rows.
-    """
-    rows_of = rows_of_xlsx if source.format == Format.XLSX else rows_of_xls
-    with told(source), warnings.catch_warnings(), closing(rows_of(source, sheet)) as all_rows:
-        warnings.filterwarnings("ignore", module="openpyxl")  # of styles and the like
-        rows = filter(any_cell, limited(source, islice(all_rows, MAX_ROWS)))
+    """Values of one sheet, by default the first; the first row with a value is the header."""
+    read_rows = xlsx_rows if source.format == Format.XLSX else xls_rows
+    with (
+        translate_errors(source.name, source.format),
+        warnings.catch_warnings(),
+        closing(read_rows(source, sheet)) as all_rows,
+    ):
+        warnings.filterwarnings("ignore", module="openpyxl")  # about styles and the like
+        rows = filter(any_value, limit_cells(source, islice(all_rows, MAX_ROWS)))
         header = next(rows, None)
         if header is None:
             raise TableFileError(f"{source.name}: the sheet is empty.")
@@ -58,71 +54,69 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
         return pd.DataFrame({n: as_column(c) for n, c in zip(names, columns, strict=True)})
 
 
-def limited(source: Source, rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows, refused once they have too many cells."""
+def limit_cells(source: Source, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows, up to the row with which they have too many cells."""
     n_cells = 0
     for row in rows:
         n_cells += len(row)
         if n_cells > MAX_CELLS:
             raise TableFileError(
-                f"{source.name} has more than {MAX_CELLS:,} cells, empty ones included: delete what"
-                " stands far to the right of the table, or save it as CSV or Parquet."
+                f"{source.name} has more than {MAX_CELLS:,} cells, empty ones included: delete the"
+                " cells far to the right of the table, or save it as CSV or Parquet."
             )
         yield row
 
 
-def rows_of_xlsx(source: Source, sheet: str | None) -> Generator[Row]:
-    """The rows of a sheet of an ``.xlsx`` file."""
-    import openpyxl
+def import_reader(name: str, source: Source) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Reading {source.name} needs {name}: pip install 'sigmax[excel]', or save the table as"
+            " CSV."
+        ) from error
 
+
+def xlsx_rows(source: Source, sheet: str | None) -> Generator[Row]:
+    """Rows of a sheet of an ``.xlsx`` file."""
+    openpyxl = import_reader("openpyxl", source)
     with zipfile.ZipFile(source.path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
-    if size > MAX_UNPACKED:
+    limit = min(MAX_UNPACKED, max(SMALL_UNPACKED, MAX_RATIO * source.path.stat().st_size))
+    if size > limit:
+        unpacked, most = map(filesize.decimal, (size, limit))
         raise TableFileError(
-            f"{source.name} has {in_words(size)} when it is unpacked, and Excel files are read up"
-            f" to {in_words(MAX_UNPACKED)}: save it as CSV or Parquet."
-        )
-    if size > max(SMALL_UNPACKED, MAX_RATIO * source.path.stat().st_size):
-        raise TableFileError(
-            f"{source.name} has {in_words(size)} when it is unpacked, more than {MAX_RATIO} times"
-            " its own size: save it as CSV or Parquet."
+            f"{source.name} has {unpacked} when it is unpacked, and an Excel file of its size is"
+            f" read up to {most}: save it as CSV or Parquet."
         )
     check_memory(source.name, 4 * size)
     book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)
     with closing(book):
         page = book[choose_sheet(source, [page.title for page in book.worksheets], sheet)]
-        page.reset_dimensions()  # what the file says about its size may be wrong
+        page.reset_dimensions()  # the size in the file may be wrong
         yield from page.iter_rows(values_only=True)
 
 
-def rows_of_xls(source: Source, sheet: str | None) -> Generator[Row]:
-    """The rows of a sheet of an ``.xls`` file."""
-    try:
-        import xlrd
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {source.name} needs xlrd: pip install 'sigmax[table]', or save it as .xlsx."
-        ) from error
+def xls_rows(source: Source, sheet: str | None) -> Generator[Row]:
+    """Rows of a sheet of an ``.xls`` file, in which times and booleans are numbers."""
+    xlrd = import_reader("xlrd", source)
     check_memory(source.name, 10 * source.path.stat().st_size)
     with xlrd.open_workbook(str(source.path), logfile=io.StringIO(), on_demand=True) as book:
+
+        def value(cell: Any) -> Any:
+            if cell.ctype == xlrd.XL_CELL_DATE:
+                return xlrd.xldate.xldate_as_datetime(cell.value, book.datemode)
+            if cell.ctype == xlrd.XL_CELL_BOOLEAN:
+                return bool(cell.value)
+            return None if cell.ctype == xlrd.XL_CELL_ERROR else cell.value
+
         page = book.sheet_by_name(choose_sheet(source, book.sheet_names(), sheet))
         for i in range(page.nrows):
-            yield [value_of(cell, book.datemode) for cell in page.row(i)]
-
-
-def value_of(cell: Any, datemode: Any) -> Any:
-    """The value of a cell of an ``.xls`` file: times are numbers there, and so are truth values."""
-    import xlrd
-
-    if cell.ctype == xlrd.XL_CELL_DATE:
-        return xlrd.xldate.xldate_as_datetime(cell.value, datemode)
-    if cell.ctype == xlrd.XL_CELL_BOOLEAN:
-        return bool(cell.value)
-    return None if cell.ctype == xlrd.XL_CELL_ERROR else cell.value
+            yield [value(cell) for cell in page.row(i)]
 
 
 def choose_sheet(source: Source, sheets: list[str], wanted: str | None) -> str:
-    """The wanted sheet, or the first; the others are mentioned."""
+    """Name of the wanted sheet, or of the first with a warning if there are others."""
     if not sheets:
         raise TableFileError(f"{source.name} has no sheet with cells.")
     if wanted is not None and wanted not in sheets:
@@ -135,14 +129,14 @@ def choose_sheet(source: Source, sheets: list[str], wanted: str | None) -> str:
 
 
 def fit_row(source: Source, row: Row, width: int) -> list[Any]:
-    """A row as long as the header; a cell beyond the header has no name."""
-    if any_cell(row[width:]):
+    """Row as long as the header; a value beyond the header raises TableFileError."""
+    if any_value(row[width:]):
         cell = next(cell for cell in row[width:] if has_value(cell))
-        raise TableFileError(f"{source.name}: the cell {cell!r} stands in a column without a name.")
+        raise TableFileError(f"{source.name}: the cell {cell!r} is in a column without a name.")
     return [cell if has_value(cell) else None for cell in (*row, *[None] * width)[:width]]
 
 
-def any_cell(row: Row) -> bool:
+def any_value(row: Row) -> bool:
     return row.count(None) < len(row) and any(map(has_value, row))  # quick for long empty rows
 
 
@@ -151,17 +145,18 @@ def has_value(cell: Any) -> bool:
 
 
 def as_column(cells: Sequence[Any]) -> pd.Series:
-    """Numbers, times or truth values if all cells are, or else what the cells are as text."""
+    """Numbers, times or booleans if all cells are, or else parsed as text."""
     present = [cell for cell in cells if cell is not None]
+    is_complete = len(present) == len(cells)
     if not present:
         return pd.Series([float("nan")] * len(cells))
     if all(isinstance(cell, bool) for cell in present):
-        return pd.Series(cells, dtype="bool" if len(present) == len(cells) else "boolean")
+        return pd.Series(cells, dtype="bool" if is_complete else "boolean")
     if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in present):
         numbers = pd.Series(cells, dtype="float64")
         if any(cell % 1 != 0 or abs(cell) >= 2**53 for cell in present):
             return numbers
-        return numbers.astype("int64" if len(present) == len(cells) else "Int64")
+        return numbers.astype("int64" if is_complete else "Int64")
     if all(isinstance(cell, datetime.date) for cell in present):
         return pd.Series(pd.to_datetime(pd.Series(cells, dtype="object")))
     texts = [None if cell is None else str(cell) for cell in cells]

@@ -1,4 +1,4 @@
-"""Rows as a user gives them: arrays, or frames of pandas, polars and whatever narwhals reads."""
+"""Checked tables, from arrays and from frames of pandas, polars and others that narwhals reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,47 +11,48 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y, validate_data
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.tables.columns import RawColumn, as_frame, columns_of_array, columns_of_frame
-from sigmax.tables.levels import GAP, Levels
+from sigmax.tables.columns import (
+    MISSING,
+    CategoryColumn,
+    RawColumn,
+    as_frame,
+    columns_of_array,
+    columns_of_frame,
+)
 from sigmax.tables.schema import Kind, Schema
 
-__all__ = ["Table", "in_fitted_order", "infer_schema"]
-
 MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""An odd multiplier that spreads the bits of row hashes: 2⁶⁴ over the golden ratio."""
+"""Odd multiplier that spreads the bits of row hashes: 2⁶⁴ over the golden ratio."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Checked rows, the columns of each kind in the order of the schema."""
+    """Checked rows; the columns of each kind are in the order of the schema."""
 
     schema: Schema
     numbers: NDArray[np.float64]
-    """NaN is a gap."""
+    """NaN is a missing value."""
     times: NDArray[np.float64]
-    """Seconds since 1970; NaN is a gap."""
-    categories: tuple[Levels, ...]
+    """Seconds since 1970; NaN is a missing value."""
+    categories: tuple[CategoryColumn, ...]
 
     @classmethod
-    def of_numbers(
-        cls, numbers: NDArray[np.float64], names: Sequence[str] | None = None
-    ) -> "Table":
-        """A table of numbers alone."""
-        names = [f"x{j}" for j in range(numbers.shape[1])] if names is None else names
-        columns = columns_of_array(numbers, names)
+    def of_numbers(cls, numbers: NDArray[np.float64]) -> "Table":
+        """Table of numbers only."""
+        columns = columns_of_array(numbers)
         schema = Schema(tuple(column.describe(Kind.NUMBER) for column in columns))
         return cls(schema, numbers, np.empty((len(numbers), 0)), ())
 
     @classmethod
-    def of_gaps(cls, schema: Schema, n_rows: int) -> "Table":
-        """Rows without any content."""
+    def of_missing(cls, schema: Schema, n_rows: int) -> "Table":
+        """Rows in which all values are missing."""
         numbers, times = (
             np.full((n_rows, len(schema.of_kind(kind))), np.nan)
             for kind in (Kind.NUMBER, Kind.TIME)
         )
-        no_levels = Levels(np.full(n_rows, GAP, dtype=np.int32), ())
-        return cls(schema, numbers, times, (no_levels,) * len(schema.of_kind(Kind.CATEGORY)))
+        missing = CategoryColumn(np.full(n_rows, MISSING, dtype=np.int32), ())
+        return cls(schema, numbers, times, (missing,) * len(schema.of_kind(Kind.CATEGORY)))
 
     @classmethod
     def read_training(
@@ -66,16 +67,9 @@ class Table:
     ) -> tuple["Table", NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
         """Rows of positive weight, with their targets, weights and positions in ``X``.
 
-        The estimator keeps the names of the columns. Numbers stay in the order of their columns.
-        With columns of other kinds or missing values, columns of a frame are sorted by name, so
-        that their order has no effect. Rows of weight 0 are dropped before the kinds of columns
-        are inferred.
-
-        Raises
-        ------
-        ValueError
-            If a number is infinite, a target is not finite, all weights are 0, or there are fewer
-            than two rows.
+        The estimator stores the names of the columns. With columns of other kinds than numbers, or
+        missing values, the columns of a frame are sorted by name, so that their order has no
+        effect. Rows of weight 0 are dropped before the kinds of columns are inferred.
         """
         frame = as_frame(X)
         if frame is not None and not frame.columns:
@@ -85,11 +79,10 @@ class Table:
             raise InvalidDataError(f"{name} requires y to be passed, but the target y is None.")
         if frame is None or (is_numeric(frame) and not categorical):
             numbers = read_array(estimator, X, reset=True)
-            names = getattr(estimator, "feature_names_in_", None)
-            columns = columns_of_array(numbers, named(names, numbers.shape[1]))
+            columns = columns_of_array(numbers, fitted_names(estimator))
         else:
             validate_data(estimator, X, skip_check_array=True)
-            columns = named_columns(frame, getattr(estimator, "feature_names_in_", None))
+            columns = columns_of_frame(frame, fitted_names(estimator))
         if not columns or len(columns[0].cells) < 2:
             n_rows = len(columns[0].cells) if columns else 0
             raise InvalidDataError(
@@ -113,21 +106,21 @@ class Table:
 
     @classmethod
     def read(cls, estimator: BaseEstimator, X: Any, schema: Schema) -> "Table":
-        """Rows to predict, refused if their columns are not those that were learned from."""
-        frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
+        """Rows to predict; other columns than those of the schema raise an error."""
+        frame, names = as_frame(X), fitted_names(estimator)
         if frame is None or (schema.is_plain and is_numeric(frame)):
             numbers = read_array(estimator, in_fitted_order(estimator, X), reset=False)
-            columns = columns_of_array(numbers, named(names, numbers.shape[1]))
+            columns = columns_of_array(numbers, names)
         else:
             if names is not None:
-                frame = in_order(frame, list(names))
+                frame = in_order(frame, names)
             validate_data(estimator, frame.to_native(), skip_check_array=True, reset=False)
-            columns = named_columns(frame, names)
+            columns = columns_of_frame(frame, names)
         return cls.from_columns(columns, schema)
 
     @classmethod
     def from_columns(cls, columns: Sequence[RawColumn], schema: Schema) -> "Table":
-        """The cells as the schema says they are."""
+        """Table with the kinds of the schema."""
         by_name = {column.name: column for column in columns}
         n_rows = len(columns[0].cells)
 
@@ -135,8 +128,9 @@ class Table:
             found = [by_name[column.name].numbers(column) for column in schema.of_kind(kind)]
             return np.stack(found, axis=1) if found else np.empty((n_rows, 0))
 
-        levels = tuple(by_name[column.name].levels() for column in schema.of_kind(Kind.CATEGORY))
-        return cls(schema, stacked(Kind.NUMBER), stacked(Kind.TIME), levels)
+        categorical = (by_name[column.name] for column in schema.of_kind(Kind.CATEGORY))
+        categories = tuple(CategoryColumn.of(column.cells) for column in categorical)
+        return cls(schema, stacked(Kind.NUMBER), stacked(Kind.TIME), categories)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -147,27 +141,24 @@ class Table:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """One number for every cell: rows that are equal here are equal."""
+        """Array with one number per cell, equal for equal cells."""
         if self.schema.is_plain:
             return self.numbers
         numbers = np.concatenate([self.numbers, self.times], axis=1)
         for column in numbers.T:
             is_empty = np.isnan(column)
-            if is_empty.any():  # a gap is a value of its own, beyond all others
+            if is_empty.any():  # a missing value is a number beyond all others
                 largest = np.max(np.abs(column[~is_empty]), initial=0.0)
                 column[is_empty] = -2.0 * largest - 1.0
         codes = [column.codes.astype(np.float64) for column in self.categories]
         return np.column_stack([numbers, *codes])
 
     def canonical_order(self, *others: NDArray[np.float64]) -> NDArray[np.intp]:
-        """An order of the rows that depends on what is in them alone: that of a hash.
-
-        ``others`` are further numbers of every row, such as the targets.
-        """
+        """Order of the rows by a hash of their content and of ``others``, such as the targets."""
         return np.argsort(self.hashes(*others), kind="stable")
 
     def hashes(self, *others: NDArray[np.float64]) -> NDArray[np.uint64]:
-        """Hash of the content of every row, and of ``others``: equal rows have equal hashes."""
+        """Hash of the content of each row and of ``others``, equal for equal rows."""
         hashes = np.zeros(len(self), dtype=np.uint64)
         for values in (self.values, *others):
             for column in values.reshape(len(self), -1).T:
@@ -183,25 +174,22 @@ def infer_schema(
     categorical: Sequence[Any] | None = None,
     numeric: Sequence[Any] | None = None,
 ) -> Schema:
-    """What the columns of a frame or an array seem to be, in the order in which they came.
+    """Schema of a frame or an array, with its columns in the same order.
 
-    Parameters
-    ----------
-    categorical, numeric
-        Names or positions of columns that are to be read as categories or as numbers.
+    ``categorical`` and ``numeric`` are names or positions of columns to read as these kinds.
     """
     frame = as_frame(X)
     if frame is not None:
         return describe_columns(columns_of_frame(frame), categorical, numeric)
     X = np.asarray(X)
     X = X if X.dtype.kind == "O" else X.astype(np.float64)
-    return describe_columns(columns_of_array(X, named(None, X.shape[1])), categorical, numeric)
+    return describe_columns(columns_of_array(X), categorical, numeric)
 
 
 def describe_columns(
     columns: Sequence[RawColumn], categorical: Sequence[Any] | None, numeric: Sequence[Any] | None
 ) -> Schema:
-    """The schema of some columns, of which the user may have named kinds."""
+    """Schema of columns, of which the user may have chosen kinds."""
     names = [column.name for column in columns]
     kinds = dict.fromkeys(chosen_names("numeric_features", numeric, names), Kind.NUMBER)
     for name in chosen_names("categorical_features", categorical, names):
@@ -214,7 +202,7 @@ def describe_columns(
 
 
 def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str]) -> list[str]:
-    """Names of columns, which may be given by position."""
+    """Names of columns that are given by name or position."""
     if chosen is None:
         return []
     if isinstance(chosen, str) or not isinstance(chosen, Sequence | np.ndarray):
@@ -231,54 +219,41 @@ def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str
     return found
 
 
-def named(names: Any, n_columns: int) -> list[str]:
-    """The names of columns, made up where there are none."""
-    return [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
-
-
-def named_columns(frame: Any, names: Any) -> list[RawColumn]:
-    """The columns of a frame, numbered where the estimator knows no names."""
-    columns = columns_of_frame(frame)
-    return [
-        RawColumn(name, column.cells, column.kind)
-        for name, column in zip(named(names, len(columns)), columns, strict=True)
-    ]
+def fitted_names(estimator: BaseEstimator) -> list[str] | None:
+    """Names of the columns in `fit`, or None if they had none."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def is_numeric(frame: Any) -> bool:
-    """Whether all columns of a frame are numbers by their type."""
+    """True if all columns of a frame have numeric types."""
     return all(dtype.is_numeric() for dtype in frame.schema.values())
 
 
 def in_fitted_order(estimator: BaseEstimator, X: Any) -> Any:
-    """Rows whose columns are in the order of the fit, if they have the names of the fit.
-
-    Anything else stays as it is, for scikit-learn to check.
-    """
-    frame, names = as_frame(X), getattr(estimator, "feature_names_in_", None)
+    """Frame with its columns in the order of the fit; anything else is left to scikit-learn."""
+    frame, names = as_frame(X), fitted_names(estimator)
     if frame is None or names is None or set(frame.columns) != set(names):
         return X
-    return frame.select(list(names)).to_native()
+    return frame.select(names).to_native()
 
 
 def in_order(frame: Any, names: list[str]) -> Any:
-    """The columns of a frame by name, refused if some are missing or too many."""
-    have = {str(name) for name in frame.columns}
-    missing = [name for name in names if name not in have]
-    known = set(names)
-    extra = [name for name in frame.columns if str(name) not in known]
-    for what, found in (("is missing", missing), ("was not there in `fit`", extra)):
+    """Frame with columns in this order; missing or extra columns raise InvalidDataError."""
+    given, wanted = dict.fromkeys(map(str, frame.columns)), dict.fromkeys(names)
+    missing = [name for name in wanted if name not in given]
+    extra = [name for name in given if name not in wanted]
+    for problem, found in (("is missing", missing), ("was not there in `fit`", extra)):
         if found:
             others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise InvalidDataError(f"Column {found[0]!r}{others} {what}.")
+            raise InvalidDataError(f"Column {found[0]!r}{others} {problem}.")
     return frame.select(names)
 
 
 def read_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
     """Numbers, or objects if not all cells are numbers, as scikit-learn reads arrays."""
-    checks: dict[str, Any] = {"ensure_all_finite": "allow-nan", "reset": reset}
-    if reset:
-        checks["ensure_min_samples"] = 2
+    n_least = 2 if reset else 1
+    checks: Any = {"ensure_all_finite": "allow-nan", "ensure_min_samples": n_least, "reset": reset}
     try:
         return np.asarray(validate_data(estimator, X, dtype=np.float64, **checks))
     except ValueError as error:

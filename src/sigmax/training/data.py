@@ -15,26 +15,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import on_device
 from sigmax.inputs import Inputs
+from sigmax.padding import bucket_size, pad_rows
 from sigmax.sampling import neighbor_counts
-
-__all__ = ["Batch", "Fold", "Graph", "TrainingData", "bucket_size", "pad_rows"]
-
-
-def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
-    """The next power of two: data that grow a little keep their compiled shape.
-
-    Examples
-    --------
-    >>> bucket_size(455), bucket_size(512), bucket_size(513)
-    (512, 512, 1024)
-    """
-    return max(smallest, 1 << (n_rows - 1).bit_length())
-
-
-def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
-    """``values`` with rows of ``fill`` up to ``n_slots``."""
-    padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
-    return np.pad(values, padding, constant_values=fill)
 
 
 def stack_groups(groups: Sequence[np.ndarray]) -> Array:

@@ -18,16 +18,6 @@ from jaxtyping import Array, Int, Key
 from sigmax.compilation import compiled
 from sigmax.random import name_number
 
-__all__ = [
-    "MEMBERS",
-    "count_members",
-    "divide_rows",
-    "name_keys",
-    "over_members",
-    "spread_members",
-    "without_padding",
-]
-
 MEMBERS = "members"
 """The name of the axis, for what members do together."""
 

@@ -13,13 +13,12 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sigmax.padding import bucket_size
 from sigmax.random import named_key
-from sigmax.sampling import draw_batches
-from sigmax.training.chunk import AbstractStage
-from sigmax.training.data import Batch, Fold, TrainingData, bucket_size
+from sigmax.sampling import draw_batches, expected_count, horvitz_thompson
+from sigmax.training.data import Batch, Fold, TrainingData
+from sigmax.training.loop import AbstractStage
 from sigmax.training.member_axis import divide_rows
-
-__all__ = ["Clock", "Part", "Phase", "Stage", "weigh_rows"]
 
 ADAM = optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam())
 """Directions of steps; their sizes and the weight decay are numbers that no program is made for."""
@@ -262,7 +261,7 @@ def weigh_rows(
     Held-out rows may be among them: they are neighbours like any other, and count with weight 0.
     """
     graph = data.graphs[phase.graph]
-    draws_per_list = phase.n_primary * phase.n_secondary / graph.n_neighbors
-    expected_count = draws_per_list * graph.counts[fold.group, index] / data.n_rows[fold.group]
-    weight = fold.weight[index] / expected_count
+    sizes = graph.n_neighbors, phase.n_primary, phase.n_secondary
+    counts, n_rows = graph.counts[fold.group, index], data.n_rows[fold.group]
+    weight = fold.weight[index] * horvitz_thompson(expected_count(counts, n_rows, *sizes))
     return data.rows(fold.group, index, weight, key, fold.n_learned)

@@ -1,10 +1,17 @@
-"""Bayesian optimisation with BoTorch, whose model is a `LocalRegressor`."""
+"""Bayesian optimisation with BoTorch, whose model is a `GPRegressor` or a `LocalRegressor`."""
 
-from sigmax.integrations.botorch.extra import check_botorch
+from importlib import import_module
 
-check_botorch()
+from sigmax.errors import MissingExtraError
 
-from sigmax.integrations.botorch.model import SigmaxModel, fit_sigmax_model  # noqa: E402
-from sigmax.integrations.botorch.posterior import MemberPosterior  # noqa: E402
+try:
+    import_module("botorch")
+except ImportError as error:
+    raise MissingExtraError(
+        'sigmax.integrations.botorch needs BoTorch: pip install "sigmax[botorch]".'
+    ) from error
+
+from sigmax.integrations.botorch.model import SigmaxModel, fit_sigmax_model
+from sigmax.integrations.botorch.posterior import MemberPosterior
 
 __all__ = ["MemberPosterior", "SigmaxModel", "fit_sigmax_model"]

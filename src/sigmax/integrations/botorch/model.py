@@ -6,15 +6,10 @@ from botorch.models.model import FantasizeMixin, Model
 from torch import Size, Tensor
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.estimators import AbstractRegressor, LocalRegressor
-from sigmax.estimators.gp_base import AbstractGPRegressor
-from sigmax.integrations.botorch.local_members import LocalMembers
-from sigmax.integrations.botorch.members import AbstractMembers
+from sigmax.estimators import AbstractGPRegressor, AbstractRegressor, LocalRegressor
+from sigmax.integrations.botorch.members import AbstractMembers, LocalMembers, ProcessMembers
 from sigmax.integrations.botorch.posterior import MemberPosterior
-from sigmax.integrations.botorch.processes import ProcessMembers
 from sigmax.integrations.surrogates import fit_surrogate
-
-__all__ = ["SigmaxModel", "fit_sigmax_model"]
 
 
 @final
@@ -147,9 +142,9 @@ def fit_sigmax_model(
 def members_of(estimator: AbstractRegressor) -> AbstractMembers:
     """The members that it was fitted with."""
     if isinstance(estimator, LocalRegressor):
-        return LocalMembers.of(estimator)
+        return LocalMembers.create(estimator)
     if isinstance(estimator, AbstractGPRegressor):
-        return ProcessMembers.of(estimator)
+        return ProcessMembers.create(estimator)
     name = type(estimator).__name__
     kinds = "GPRegressor, SparseGPRegressor or LocalRegressor"
     raise InvalidArgumentError(f"`estimator` must be a fitted {kinds}, got a {name}.")

@@ -10,8 +10,6 @@ from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
-__all__ = ["MemberPosterior"]
-
 JITTER, LARGEST_JITTER = 1e-6, 1e-2
 """By so much less than a member says are two points correlated, or copies of a point would make
 covariances singular; more where rounding asks for it."""

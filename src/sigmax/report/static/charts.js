@@ -106,9 +106,9 @@ const Charts = (() => {
         "aria-label": `${spec.title}. ${spec.description}`,
       });
       const clip = svg("clipPath", { id: this.clip });
-      const rim = this.zoomed ? 0 : 6; // marks on the edge are whole
-      clip.append(svg("rect", { x: left - rim, y: top - rim, width: right - left + 2 * rim,
-        height: bottom - top + 2 * rim }));
+      const margin = this.zoomed ? 0 : 6; // marks on the edge are whole
+      clip.append(svg("rect", { x: left - margin, y: top - margin, width: right - left + 2 * margin,
+        height: bottom - top + 2 * margin }));
       root.append(clip);
       this.drawAxes(root, rows);
       const marks = svg("g", { class: "marks", "clip-path": `url(#${this.clip})` });

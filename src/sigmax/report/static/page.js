@@ -1,4 +1,4 @@
-// The page: charts in their places, tables that sort, filter and open, the choice of colours.
+// The page: charts, sortable and filterable tables with details, and the colour scheme.
 
 (() => {
   const specs = JSON.parse(document.getElementById("charts").textContent);
@@ -18,7 +18,7 @@
     if (specs[select.value] && figure.dataset.chart !== select.value) show(); // kept by the browser
   }
 
-  // A row and what it opens are moved, shown and hidden together.
+  // A row and its details are moved, shown and hidden together.
   function pairs(body) {
     const found = [];
     for (const row of body.rows) {

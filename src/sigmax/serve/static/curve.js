@@ -1,10 +1,10 @@
 "use strict";
 
-/* A density as a drawing: the area under it, its central intervals, its median, and an axis. */
+/* Draw a density with its central intervals, its median and an axis. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 260;
-const ROOM = 40; // for half of a number at the axis
+const LABEL_WIDTH = 40; // pixels for half of a tick label
 const EDGE = { left: 14, right: 14, top: 14, bottom: 34 };
 
 function part(name, attributes, text) {
@@ -15,7 +15,7 @@ function part(name, attributes, text) {
 }
 
 const AXIS = { scale: "linear" };
-const shortNumber = (value) => Scales.fullText(value, AXIS); // of the reports' scales.js
+const shortNumber = (value) => Scales.fullText(value, AXIS); // in scales.js of the report
 
 function drawCurve(svg, found) {
   const width = Math.max(200, svg.clientWidth || 600);
@@ -27,9 +27,9 @@ function drawCurve(svg, found) {
   const atX = scale.at;
   const atY = (value) => floor - ((value ?? 0) / top) * (floor - EDGE.top);
   const heightAt = (value) => {
-    const place = ((value - low) / (high - low)) * (y.length - 1);
-    const i = Math.min(y.length - 2, Math.max(0, Math.floor(place)));
-    return (height[i] ?? 0) + (place - i) * ((height[i + 1] ?? 0) - (height[i] ?? 0));
+    const position = ((value - low) / (high - low)) * (y.length - 1);
+    const i = Math.min(y.length - 2, Math.max(0, Math.floor(position)));
+    return (height[i] ?? 0) + (position - i) * ((height[i + 1] ?? 0) - (height[i] ?? 0));
   };
   const point = (value, h) => `${atX(value).toFixed(1)} ${atY(h).toFixed(1)}`;
   const area = (from, to) => {
@@ -58,7 +58,7 @@ function drawCurve(svg, found) {
   for (const { value, text } of scale.ticks(width / 90)) {
     const x = atX(value).toFixed(1);
     parts.push(part("line", { class: "tick", x1: x, x2: x, y1: floor, y2: floor + 5 }));
-    const anchor = x > width - ROOM ? "end" : x < ROOM ? "start" : "middle"; // not cut off
+    const anchor = x > width - LABEL_WIDTH ? "end" : x < LABEL_WIDTH ? "start" : "middle"; // not cut off
     parts.push(part("text", { x, y: floor + 20, "text-anchor": anchor }, text));
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);

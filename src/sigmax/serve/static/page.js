@@ -1,8 +1,8 @@
 "use strict";
 
-/* The form asks for a density as one types; a file is sent and comes back with predictions. */
+/* Request a density whenever the form changes; upload a file and offer its predictions. */
 
-const WAIT = 150; // milliseconds after the last key
+const WAIT = 150; // milliseconds after the last keystroke
 const target = document.body.dataset.target;
 const form = document.getElementById("row");
 const svg = document.getElementById("curve");
@@ -18,15 +18,15 @@ function element(name, text, ...children) {
 function cellOf(input) {
   const kind = input.dataset.kind;
   if (kind === "list") {
-    if (input.value === "gap") return null;
+    if (input.value === "missing") return null;
     if (input.value === "other") return document.getElementById(input.dataset.other).value;
-    return input.value.slice("level:".length);
+    return input.value.slice("category:".length);
   }
   if (input.value === "") return null;
   return kind === "number" ? Number(input.value) : input.value;
 }
 
-/* The cells by column, or nothing while a number is half typed. */
+/* Cells by column, or null while a number is incomplete. */
 function rowOf() {
   const row = Object.create(null);
   for (const input of form.querySelectorAll("[data-column]")) {
@@ -38,10 +38,10 @@ function rowOf() {
 
 function problemText(answer, found) {
   const lines = (found.detail || []).map((one) => {
-    const place = one.loc.filter((part) => !["body", "row", "header"].includes(part)).join(" ");
-    return place ? `${place}: ${one.msg}` : one.msg;
+    const path = one.loc.filter((part) => !["body", "row", "header"].includes(part)).join(" ");
+    return path ? `${path}: ${one.msg}` : one.msg;
   });
-  return lines.join("; ") || `The server answered ${answer.status}.`;
+  return lines.join("; ") || `The server responded with status ${answer.status}.`;
 }
 
 async function refresh() {
@@ -61,27 +61,27 @@ async function refresh() {
     });
     const found = await answer.json();
     if (answer.ok) show(found);
-    else say(problemText(answer, found));
+    else showSummary(problemText(answer, found));
   } catch (error) {
-    if (error.name !== "AbortError") say("The server cannot be reached.");
+    if (error.name !== "AbortError") showSummary("The server cannot be reached.");
   }
 }
 
-function say(text) {
+function showSummary(text) {
   document.getElementById("summary").textContent = text;
 }
 
 function between(interval) {
-  if (interval.lower === null || interval.upper === null) return "without bounds";
+  if (interval.lower === null || interval.upper === null) return "unbounded";
   return `${shortNumber(interval.lower)} to ${shortNumber(interval.upper)}`;
 }
 
 function show(found) {
   shown = found;
   const [half, most] = found.intervals;
-  say(
-    `${target}: ${shortNumber(found.median)} in the middle. ` +
-      `Half of such cases lie in ${between(half)}, nine in ten in ${between(most)}.`,
+  showSummary(
+    `${target}: median ${shortNumber(found.median)}; ` +
+      `50 % interval ${between(half)}, 90 % interval ${between(most)}.`,
   );
   showNote(found);
   drawCurve(svg, found);
@@ -94,7 +94,7 @@ function show(found) {
     "noise (aleatoric)": shortNumber(found.aleatoric),
     "lack of data (epistemic)": shortNumber(found.epistemic),
   };
-  if (found.off_data !== null) numbers["off the data, 0 to 1"] = found.off_data.toFixed(2);
+  if (found.off_data !== null) numbers["off the data (0 to 1)"] = found.off_data.toFixed(2);
   document.getElementById("numbers").replaceChildren(
     ...Object.entries(numbers).map(([name, text]) =>
       element("div", null, element("dt", name), element("dd", text)),
@@ -106,14 +106,11 @@ function show(found) {
 function showNote(found) {
   const note = document.getElementById("note");
   const parts = [];
-  if (found.is_unlike) {
-    const text = "This row is unlike anything the model has seen: the prediction falls back on all rows.";
+  if (found.is_out_of_distribution) {
+    const text = "This row is out of distribution: the prediction falls back to the overall distribution.";
     parts.push(element("p", null, element("strong", text)));
   }
-  if (found.unusual.length) {
-    const lines = found.unusual.map((one) => element("li", `${one.column} ${one.msg}.`));
-    parts.push(element("ul", null, ...lines));
-  }
+  if (found.notes) parts.push(element("p", `Outside of the training data: ${found.notes}.`));
   note.replaceChildren(...parts);
 }
 
@@ -121,7 +118,7 @@ function showNeighbors(neighbors) {
   const table = document.getElementById("neighbors");
   if (!table || neighbors === null) return;
   if (!neighbors.length) {
-    const cell = element("td", "No training row is near.");
+    const cell = element("td", "No training row is close.");
     table.replaceChildren(element("tbody", null, element("tr", null, cell)));
     return;
   }
@@ -155,12 +152,12 @@ form.addEventListener("input", () => {
 form.addEventListener("reset", () => setTimeout(refresh, 0));
 new ResizeObserver(() => shown && drawCurve(svg, shown)).observe(svg);
 
-/* The file: its answer is read as it comes, so that the page can say how far it is. */
+/* Read the response to a file in parts, to show the progress. */
 
 const fileForm = document.getElementById("file-form");
 let address;
 
-function tell(text) {
+function showStatus(text) {
   document.getElementById("file-status").textContent = text;
 }
 
@@ -169,14 +166,14 @@ async function sendFile() {
   const coverage = Number(document.getElementById("coverage").value) / 100;
   const query = new URLSearchParams({ coverage: String(coverage) });
   document.getElementById("file-result").hidden = true;
-  tell("sending and checking the file");
+  showStatus("Uploading and checking the file.");
   const answer = await fetch(`/predict_csv?${query}`, {
     method: "POST",
     headers: { "Content-Type": "text/csv" },
     body: file,
   });
   if (!answer.ok) {
-    tell(problemText(answer, await answer.json()));
+    showStatus(problemText(answer, await answer.json()));
     return;
   }
   const parts = [], reader = answer.body.getReader();
@@ -184,13 +181,13 @@ async function sendFile() {
   for (let step = await reader.read(); !step.done; step = await reader.read()) {
     parts.push(step.value);
     lines += step.value.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
-    tell(`${lines.toLocaleString("en")} rows so far`);
+    showStatus(`${lines.toLocaleString("en")} rows predicted`);
   }
   if (address) URL.revokeObjectURL(address);
   address = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
   document.getElementById("download").href = address;
   document.getElementById("file-result").hidden = false;
-  tell(`${lines.toLocaleString("en")} rows are ready`);
+  showStatus(`${lines.toLocaleString("en")} rows predicted; the file is ready`);
 }
 
 fileForm.addEventListener("submit", async (event) => {
@@ -200,7 +197,7 @@ fileForm.addEventListener("submit", async (event) => {
   try {
     await sendFile();
   } catch {
-    tell("The server stopped answering before the end: nothing was kept.");
+    showStatus("The server stopped responding; the result is incomplete and was discarded.");
   } finally {
     button.disabled = false;
   }

@@ -1,0 +1,173 @@
+"""`sigmax describe`: the columns of a table, its target, and likely problems."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from sigmax.cli.app import Reading, Source
+from sigmax.cli.rows import ColumnOptions
+from sigmax.cli.terminal import report_errors, short_name, show_item
+from sigmax.report.page import Caution
+from sigmax.tables.profile import ColumnProfile, Finding, Profile, TargetProfile, profile_table
+from sigmax.tables.reading import read_table
+from sigmax.tables.schema import Kind, Schema
+from sigmax.tables.table import infer_schema
+
+MOST_SHOWN = 24
+"""Largest number of columns that are all shown; of a wider table the first of every kind are."""
+FIRST_SHOWN = 7
+LONGEST = 20
+"""Largest number of characters of a name or a cell."""
+ALARMS = ("leak", "constant target")
+PLURALS = {Kind.NUMBER: "numbers", Kind.CATEGORY: "categories", Kind.TIME: "times"}
+
+
+@report_errors()
+def describe(
+    data: Source,
+    columns: ColumnOptions,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Show every column of a wide table.")] = False,
+    reading: Reading,
+) -> None:
+    """Show the columns of a table and likely problems, before you fit a model."""
+    profile = describe_frame(read_table(data, **reading.options), columns)
+    for part in screen(profile, short_name(data), every_column=all_):
+        show_item(part)
+
+
+def describe_frame(
+    frame: pd.DataFrame, columns: ColumnOptions, schema: Schema | None = None
+) -> Profile:
+    """Profile of a table; without a schema, the kinds of its features are inferred."""
+    names = list(map(str, frame.columns))
+    columns = columns.for_columns(names)
+    columns.check_names(names)
+    if schema is None:
+        features = [name for name in names if name not in {*columns.drop, columns.target}]
+        schema = infer_schema(
+            frame[features],
+            categorical=[name for name in columns.categories if name in features],
+            numeric=[name for name in columns.numbers if name in features],
+        )
+    return profile_table(
+        frame,
+        columns.target,
+        schema=schema,
+        time_column=columns.time_column,
+        group_column=columns.group_column,
+        drop=columns.drop,
+    )
+
+
+def count_kinds(kinds: Sequence[Kind]) -> str:
+    """Number of columns of each kind.
+
+    Examples
+    --------
+    >>> count_kinds([Kind.NUMBER, Kind.TIME, Kind.NUMBER, Kind.CATEGORY])
+    '2 numbers, 1 category and 1 time'
+    """
+    found = {kind: kinds.count(kind) for kind in Kind if kind in kinds}
+    words = [f"{n} {PLURALS[kind] if n > 1 else kind}" for kind, n in found.items()]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[RenderableType]:
+    """A table of columns, a line about the target, and a line for every finding."""
+    kinds = [column.kind for column in profile.columns]
+    title = f"{clean(name)}: {profile.n_rows:,} rows, {count_kinds(kinds)}"
+    grid = Grid(title=Text(title), title_justify="left", box=SIMPLE_HEAD, expand=True)
+    for header in ("column", "kind", "missing", "values"):
+        grid.add_column(header, justify="right" if header == "missing" else "left", no_wrap=True)
+    grid.add_column("for example", no_wrap=True, ratio=1)
+    for row in rows_of(profile, every_column=every_column):
+        grid.add_row(*map(Text, row))
+    lines = [target_line(profile.target), *map(finding_line, profile.findings)]
+    if len(profile.columns) > MOST_SHOWN and not every_column:
+        lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
+    return [grid, *lines]
+
+
+def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
+    """One row for every column, or for the first columns of every kind."""
+    if len(profile.columns) <= MOST_SHOWN or every_column:
+        return [row_of(column, profile) for column in profile.columns]
+    rows = []
+    for kind in Kind:
+        columns = [column for column in profile.columns if column.kind is kind]
+        rows += [row_of(column, profile) for column in columns[:FIRST_SHOWN]]
+        if hidden := columns[FIRST_SHOWN:]:
+            n_missing = sum(column.n_missing > 0 for column in hidden)
+            rows.append([f"… {len(hidden):,} more", str(kind), f"in {n_missing:,}", "", ""])
+    return rows
+
+
+def row_of(column: ColumnProfile, profile: Profile) -> list[str]:
+    share = column.n_missing / profile.target.n_rows
+    gaps = f"{share:.0%}" if share >= 0.01 else f"{column.n_missing:,}" if column.n_missing else ""
+    values = f"{column.low} to {column.high}" if column.low else ""
+    if column.kind is Kind.CATEGORY:
+        values = f"{column.n_distinct:,} categories"
+    return [clean(column.name), str(column.kind), gaps, values, clean(column.example)]
+
+
+def target_line(target: TargetProfile) -> Text:
+    """Summary of the target in a line."""
+    parts = [
+        f"{number_text(target.low)} to {number_text(target.high)}",
+        f"median {number_text(target.median)}",
+        f"standard deviation {number_text(target.std)}",
+        f"skew {target.skew:.2g}",
+    ]
+    if target.is_whole:
+        parts.append("whole numbers")
+    if target.share_of_most_frequent >= 0.05:
+        parts.append(f"{target.share_of_most_frequent:.0%} are {number_text(target.most_frequent)}")
+    if target.n_missing:
+        parts.append(f"missing in {target.n_missing:,} rows, which are left out")
+    return Text.assemble(("target ", "bold"), (clean(target.name), "bold"), ": ", ", ".join(parts))
+
+
+def number_text(number: float) -> str:
+    """A number without an exponent where none is needed.
+
+    Examples
+    --------
+    >>> number_text(79873.0587), number_text(0.012345), number_text(3e12)
+    ('79,873', '0.01235', '3e+12')
+    """
+    return f"{number:,.0f}" if 1e3 <= abs(number) < 1e10 else f"{number:.4g}"
+
+
+def finding_line(finding: Finding) -> Text:
+    style = "bold red" if finding.code in ALARMS else "yellow"
+    return Text.assemble((finding.code, style), ": ", printable(finding.text))
+
+
+def caution_line(caution: Caution) -> Text:
+    style = "bold red" if caution.is_grave else "bold yellow"
+    return Text.assemble(("WARNING", style), f": {caution.code}: ", printable(caution.text))
+
+
+def clean(text: str) -> str:
+    """Text of a file for a cell of the screen: printable and short."""
+    text = printable(text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text without control characters of the terminal.
+
+    Examples
+    --------
+    >>> printable("red\\x1b[31m")
+    'red�[31m'
+    """
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

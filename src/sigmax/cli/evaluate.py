@@ -1,0 +1,316 @@
+"""`sigmax evaluate`: scores of a saved model on labelled rows, in total and by group or time."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, final
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+from rich.text import Text
+
+from sigmax.checks import check_choice
+from sigmax.cli.app import (
+    IntervalMethod,
+    ModelFolder,
+    Reading,
+    Source,
+    changed_options,
+    command_line,
+)
+from sigmax.cli.describe import caution_line
+from sigmax.cli.model_report import first_time_column, model_report, stored_targets
+from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
+from sigmax.cli.scores import (
+    Estimate,
+    RowScores,
+    row_gap,
+    score_model,
+    score_rows,
+    score_table,
+    score_text,
+    summary_to_json,
+    verdict,
+)
+from sigmax.cli.terminal import report_errors, short_name, show_item, show_share
+from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
+from sigmax.report import HeldOutRows, ModelReport
+from sigmax.report.headline import coverage_cautions
+from sigmax.report.page import Caution
+from sigmax.report.tables import ReportTable, TableCell
+from sigmax.table_model import (
+    INTERVAL_METHODS,
+    ROWS_PER_CHUNK,
+    SavedTableModel,
+    check_columns,
+    load_folder,
+)
+from sigmax.tables.columns import check_names, read_target
+from sigmax.tables.profile import Finding
+from sigmax.tables.reading import read_chunks
+from sigmax.tables.writing import new_file
+
+N_PARTS = 10
+"""Number of parts by time, of about equal size; rows of equal time are in one part."""
+MOST_GROUPS = 30
+"""Largest number of parts in a table; the file of scores has all."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Parts of the rows that are scored separately, and interval method."""
+
+    by: Annotated[str | None, typer.Option(help="Also score every group of this column.")] = None
+    time_column: Annotated[
+        str | None, typer.Option(help="Also score ten equal parts in the order of this column.")
+    ] = None
+    method: IntervalMethod = None
+
+    def check(self) -> None:
+        if self.method is not None:
+            check_choice("--method", self.method, INTERVAL_METHODS)
+        if self.by is not None and self.time_column is not None:
+            raise InvalidArgumentError("Choose one of `--by` and `--time-column`.")
+
+    def check_names(self, columns: Sequence[str]) -> None:
+        for option, name in {"--by": self.by, "--time-column": self.time_column}.items():
+            check_names([name] if name is not None else [], columns, option=option)
+
+
+@report_errors()
+def evaluate(
+    model: ModelFolder,
+    data: Source,
+    options: EvaluateOptions,
+    *,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all scores.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML file for a report with charts, like that of a fit.")
+    ] = None,
+    reading: Reading,
+) -> None:
+    """Score a model on labelled rows, in total and by group or time."""
+    options.check()
+    saved = load_folder(model)
+    chunks = read_chunks(data, rows_per_chunk=ROWS_PER_CHUNK, **reading.options)
+    found = evaluate_chunks(saved, chunks, options, keep_rows=report is not None)
+    for caution in found.cautions:
+        show_item(caution_line(caution))
+    if found.verdict:
+        show_item(Text(found.verdict, "bold"))
+    if found.n_left_out:
+        show_item(f"Left out {found.n_left_out:,} rows without a target.")
+    for table in found.tables():
+        show_item(table)
+    if out is not None:
+        with new_file(out) as stream:
+            stream.write((json.dumps(found.to_json(), indent=2) + "\n").encode())
+        show_item(f"Scores saved to {out}")
+    if report is not None and found.rows is not None:
+        page = evaluation_report(saved, short_name(data), found, found.rows, options)
+        chosen = changed_options(options) | {"out": out, "report": report}
+        chosen |= changed_options(reading)
+        page = replace(page, command=command_line("evaluate", [str(model), data], chosen))
+        with new_file(report) as stream, show_share("report") as progress:
+            stream.write(page.page(progress).to_html().encode())
+        show_item(f"Report saved to {report}")
+
+
+@final
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of all rows, and of parts of them by name."""
+
+    target: str
+    n_rows: int
+    n_left_out: int
+    """Number of rows without a target."""
+    scores: Mapping[str, Estimate]
+    parts: Mapping[str, tuple[int, Mapping[str, Estimate]]]
+    """Name -> number of rows, and their scores."""
+    verdict: str = ""
+    """Comparison with the linear baseline, if the folder has one."""
+    cautions: Sequence[Caution] = ()
+    """Warnings about the rows and the intervals."""
+    rows: HeldOutRows | None = None
+    """Rows for a report, if they were kept."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "rows": self.n_rows,
+            "rows_without_target": self.n_left_out,
+            "verdict": self.verdict,
+            "warnings": [caution.text for caution in self.cautions],
+            "scores": summary_to_json(self.scores),
+            "parts": {
+                name: {"rows": n_rows, "scores": summary_to_json(scores)}
+                for name, (n_rows, scores) in self.parts.items()
+            },
+        }
+
+    def tables(self) -> list[ReportTable]:
+        """All scores in one table, and the main ones of every part in another."""
+        title = f"scores of {self.target} on {self.n_rows:,} rows"
+        tables = [score_table(title, {"model": self.scores})]
+        if self.parts:
+            titles = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
+            titles |= {"coverage_90": "90 % coverage", "width_90": "90 % width"}
+            shown = list(self.parts.items())[:MOST_GROUPS]
+            hidden = len(self.parts) - len(shown)
+            tables.append(
+                ReportTable(
+                    title="scores of parts",
+                    header=["part", "rows", *titles.values()],
+                    rows=[
+                        [
+                            part,
+                            TableCell(f"{n:,}", n),
+                            *(score_text(name, scores[name]) for name in titles),
+                        ]
+                        for part, (n, scores) in shown
+                    ],
+                    notes=[f"{hidden:,} smaller parts are left out."] if hidden else [],
+                )
+            )
+        return tables
+
+
+def labelled_chunks(
+    saved: SavedTableModel, chunks: Iterable[pd.DataFrame], options: EvaluateOptions | None = None
+) -> Iterator[tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.int64], int]]:
+    """Yield the rows that have a target, their targets and numbers, and the number of others."""
+    n_rows, n_known = 0, 0
+    for chunk in chunks:
+        if not n_rows:
+            check_columns(saved, chunk)
+            if options is not None:
+                options.check_names(list(chunk.columns))
+        y = read_target(chunk, saved.target, first_row=n_rows)
+        known = np.flatnonzero(~np.isnan(y))
+        numbers = n_rows + 1 + known
+        n_rows, n_known = n_rows + len(chunk), n_known + len(known)
+        yield chunk.iloc[known], y[known], numbers, len(chunk) - len(known)
+    if not n_known:
+        raise InvalidDataError(f"The target {saved.target!r} is missing in all {n_rows:,} rows.")
+
+
+def evaluate_chunks(
+    saved: SavedTableModel,
+    chunks: Iterable[pd.DataFrame],
+    options: EvaluateOptions,
+    *,
+    keep_rows: bool = False,
+) -> Evaluation:
+    """Score the rows of a table in chunks; rows without a target are left out.
+
+    ``keep_rows`` keeps what a report needs: some numbers of every row, and the cells of a few.
+    """
+    options.check()
+    method = options.method or saved.intervals
+    scores, linear, hashes, kept_columns, kept_numbers, n_left_out = [], [], [], [], [], 0
+    report: list[HeldOutRows] = []
+    group_column = saved.group_column
+    by_columns = {options.by, options.time_column, group_column}
+    if keep_rows:
+        by_columns.add(first_time_column(saved.schema))
+    by_names = {name for name in by_columns if name is not None}
+    for chunk, y, numbers, n_without in labelled_chunks(saved, chunks, options):
+        n_left_out += n_without
+        if not len(y):
+            continue
+        X = chunk.filter(items=saved.features)
+        with InvalidCellError.numbered(numbers):
+            dist, found = score_model(saved.model, X, y, method)
+        scores.append(found)
+        hashes.append(hash_rows(X, y, saved.schema))
+        if saved.linear is not None:
+            linear.append(score_rows(y, saved.linear.predict_dist(X)))
+        columns = chunk[sorted(by_names & set(chunk.columns))]
+        kept_columns.append(columns)
+        kept_numbers.append(numbers)
+        if keep_rows:
+            known = {"dist": dist, "method": method, "numbers": numbers, "columns": columns}
+            report.append(HeldOutRows.predict(saved.model, X, y, **known))
+    rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
+    if group_column in columns:
+        groups, _ = pd.factorize(columns[group_column], use_na_sentinel=False)
+        rows = rows.with_clusters(groups.astype(np.int64))
+    with InvalidCellError.numbered(np.concatenate(kept_numbers)):
+        members = find_parts(columns, options)
+    cautions = training_row_caution(np.concatenate(hashes), saved.metadata.get("learned_rows"))
+    n_inside, n_at_end = (int(rows.values[name].sum()) for name in ("coverage_90", "at_end"))
+    return Evaluation(
+        saved.target,
+        len(rows),
+        n_left_out,
+        rows.summary(),
+        {name: (len(part), rows[part].summary()) for name, part in members.items()},
+        verdict(row_gap(rows, RowScores.join(linear), "linear")) if linear else "",
+        [*cautions, *coverage_cautions(n_inside, n_at_end, len(rows))],
+        HeldOutRows.join(report) if keep_rows else None,
+    )
+
+
+def evaluation_report(
+    saved: SavedTableModel,
+    source: str,
+    found: Evaluation,
+    rows: HeldOutRows,
+    options: EvaluateOptions,
+) -> ModelReport:
+    """The report of a saved model on new labelled rows."""
+    metadata = saved.metadata
+    group_column = saved.group_column if saved.group_column in rows.columns else None
+    model = f"{type(saved.model).__name__}, fitted to {metadata['fitted_to']}"
+    return model_report(
+        saved,
+        source,
+        rows,
+        found.scores,
+        method=options.method or saved.intervals,
+        n_rows=metadata["rows"]["train" if metadata["options"]["no_refit"] else "with_target"],
+        about_rows=[
+            ("table", f"{source}, {len(rows):,} rows with a target"),
+            ("model", f"{model} of {metadata['source']}"),
+        ],
+        subtitle=f"The model of {metadata['source']} on {len(rows):,} labelled rows",
+        schema=saved.schema,
+        scores=found.tables(),
+        verdict=found.verdict,
+        findings=[
+            Finding(one["code"], tuple(one["columns"]), one["text"])
+            for one in metadata.get("findings", [])
+            if one["code"] == "leak"
+        ],
+        training=stored_targets(saved.model),
+        group_column=options.by or group_column,
+        time_column=options.time_column or first_time_column(saved.schema),
+        are_grouped=group_column is not None,
+        is_new_table=True,
+        cautions=[caution for caution in found.cautions if caution.code == TRAINING_ROWS],
+    )
+
+
+def find_parts(columns: pd.DataFrame, options: EvaluateOptions) -> dict[str, NDArray[np.intp]]:
+    """Rows of every part by name: groups by size, or times in order."""
+    if options.by is not None:
+        codes, groups = pd.factorize(columns[options.by], use_na_sentinel=False)
+        texts = np.array(["missing" if pd.isna(group) else str(group) for group in groups])
+        codes, names = pd.factorize(texts[codes])
+        largest_first = np.argsort(-np.bincount(codes), kind="stable")
+        return {str(names[i]): np.flatnonzero(codes == i) for i in largest_first}
+    if options.time_column is not None:
+        column: Any = columns[options.time_column]
+        times = time_order(column, option="--time-column")
+        parts = {
+            f"{column.iloc[part[0]]} to {column.iloc[part[-1]]}": part
+            for part in time_parts(times, N_PARTS)
+        }
+        without = np.flatnonzero(np.isnan(times))
+        return parts | ({"missing": without} if len(without) else {})
+    return {}

@@ -1,0 +1,457 @@
+"""`sigmax fit`: fit a model to a table, score it on held-out rows, and save it with a report."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, cast, final
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.text import Text
+
+from sigmax.atomic import check_new_folder, new_folder
+from sigmax.checks import check_choice, check_count, check_number
+from sigmax.cli.app import (
+    EngineOptions,
+    Reading,
+    Seed,
+    Settings,
+    Source,
+    changed_options,
+    command_line,
+    parse_settings,
+)
+from sigmax.cli.describe import caution_line, describe_frame, screen
+from sigmax.cli.model_report import columns_table, first_time_column, model_report, stored_targets
+from sigmax.cli.peers import PACKAGES
+from sigmax.cli.rows import (
+    ColumnOptions,
+    ManyRows,
+    Split,
+    UsableRows,
+    fingerprint,
+    hash_rows,
+    hold_out_rows,
+    read_features,
+    read_rows,
+)
+from sigmax.cli.scores import (
+    BASELINES,
+    Estimate,
+    RowScores,
+    row_gap,
+    score_model,
+    score_rows,
+    score_table,
+    summary_to_json,
+    verdict,
+)
+from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError, InvalidCellError
+from sigmax.estimators import (
+    AbstractRegressor,
+    LinearRegressor,
+    LocalRegressor,
+    MarginalRegressor,
+)
+from sigmax.experts.rows import duplicate_groups
+from sigmax.report import HeldOutRows, ModelReport
+from sigmax.report.headline import TOO_GOOD, coverage_cautions
+from sigmax.runs.methods import METHODS, Method, with_settings
+from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
+from sigmax.tables.profile import Profile
+from sigmax.training import on_ray
+from sigmax.version import __version__
+
+FITTED = METHODS | {
+    "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
+    "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
+}
+"""Methods that can be fitted to a table and saved, by name."""
+
+Show = Callable[[Any], None]
+"""Prints a line of plain text, a `ReportTable`, or a renderable of rich."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """Model to fit, held-out share, and kind of intervals."""
+
+    method: Annotated[
+        str, typer.Option(help="Model: local, combined, nn, ens-nn, gp, linear, ...")
+    ] = "local"
+    preset: Annotated[
+        str | None, typer.Option(help="Preset of the model: fast for a cheaper one.")
+    ] = None
+    holdout: Annotated[float, typer.Option(help="Share of rows to hold out for scoring.")] = 0.2
+    no_refit: Annotated[
+        bool, typer.Option("--no-refit", help="Do not refit the final model on all rows.")
+    ] = False
+    conformal: Annotated[
+        bool, typer.Option("--conformal", help="Conformal intervals, with guaranteed coverage.")
+    ] = False
+    seed: Seed = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the estimator that differ from the preset."""
+
+    @property
+    def intervals(self) -> str:
+        """Interval method."""
+        return "conformal" if self.conformal else "distribution"
+
+    def check(self) -> None:
+        """Raise an error for options that suit no table."""
+        if self.method in PACKAGES:
+            raise InvalidArgumentError(
+                f"`--method`: {self.method} can be compared but not saved, because its package has"
+                " its own file format. Fit and save it with that package, or choose another method."
+            )
+        check_choice("--method", self.method, FITTED)
+        check_number("--holdout", self.holdout, above=0.0, below=1.0)
+        check_count("--seed", self.seed, minimum=0)
+        self.create_model().expert()
+        if self.conformal and not FITTED[self.method].is_network:
+            raise InvalidArgumentError(
+                f"`--conformal` needs an ensemble whose members hold out rows; {self.method!r} is"
+                " not an ensemble."
+            )
+
+    def create_model(self, columns: ColumnOptions | None = None) -> AbstractRegressor:
+        """The unfitted estimator."""
+        settings = dict(self.settings)
+        if self.preset is not None:
+            settings["preset"] = self.preset
+        for name, chosen in {
+            "categorical_features": columns and columns.categories,
+            "numeric_features": columns and columns.numbers,
+        }.items():
+            if chosen:
+                settings[name] = list(chosen)
+        model = FITTED[self.method].create(self.seed)
+        return with_settings(model, f"The method {self.method!r}", settings)
+
+
+@report_errors()
+def fit(
+    data: Source,
+    columns: ColumnOptions,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the model, its scores and its report.")] = (
+        Path("model")
+    ),
+    options: FitOptions,
+    min_: Annotated[
+        float | None, typer.Option("--min", help="Smallest possible value of the target.")
+    ] = None,
+    max_: Annotated[
+        float | None, typer.Option("--max", help="Largest possible value of the target.")
+    ] = None,
+    set_: Settings = None,
+    engine: EngineOptions,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing folder.")] = False,
+    reading: Reading,
+) -> None:
+    """Fit a model to a table and score it on held-out rows."""
+    settings = {**options.settings, **parse_settings(set_)}
+    if min_ is not None or max_ is not None:
+        settings["support"] = (min_, max_)
+    options = replace(options, settings=settings)
+    options.check()
+    columns.check()
+    check_new_folder(out, force=force, names=FOLDER_NAMES)
+    training = training_session(engine, options.method)
+    largest = options.create_model().largest_at_once
+    frame, many = read_rows(
+        data, columns, reading.options, largest=largest, seed=options.seed, bar=show_share
+    )
+    with training:
+        result = fit_table(
+            frame,
+            columns,
+            options,
+            many=many,
+            name=short_name(data),
+            command=fit_command(data, columns, options, out, reading),
+            show=show_item,
+            verbose=True,
+            bar=show_share,
+        )
+    write_result(result, out, force=force)
+    show_item(f"Saved to {out}/. Open {out / REPORT}")
+
+
+def training_session(engine: EngineOptions, method: str) -> AbstractContextManager[None]:
+    """A block in which ensemble members are trained by the engine."""
+    if not engine.uses_ray():
+        return nullcontext()
+    if not FITTED[method].is_network:
+        raise InvalidArgumentError(
+            f"`--engine ray` trains ensemble members, but {method!r} is not an ensemble: leave it"
+            " out."
+        )
+    return on_ray(engine.address, engine.workers, engine.device)
+
+
+def fit_command(
+    source: str, columns: ColumnOptions, options: FitOptions, out: Path, reading: Reading
+) -> str:
+    """The command that repeats a fit."""
+    first = {"target": columns.target, "out": out}
+    chosen = first | changed_options(columns) | changed_options(options)
+    return command_line(
+        "fit", [source], chosen | {"set": options.settings} | changed_options(reading)
+    )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FitResult:
+    """A fitted model, its scores on held-out rows, and its report as HTML."""
+
+    saved: SavedTableModel
+    scores: dict[str, Any]
+    page: str
+
+
+def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
+    """Write the folder of a model, whole or not at all."""
+    texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
+    with new_folder(out, force=force, names=FOLDER_NAMES) as folder:
+        write_folder(folder, result.saved, texts)
+
+
+def fit_table(
+    frame: pd.DataFrame,
+    columns: ColumnOptions,
+    options: FitOptions,
+    *,
+    name: str = "the table",
+    command: str = "",
+    show: Show = lambda item: None,
+    verbose: bool = False,
+    bar: Bar = no_bar,
+    many: ManyRows | None = None,
+) -> FitResult:
+    """Describe a table, fit a model to a part of it, score the rest, and refit on all rows.
+
+    ``command`` repeats the fit and is shown in the report. ``many`` are all rows, if ``frame`` is a
+    sample. Errors of the table or the options are raised before anything is fitted.
+    """
+    columns = columns.for_columns(list(map(str, frame.columns)))
+    columns.check()
+    options.check()
+    data = UsableRows.read(frame, columns)
+    model = options.create_model(columns)
+    with InvalidCellError.numbered(data.numbers):
+        table = read_features(data.X, columns)
+    with bar("checking columns"):
+        used = {*data.features, columns.target}
+        unused = tuple(column for column in frame.columns if column not in used)
+        profile = describe_frame(frame, replace(columns, drop=unused), table.schema)
+    for item in (*screen(profile, name), *columns.split_notes()):
+        show(item)
+    with InvalidCellError.numbered(data.numbers):
+        split = hold_out_rows(
+            data.frame,
+            duplicate_groups(table.values),
+            options.holdout,
+            time_column=columns.time_column,
+            group_column=columns.group_column,
+            seed=options.seed,
+        )
+    if many is not None:
+        sampled = f", from a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
+        split = replace(split, how=split.how + sampled)
+    show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
+    n_train = f"{len(split.train):,} rows" if many is None else "all other rows, in shards"
+    show(f"Fitting {type(model).__name__} to {n_train}")
+    seconds = fit_model(model, data, columns, split, many, verbose=verbose)
+    with bar(f"scoring {len(split.test):,} held-out rows"):
+        dist, row_scores, baselines = score_held_out(model, data, split, columns, options)
+        summaries = {title: found.summary() for title, found in row_scores.items()}
+        best = list(baselines)[-1]
+        sentence = verdict(row_gap(row_scores["model"], row_scores[best], best))
+        named = {columns.group_column, columns.time_column, first_time_column(table.schema)}
+        rows = HeldOutRows.predict(
+            model,
+            data.X.iloc[split.test],
+            data.y[split.test],
+            dist=dist,
+            method=options.intervals,
+            numbers=data.numbers[split.test],
+            columns=data.frame.iloc[split.test].filter(items=[c for c in data.frame if c in named]),
+        )
+    show(Text(sentence, "bold"))
+    for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
+        show(caution_line(caution))
+    shown_scores = score_table(f"scores of {columns.target} on held-out rows", summaries)
+    show(shown_scores)
+    metadata = fit_metadata(columns, options, data, profile, split, name)
+    if many is not None:
+        metadata["rows"] |= {
+            "with_target": many.n_with_target,
+            "train": cast(LocalRegressor, model).n_learned_,
+            "in_files": many.files.n_rows,
+        }
+        metadata["fitted_to"] += ", in shards"
+    with bar("report") as progress:
+        training = stored_targets(model) if many is not None else data.learned(split.train)
+        page = fit_report(
+            SavedTableModel(model, metadata),
+            rows,
+            summaries["model"],
+            profile,
+            seconds,
+            scores=[shown_scores],
+            verdict=sentence,
+            training=training,
+            command=command,
+        ).page(progress)
+    for caution in page.warnings:
+        if caution.code == TOO_GOOD:
+            show(caution_line(caution))
+    linear: Any = baselines.get("linear")
+    learned = split.train
+    if not options.no_refit:
+        show(f"Refitting on all {metadata['rows']['with_target']:,} rows.")
+        fit_model(model, data, columns, None, many, verbose=verbose)
+        linear = None if linear is None else linear.fit(data.X, data.y)
+        learned = np.arange(len(data.y))
+    saved = SavedTableModel(model, metadata, linear)
+    n_learned = len(learned) if many is None else metadata["rows"]["train"]
+    hashes = hash_rows(data.X.iloc[learned], data.y[learned], saved.schema)
+    metadata["learned_rows"] = fingerprint(hashes, n_learned)
+    scores = {
+        "target": columns.target,
+        "rows": metadata["rows"],
+        "split": split.how,
+        "seconds_to_fit": round(seconds, 3),
+        "verdict": sentence,
+        **{title: summary_to_json(summary) for title, summary in summaries.items()},
+        "crps_difference": {
+            title: row_scores["model"].minus(row_scores[title], "crps").to_json()
+            for title in baselines
+        },
+    }
+    return FitResult(saved=saved, scores=scores, page=page.to_html())
+
+
+def fit_model(
+    model: Any,
+    data: UsableRows,
+    columns: ColumnOptions,
+    split: Split | None,
+    many: ManyRows | None,
+    *,
+    verbose: bool,
+) -> float:
+    """Fit to the training rows, or to all rows without a split; return the seconds."""
+    begin = time.perf_counter()
+    has_bar = "verbose" in model.get_params()
+    if has_bar:
+        model.set_params(verbose=int(verbose))
+    if many is not None:
+        model.fit_stream(many.stream(data, columns, split))
+    elif split is not None:
+        model.fit(data.X.iloc[split.train], data.y[split.train])
+    else:
+        model.fit(data.X, data.y)
+    if has_bar:
+        model.set_params(verbose=0)
+    return time.perf_counter() - begin
+
+
+def score_held_out(
+    model: AbstractRegressor,
+    data: UsableRows,
+    split: Split,
+    columns: ColumnOptions,
+    options: FitOptions,
+) -> tuple[Predictive, dict[str, RowScores], dict[str, AbstractRegressor]]:
+    """Prediction of the held-out rows, scores of the model and the baselines, and the latter."""
+    X, y = data.X.iloc[split.test], data.y[split.test]
+    dist, scores = score_model(model, X, y, options.intervals)
+    baselines = {
+        name: FitOptions(method=name, seed=options.seed).create_model(columns)
+        for name in BASELINES
+        if name != options.method
+    }
+    rows = {"model": scores}
+    for name, other in baselines.items():
+        other.fit(data.X.iloc[split.train], data.y[split.train])
+        rows[name] = score_rows(y, other.predict_dist(X))
+    rows = {name: found.with_clusters(split.clusters) for name, found in rows.items()}
+    return dist, rows, baselines
+
+
+def fit_report(
+    saved: SavedTableModel,
+    rows: HeldOutRows,
+    summary: Mapping[str, Estimate],
+    profile: Profile,
+    seconds: float,
+    **details: Any,
+) -> ModelReport:
+    """The report of a fit on the held-out rows."""
+    metadata, name = saved.metadata, type(saved.model).__name__
+    counts, split, source = metadata["rows"], metadata["split"], metadata["source"]
+    n_rows = counts.get("in_files", profile.n_rows)  # the profile of many rows is of a sample
+    n_without = n_rows - counts["with_target"]
+    left_out = f", {n_without:,} without a target left out" * bool(n_without)
+    return model_report(
+        saved,
+        source,
+        rows,
+        summary,
+        method=saved.intervals,
+        n_rows=counts["train"],
+        about_rows=[
+            ("table", f"{source}, {n_rows:,} rows{left_out}"),
+            ("held out", f"{counts['test']:,} of {counts['with_target']:,} rows {split}"),
+            ("model", f"{name}, fitted to {counts['train']:,} rows for this page"),
+            ("final model", f"fitted to {metadata['fitted_to']}"),
+            ("seconds to fit", f"{seconds:.1f}"),
+        ],
+        subtitle=f"Trained on {counts['train']:,} rows, tested on {counts['test']:,} others chosen"
+        f" {split}",
+        schema=profile.schema,
+        findings=profile.findings,
+        group_column=saved.group_column,
+        time_column=metadata["options"]["time_column"] or first_time_column(profile.schema),
+        are_grouped=saved.group_column is not None,
+        about=[columns_table(profile)],
+        **details,
+    )
+
+
+def fit_metadata(
+    columns: ColumnOptions,
+    options: FitOptions,
+    data: UsableRows,
+    profile: Profile,
+    split: Split,
+    name: str,
+) -> dict[str, Any]:
+    """Metadata of the model folder."""
+    packages = ("jax", "numpy", "pandas", "scikit-learn")
+    versions = {"python": platform.python_version(), "sigmax": __version__}
+    return {
+        "source": name,
+        "target": columns.target,
+        "features": [{"name": column.name, "kind": column.kind.value} for column in profile.schema],
+        "rows": {"with_target": len(data.y), "train": len(split.train), "test": len(split.test)},
+        "split": split.how,
+        "fitted_to": "the training rows" if options.no_refit else "all rows",
+        "intervals": options.intervals,
+        "options": asdict(columns) | asdict(options),
+        "versions": versions | {package: version(package) for package in packages},
+        "findings": [asdict(finding) for finding in profile.findings],
+    }

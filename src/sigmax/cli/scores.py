@@ -1,0 +1,304 @@
+"""Scores with standard errors, as numbers and tables, and the verdict on a model in a sentence."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.report.held_out import COVERAGE, at_end
+from sigmax.report.tables import ReportTable, TableCell
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Levels of the intervals whose coverage and width are scored."""
+SCORE_TITLES = {
+    "log_likelihood": "log-likelihood",
+    "crps": "CRPS",
+    "rmse": "RMSE",
+    **{
+        name: title
+        for level in LEVELS
+        for name, title in {
+            f"coverage_{level * 100:g}": f"coverage of {level * 100:g} % intervals",
+            f"width_{level * 100:g}": f"mean width of {level * 100:g} % intervals",
+        }.items()
+    },
+}
+ERROR_NOTE = "± is one standard error."
+BASELINES = {
+    "marginal": "marginal: ignores all columns and predicts the target's overall distribution.",
+    "linear": "linear: Bayesian linear regression with constant noise variance.",
+}
+"""Baselines of every fit, with a sentence about each."""
+
+SURE = 2.0
+"""Number of standard errors from which a difference is more than chance."""
+HIGHER = 1.1
+"""Ratio of RMSEs from which a higher RMSE is named although the CRPS is lower."""
+NATS = 0.1
+"""Difference of log-likelihoods that is named in any case."""
+ONE_ROW = 0.5
+"""Share of the total squared error from which one row is named as its cause."""
+VERDICT_TEXTS = {
+    "linear": ("a linear model", "; `--method linear` fits one"),
+    "marginal": (
+        "the overall distribution of the target",
+        ": the columns contain no usable information",
+    ),
+}
+"""Name of each baseline in a verdict, and the advice if the model is no better."""
+
+
+@final
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error, which is NaN for a single row or group."""
+
+    value: float
+    error: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """Value and error, None if not finite, which JSON cannot express."""
+        numbers = {"value": self.value, "error": self.error}
+        return {name: v if math.isfinite(v) else None for name, v in numbers.items()}
+
+
+def summary_to_json(summary: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {name: estimate.to_json() for name, estimate in summary.items()}
+
+
+@final
+@dataclass(frozen=True)
+class RowScores:
+    """Scores of single rows by name, and the clusters of dependent rows."""
+
+    values: Mapping[str, NDArray[np.float64]]
+    clusters: NDArray[np.int64]
+    """Rows with the same number are not independent."""
+
+    def __len__(self) -> int:
+        return len(self.clusters)
+
+    def __getitem__(self, rows: Any) -> "RowScores":
+        return RowScores({k: v[rows] for k, v in self.values.items()}, self.clusters[rows])
+
+    @classmethod
+    def join(cls, parts: Sequence["RowScores"]) -> "RowScores":
+        """The rows of several parts, one after another, all independent."""
+        values = {
+            name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values
+        }
+        return cls(values, np.arange(sum(map(len, parts))))
+
+    def with_clusters(self, clusters: NDArray[np.int64]) -> "RowScores":
+        return RowScores(self.values, clusters)
+
+    def summary(self) -> dict[str, Estimate]:
+        """The mean of every score, and the RMSE, with standard errors."""
+        means = {
+            name: Estimate(float(np.mean(rows)), standard_error(rows, self.clusters))
+            for name, rows in self.values.items()
+        }
+        squared, _ = means.pop("squared_error"), means.pop("at_end")
+        rmse = math.sqrt(squared.value)
+        error = squared.error / (2 * rmse) if rmse else 0.0
+        return {
+            "log_likelihood": means.pop("log_likelihood"),
+            "crps": means.pop("crps"),
+            "rmse": Estimate(rmse, error),
+            **means,
+        }
+
+    def minus(self, other: "RowScores", name: str) -> Estimate:
+        """Mean difference of a score from another prediction of the same rows."""
+        gap = self.values[name] - other.values[name]
+        return Estimate(float(np.mean(gap)), standard_error(gap, self.clusters))
+
+
+def score_rows(
+    y: NDArray[np.float64],
+    dist: Any,
+    *,
+    intervals: Callable[[float], NDArray[np.float64]] | None = None,
+) -> RowScores:
+    """Log-density, CRPS, squared error, and coverage and width of intervals, of every row.
+
+    ``at_end`` is 1 where ``y`` is an end of its 90 % interval, as happens with rounded targets.
+
+    Parameters
+    ----------
+    dist
+        A `Predictive` of these rows.
+    intervals
+        Bounds (n, 2) of the intervals of a level; by default those of ``dist``.
+    """
+    scores = {
+        "log_likelihood": dist.log_prob(y),
+        "crps": dist.crps(y),
+        "squared_error": (y - dist.mean) ** 2,
+    }
+    for level in LEVELS:
+        lower, upper = (intervals or dist.interval)(level).T
+        scores[f"coverage_{level * 100:g}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
+        scores[f"width_{level * 100:g}"] = upper - lower
+    scores["at_end"] = scores["coverage_90"] * at_end(y, *(intervals or dist.interval)(COVERAGE).T)
+    return RowScores(scores, np.arange(len(y)))
+
+
+def score_model(model: Any, X: Any, y: NDArray[np.float64], method: str) -> tuple[Any, RowScores]:
+    """The prediction of rows, and its scores with intervals of this method."""
+    dist = model.predict_dist(X)
+    if method == "distribution":
+        return dist, score_rows(y, dist)
+
+    def conformal(level: float) -> NDArray[np.float64]:
+        return model.predict_interval(X, level, method="conformal")
+
+    return dist, score_rows(y, dist, intervals=conformal)
+
+
+def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
+    """Standard error of the mean of values that are independent between clusters only.
+
+    It is NaN for one cluster, and never below that of independent values, as a few clusters may
+    agree by chance.
+
+    Examples
+    --------
+    >>> values = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> round(standard_error(values, np.arange(4)), 4)  # std with n - 1, over the root of n
+    0.6455
+    >>> round(standard_error(values, np.array([0, 0, 1, 1])), 4)  # two means, 1.5 and 3.5
+    1.0
+    """
+    if not np.all(np.isfinite(values)):
+        return math.nan
+    labels = np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    gaps = values - np.mean(values)
+    sums = np.bincount(labels, weights=gaps)
+    if len(sums) < 2:
+        return math.nan
+    squares = [len(part) / (len(part) - 1) * float(np.sum(part**2)) for part in (sums, gaps)]
+    return math.sqrt(max(squares)) / len(values)
+
+
+def estimate_text(estimate: Estimate, *, percent: bool = False) -> TableCell:
+    """A number with its error, rounded to two digits of the error.
+
+    Examples
+    --------
+    >>> estimate_text(Estimate(12345.6, 78.9)), estimate_text(Estimate(0.9034, 0.012), percent=True)
+    ('12,346 ± 79', '90.3 ± 1.2 %')
+    """
+    value, error = (
+        100 * number if percent else number for number in (estimate.value, estimate.error)
+    )
+    unit = " %" if percent else ""
+    if not np.isfinite(value):
+        return TableCell("∞" if value > 0 else "−∞" if value < 0 else "unknown")
+    scale = max(error if np.isfinite(error) else 0.0, abs(value) / 1000) or 1.0
+    digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
+    text = f"{value:,.{digits}f}"
+    has_error = np.isfinite(error) and error > 1e-9 * abs(value)  # the rest is rounding
+    text += f" ± {error:,.{digits}f}" * bool(has_error)
+    return TableCell(text + unit, value)
+
+
+def score_text(name: str, estimate: Estimate) -> TableCell:
+    return estimate_text(estimate, percent=name.startswith("coverage"))
+
+
+def score_table(title: str, summaries: Mapping[str, Mapping[str, Estimate]]) -> ReportTable:
+    """One row per score, one column for the model and each baseline."""
+    notes = [note for name, note in BASELINES.items() if name in summaries]
+    better = " Higher log-likelihood is better; lower CRPS and RMSE are better."
+    return ReportTable(
+        title=title,
+        header=["score", *summaries],
+        rows=[
+            [score_title, *(score_text(name, scores[name]) for scores in summaries.values())]
+            for name, score_title in SCORE_TITLES.items()
+        ],
+        notes=[ERROR_NOTE + better, *notes],
+    )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Scores of a model minus those of a baseline on the same rows, with paired errors."""
+
+    baseline: str
+    baseline_crps: float
+    crps: Estimate
+    log_likelihood: Estimate
+    rmse: float
+    """Ratio of the root mean square errors."""
+    worst_row: float = 0.0
+    """Share of the worst row in the model's squared error."""
+
+
+def row_gap(model: RowScores, other: RowScores, baseline: str) -> Gap:
+    """Differences between two predictions of the same rows."""
+    squares, others = (one.values["squared_error"] for one in (model, other))
+    total = float(np.sum(squares))
+    return Gap(
+        baseline=baseline,
+        baseline_crps=float(np.mean(other.values["crps"])),
+        crps=model.minus(other, "crps"),
+        log_likelihood=model.minus(other, "log_likelihood"),
+        rmse=math.sqrt(total / max(float(np.sum(others)), 1e-300)),
+        worst_row=float(np.max(squares)) / total if total else 0.0,
+    )
+
+
+def verdict(gap: Gap) -> str:
+    """Compare a model with a baseline in one sentence.
+
+    A model is better if its CRPS is lower by more than chance, or is lower and the log-likelihood
+    is higher by more than chance.
+
+    Examples
+    --------
+    >>> found = {"baseline": "linear", "baseline_crps": 2.0, "log_likelihood": Estimate(0.3, 0.1)}
+    >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=0.8))
+    "CRPS 23.0 ± 2.5 % lower than a linear model's."
+    >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=3.1, worst_row=0.9))
+    "CRPS 23.0 ± 2.5 % lower than a linear model's, but RMSE 3.1 times as high because of one row."
+    >>> verdict(Gap(**found, crps=Estimate(0.02, 0.05), rmse=1.02)).split(": ")[0]
+    'No better than a linear model'
+    >>> verdict(Gap(**found, crps=Estimate(0.4, 0.05), rmse=1.3)).split(": ")[0]
+    'Worse than a linear model'
+    """
+    name, advice = VERDICT_TEXTS[gap.baseline]
+    scale = 1 / gap.baseline_crps if gap.baseline_crps else math.nan
+    share = Estimate(scale * gap.crps.value, scale * gap.crps.error)
+    crps = f"CRPS {gap_text(share, percent=True)}"
+    density = f"log-likelihood {gap_text(gap.log_likelihood)}"
+    if is_sure(gap.crps, -1) or (gap.crps.value < 0 and is_sure(gap.log_likelihood, 1)):
+        is_lower = gap.log_likelihood.value < -NATS or is_sure(gap.log_likelihood, -1)
+        caveats = [density] if is_lower else []
+        caveats += [f"RMSE {rmse_text(gap)}"] if gap.rmse > HIGHER else []
+        but = f", but {' and '.join(caveats)}" if caveats else ""
+        return f"{crps} than {name}'s{but}."
+    lead = "Worse" if is_sure(gap.crps, 1) else "No better"
+    return f"{lead} than {name}: {crps}, {density}, RMSE {rmse_text(gap)}{advice}."
+
+
+def is_sure(gap: Estimate, sign: int) -> bool:
+    """True if a difference has this sign by more than chance; False if its error is unknown."""
+    return sign * gap.value > SURE * gap.error
+
+
+def gap_text(gap: Estimate, *, percent: bool = False) -> str:
+    size = estimate_text(Estimate(abs(gap.value), gap.error), percent=percent)
+    return f"{size} {'lower' if gap.value < 0 else 'higher'}"
+
+
+def rmse_text(gap: Gap) -> str:
+    cause = " because of one row" if gap.worst_row > ONE_ROW and gap.rmse > HIGHER else ""
+    if gap.rmse >= 1.5:
+        return f"{gap.rmse:.1f} times as high{cause}"
+    return f"{100 * abs(gap.rmse - 1):.1f} % {'lower' if gap.rmse < 1 else 'higher'}{cause}"

@@ -1,0 +1,162 @@
+"""Terminal output: lines, tables, progress bars, and errors with their exit codes."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import rich.table
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sigmax.errors import (
+    DataFileError,
+    InvalidArgumentError,
+    InvalidDataError,
+    ModelFileError,
+    RecordFileError,
+    SigmaxError,
+    TableFileWarning,
+    TrainingWarning,
+)
+from sigmax.report.tables import ReportTable
+
+console = Console()
+
+Bar = Callable[[str], AbstractContextManager[Callable[[str, float], None]]]
+"""Opens a progress bar of a name, which is updated with a text and the finished share."""
+
+NOTHING_WRITTEN = "Stopped; nothing was written."
+CONTINUES = "Stopped; run the same command again to continue."
+
+EXIT_CODES: dict[type[BaseException], int] = {
+    InvalidArgumentError: 2,
+    InvalidDataError: 2,
+    DataFileError: 2,
+    ModelFileError: 2,
+    RecordFileError: 2,
+    SigmaxError: 1,
+    OSError: 2,
+    MemoryError: 1,
+    KeyboardInterrupt: 130,
+    Exception: 1,
+}
+"""Exit codes by error, the first that matches: 2 for bad input, 1 for failed work."""
+
+
+@contextmanager
+def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
+    """Print an error as one sentence and exit with its code; also print warnings in a line."""
+    try:
+        with printed_warnings():
+            yield
+    except typer.Exit:
+        raise
+    except BrokenPipeError:
+        raise typer.Exit(1) from None  # the reader of our output has closed it
+    except tuple(EXIT_CODES) as error:
+        text = error_text(error, stopped)
+        if text is None:
+            raise
+        show_status(f"[red]error:[/] {escape(' '.join(text.split()))}")
+        code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
+        raise typer.Exit(code) from None
+
+
+def error_text(error: BaseException, stopped: str) -> str | None:
+    """The sentence for an error; None for an unexpected one if a traceback is wanted."""
+    if isinstance(error, SigmaxError):
+        return str(error)
+    if isinstance(error, OSError):
+        path = f" {error.filename}" if error.filename else ""
+        return f"Cannot read or write{path}: {error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return "Out of memory. Use fewer rows or columns, or `--preset fast`."
+    if isinstance(error, KeyboardInterrupt):
+        return stopped
+    if os.environ.get("SIGMAX_TRACEBACK"):
+        return None
+    return f"{type(error).__name__}: {error} (set SIGMAX_TRACEBACK=1 for the traceback)"
+
+
+@contextmanager
+def printed_warnings() -> Iterator[None]:
+    """Print warnings about tables and trainings to standard error, in a line each."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: Any, *details: Any) -> None:
+            if issubclass(category, TableFileWarning | TrainingWarning):
+                Console(stderr=True).print(f"[yellow]note:[/] {escape(str(message))}")
+            else:
+                usual(message, category, *details)
+
+        warnings.simplefilter("always", TableFileWarning)
+        warnings.showwarning = show
+        yield
+
+
+def show_status(text: str) -> None:
+    """Print a line with markup to standard error."""
+    Console(stderr=True).print(text, soft_wrap=True)
+
+
+def show_item(item: Any) -> None:
+    """Print a line of plain text, a `ReportTable`, or a renderable of rich."""
+    if isinstance(item, str):
+        console.print(escape(item), soft_wrap=True)
+    else:
+        console.print(rich_table(item) if isinstance(item, ReportTable) else item)
+
+
+def rich_table(table: ReportTable) -> rich.table.Table:
+    """A `ReportTable` for the terminal."""
+    result = rich.table.Table(title=escape(table.title), caption=escape(" ".join(table.notes)))
+    for i, column in enumerate(table.header):
+        result.add_column(escape(column), justify="right" if i else "left", no_wrap=i == 0)
+    for row in table.rows:
+        result.add_row(*(escape(text.replace("**", "")) for text in row))
+    return result
+
+
+def short_name(source: str) -> str:
+    return "standard input" if source == "-" else Path(source).name
+
+
+@contextmanager
+def show_progress() -> Iterator[Callable[[Any], None]]:
+    """A bar of finished tasks, with the remaining time and the last task."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(progress: Any) -> None:
+            failed = f", {progress.n_failed} failed" if progress.n_failed else ""
+            text = progress.label + failed
+            bar.update(task, total=progress.n_tasks, completed=progress.n_done, description=text)
+
+        yield show
+
+
+@contextmanager
+def show_share(name: str) -> Iterator[Callable[[str, float], None]]:
+    """A bar of the finished share of each part of the work; it pulses while the share is 0."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    hidden = not console.is_terminal  # an empty line for every bar otherwise
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(name, total=None)
+
+        def show(what: str, share: float) -> None:
+            bar.tasks[0].total = 1.0 if share else None
+            bar.update(task, completed=share, description=f"{name}: {what}")
+
+        yield show
+
+
+def no_bar(name: str) -> AbstractContextManager[Callable[[str, float], None]]:
+    """A bar that shows nothing."""
+    return nullcontext(lambda what, share: None)

@@ -1,0 +1,1142 @@
+"""Estimators: scikit-learn on the outside, an expert and its fitted value inside."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted
+
+from sigmax.checks import check_choice, check_count
+from sigmax.distributions import Predictive
+from sigmax.errors import InvalidArgumentError, ModelFileError
+from sigmax.experts.base import AbstractExpert
+from sigmax.experts.combined import PRESETS
+from sigmax.experts.ensemble import AbstractNetworkExpert
+from sigmax.experts.gaussian_process import GaussianProcess, GPFitted, SparseGaussianProcess
+from sigmax.experts.linear import Linear, Marginal
+from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted, add_rows
+from sigmax.experts.rows import TrainingRows
+from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
+from sigmax.experts.stream import AbstractRowStream, ArrayStream, ParquetStream, fit_stream
+from sigmax.files import HEADER, read_bytes, read_header
+from sigmax.model import Model, fit_models
+from sigmax.monitoring import Monitor
+from sigmax.random import make_key
+from sigmax.saving import AbstractSavable
+from sigmax.settings import store
+from sigmax.tables import Table
+from sigmax.tables.columns import check_names, read_target
+from sigmax.tables.reading import ParquetFiles
+
+__all__ = [
+    "AbstractRegressor",
+    "BayesianRegressor",
+    "CombinedRegressor",
+    "GPRegressor",
+    "LinearRegressor",
+    "LocalRegressor",
+    "MCDropoutRegressor",
+    "MarginalRegressor",
+    "MeanVarianceRegressor",
+    "SparseGPRegressor",
+    "find_class",
+    "fit_parquet",
+    "fit_together",
+    "load_estimator",
+]
+
+R = TypeVar("R", bound="AbstractRegressor")  # beartype knows no Self
+
+NO_SETTINGS = ("preset", "categorical_features", "numeric_features", "random_state", "verbose")
+"""Arguments of constructors that do not belong to the method."""
+
+INTERVALS = ("conformal", "distribution")
+
+LARGEST_AT_ONCE = 2**19
+"""More rows than this are learned from in shards."""
+
+
+def is_equal(value: Any, default: Any) -> bool:
+    """True if an argument has its default value."""
+    return type(value) is type(default) and bool(value == default)
+
+
+class AbstractRegressor(RegressorMixin, AbstractSavable):
+    """A scikit-learn regressor that predicts a distribution for every row.
+
+    Its arguments are settings of an expert; ``model_`` is what the expert has learned.
+    """
+
+    model_type = Model
+    setting_type = AbstractExpert
+    presets: ClassVar[Mapping[str, AbstractExpert]] = MappingProxyType({})
+    """Experts by name, "default" among them."""
+
+    model_: Model
+    preset: Any = None
+    categorical_features: Any = None
+    numeric_features: Any = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def expert(self, n_rows: int | None = None) -> AbstractExpert:
+        """Expert with all settings in force: those of the preset, and the given ones.
+
+        Parameters
+        ----------
+        n_rows : int, optional
+            Number of rows, on which some defaults depend. Before `fit`, and without it, many.
+        """
+        given = self.changed_arguments()
+        name = "default" if self.preset is None else self.preset
+        if isinstance(self.preset, AbstractExpert):
+            name, given = "default", self.preset.changes() | given
+        expert = self.presets[check_choice("preset", name, self.presets)]
+        if n_rows is not None:
+            expert = expert.for_rows(n_rows)
+        return expert.override(given)
+
+    def changed_arguments(self) -> dict[str, Any]:
+        """Arguments of the constructor that differ from their defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        given = self.get_params(deep=False)
+        return {
+            name: value
+            for name, value in given.items()
+            if name not in NO_SETTINGS and not is_equal(value, defaults[name].default)
+        }
+
+    def settings(self, n_rows: int | None = None) -> dict[str, Any]:
+        """All settings in force, by name, as `expert` has them."""
+        expert = self.expert(n_rows)
+        names = [name for name in self.get_params(deep=False) if name not in NO_SETTINGS]
+        return {name: getattr(expert, name) for name in names}
+
+    def set_settings(self: R, **settings: Any) -> R:
+        """Set arguments of the constructor, or further fields of the expert as a preset.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the expert has no such field, or a value does not obey its rule.
+        """
+        arguments = self._get_param_names()
+        fields = {name: value for name, value in settings.items() if name not in arguments}
+        if fields:
+            name = "default" if self.preset is None else self.preset
+            expert = name if isinstance(name, AbstractExpert) else self.presets.get(name)
+            unknown = sorted(fields.keys() - (expert.declared() if expert else {}))
+            if expert is None or unknown:
+                known = f"{type(self).__name__} has no setting {', '.join(unknown)}."
+                raise InvalidArgumentError(known)
+            self.preset = expert.override(fields)
+        return self.set_params(**{name: settings[name] for name in settings.keys() - fields})
+
+    @property
+    def is_network(self) -> bool:
+        """True if several such models can be trained in one call."""
+        return isinstance(self.presets.get("default"), AbstractNetworkExpert)
+
+    def fit(self: R, X, y, sample_weight=None) -> R:
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            Numbers, categories, truth values, times and dates, with missing values: an array, or a
+            frame of pandas, polars or another library that narwhals reads.
+        y : array-like of shape (n,) or (n, p)
+            One target, or p targets with their own variances.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each row; a row of weight 0 has no effect. For Gaussian processes it is the
+            precision: twice the weight is half the noise variance.
+        """
+        fit_together([self], [(X, y, sample_weight)])
+        return self
+
+    def read_training(self, X, y, sample_weight=None) -> TrainingRows:
+        """Checked rows; the estimator gets the names of the columns."""
+        kinds = {"categorical": self.categorical_features, "numeric": self.numeric_features}
+        return TrainingRows.read(self, X, y, sample_weight, **kinds)
+
+    def read(self, X) -> Table:
+        """Rows to predict, checked against the columns of the fit."""
+        check_is_fitted(self)
+        return Table.read(self, X, self.model_.features.schema)
+
+    def predict_dist(self, X) -> Predictive:
+        """Predictive distribution of every row and output, in the units of ``y``."""
+        table = self.read(X)
+        return self.model_.predict(table)
+
+    def predict(self, X, return_std: bool = False) -> Any:
+        """Mean of the predictive distribution and, on request, its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_std : bool
+            True to return the total predictive standard deviation as well.
+
+        Returns
+        -------
+        mean, or (mean, std) : arrays of shape (n,) or (n, p)
+        """
+        dist = self.predict_dist(X)
+        return (dist.mean, dist.std) if return_std else dist.mean
+
+    def predict_interval(
+        self, X, coverage: float = 0.9, method: str = "distribution"
+    ) -> NDArray[np.float64]:
+        """Interval of every row and output: last axis lower, upper.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        coverage : float
+            Nominal coverage: the probability with which a new y is meant to lie in its interval.
+        method : "conformal" or "distribution"
+            "distribution" is the central interval that holds ``coverage`` of the distribution.
+            "conformal" takes the mean and the relative spread from the distribution, and the width
+            from the errors of held-out training rows. Intervals are infinite where these are too
+            few, fewer than nine for a coverage of 0.9.
+        """
+        if check_choice("method", method, INTERVALS) == "conformal":
+            table = self.read(X)
+            return self.model_.conformal_interval(table, coverage)
+        return self.predict_dist(X).interval(coverage)
+
+    def predict_quantiles(self, X, alpha=(0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+        """Quantiles at the levels ``alpha``, one per entry of the last axis."""
+        return self.predict_dist(X).quantile(np.atleast_1d(np.asarray(alpha, dtype=float)))
+
+    def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
+        """Parts of the uncertainty, as standard deviations: total² = aleatoric² + epistemic².
+
+        Returns
+        -------
+        dict with
+            ``total``, the standard deviation of the predictive distribution;
+            ``aleatoric``, the noise, which more data would not take away;
+            ``epistemic``, which they would: the disagreement of the ensemble members, and the
+            uncertainty of each about its mean where it has one;
+            and, where the estimator has them, ``gate``, 0 on the data and 1 far from them, and
+            ``evidence``, the effective number of training rows behind a prediction.
+        """
+        table = self.read(X)
+        dist, others = self.model_.describe(table)
+        parts = {
+            "total": dist.std,
+            "aleatoric": np.sqrt(dist.aleatoric_variance),
+            "epistemic": np.sqrt(dist.epistemic_variance),
+        }
+        return parts | others
+
+    def predict_gate(self, X) -> NDArray[np.float64] | None:
+        """Extrapolation gate of every row: 0 on the data, 1 far from them; None without one."""
+        table = self.read(X)
+        return self.model_.gate(table)
+
+    def predict_dist_and_gate(self, X) -> tuple[Predictive, NDArray[np.float64] | None]:
+        """`predict_dist` and `predict_gate` from one pass over the rows."""
+        table = self.read(X)
+        dist, others = self.model_.describe(table)
+        return dist, others.get("gate")
+
+    @property
+    def largest_at_once(self) -> int | None:
+        """Number of rows above which a fit learns from shards; None if it never does."""
+        return None
+
+    def add_rows(self: R, X, y, sample_weight=None) -> R:
+        """Add rows to a fitted model without fitting again; only `LocalRegressor` can."""
+        raise InvalidArgumentError(
+            f"{type(self).__name__} stores no training rows that others could be added to: fit it"
+            " again with them, or use LocalRegressor."
+        )
+
+    def monitor(
+        self,
+        X=None,
+        y=None,
+        *,
+        alpha: float = 0.05,
+        coverage: float = 0.9,
+        tolerance: float | None = None,
+        most_off_data: float = 0.05,
+        random_state: int = 0,
+    ) -> Monitor:
+        """Tests whether predictions still hold on labelled rows, valid at any time.
+
+        Without rows, the `Monitor` waits for its first ``update(X, y)``; with rows it has taken
+        these in. Its settings are explained there.
+        """
+        found = Monitor(
+            self,
+            alpha=alpha,
+            coverage=coverage,
+            tolerance=tolerance,
+            most_off_data=most_off_data,
+            random_state=random_state,
+        )
+        return found if X is None else found.update(X, y)
+
+    @property
+    def history_(self) -> dict[str, np.ndarray]:
+        """Validation scores (validations, members) by the stage of the training."""
+        return getattr(self.model_.fitted, "history")  # noqa: B009 (networks alone have one)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple]) -> None:
+    """Fit each estimator to its own ``(X, y)`` or ``(X, y, sample_weight)``.
+
+    The estimators share class and settings, up to the seed: the splits of a cross-validation, say,
+    or repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding.
+    Networks of all are trained at once: one compilation serves them all, and they are spread over
+    all devices.
+    """
+    copies = [estimator.unfitted() for estimator in estimators]
+    for copy in copies:
+        copy.expert()  # raises errors of wrong settings first
+        check_count("verbose", copy.verbose, minimum=0)
+    rows = [copy.read_training(*given) for copy, given in zip(copies, data, strict=True)]
+    experts = [copy.expert(len(own)) for copy, own in zip(copies, rows, strict=True)]
+    if any(expert != experts[0] for expert in experts):
+        raise InvalidArgumentError(
+            "Models that are fitted together need the same settings and data of the same shape."
+        )
+    keys = [make_key(copy.random_state) for copy in copies]
+    models = fit_models(experts[0], rows, keys, verbose=copies[0].verbose)
+    for estimator, copy, model in zip(estimators, copies, models, strict=True):
+        estimator.become(copy, model)
+
+
+@final
+class CombinedRegressor(AbstractRegressor):
+    """Regression with reliable variances: the "Combined" method of Detlefsen et al. (2019).
+
+    Four ideas, each a switch: batches of neighbours with Horvitz-Thompson weights (`locality`),
+    mean and variance never trained in the same step (`split`), a Student-t predictive from an
+    inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that of y away from the
+    data (`extrapolate`). `sigmax.experts.combined` has the method in one file.
+
+    Parameters
+    ----------
+    preset : None, "fast", "paper" or a `sigmax.experts.Combined`
+        Other defaults: "fast" is cheaper, "paper" has the settings of the paper. An argument below
+        replaces the preset's value if it differs from its own default. All further settings are
+        fields of `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
+    n_members : int
+        Ensemble members, trained at once, of which the prediction is the equal mixture. Left at its
+        default, it is ten with fewer than 200 rows.
+    locality, split, inverse_gamma, extrapolate : bool
+        The four ideas of the paper: LS, MV, IG and EX.
+    hidden_sizes : tuple of int
+        Units of the hidden layers of each network.
+    n_steps : int
+        Training steps in all, of the mean and of the variance together.
+    learning_rate : float
+        Step size of Adam for the mean.
+    validation_fraction : float
+        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
+        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
+        40 % with fewer than 200 rows.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import CombinedRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(0, 1 + X[:, 0])
+    >>> model = CombinedRegressor("fast", n_steps=300, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[1.0], [9.0]], return_std=True)
+    >>> bool(std[0] < std[1])
+    True
+    """
+
+    presets = MappingProxyType(PRESETS)
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        n_members=5,
+        locality=True,
+        split=True,
+        inverse_gamma=True,
+        extrapolate=True,
+        hidden_sizes=(128, 128),
+        n_steps=4000,
+        learning_rate=3e-3,
+        validation_fraction=0.1,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class MeanVarianceRegressor(AbstractRegressor):
+    """Mean-variance network: `CombinedRegressor` with its four switches off.
+
+    A mean network and a variance network, trained together on the Gaussian likelihood (Nix and
+    Weigend). With ``n_members=5`` it is the deep ensemble of Lakshminarayanan et al., scored as the
+    mixture that it is.
+
+    Parameters
+    ----------
+    preset : None, "fast", "paper" or a `sigmax.experts.Combined`
+        Other defaults: as in `CombinedRegressor`. An argument below replaces the preset's value if
+        it differs from its own default. All further settings are fields of
+        `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
+    n_members : int
+        Ensemble members, trained at once, of which the prediction is the equal mixture. One is a
+        single network, whatever the number of rows.
+    loss : "beta", "faithful" or "likelihood"
+        Plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared error for the mean and
+        the likelihood around it for the variance (Stirn et al.).
+    hidden_sizes : tuple of int
+        Units of the hidden layers of each network.
+    n_steps : int
+        Training steps in all.
+    learning_rate : float
+        Step size of Adam for the mean.
+    validation_fraction : float
+        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
+        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
+        40 % with fewer than 200 rows.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import MeanVarianceRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(0, 1 + X[:, 0])
+    >>> model = MeanVarianceRegressor("fast", n_steps=300, random_state=0).fit(X, y)
+    >>> model.predict_interval([[1.0], [9.0]], coverage=0.9).shape
+    (2, 2)
+    """
+
+    presets = MappingProxyType({name: preset.plain() for name, preset in PRESETS.items()})
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        n_members=1,
+        loss="likelihood",
+        hidden_sizes=(128, 128),
+        n_steps=4000,
+        learning_rate=3e-3,
+        validation_fraction=0.1,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class MCDropoutRegressor(AbstractRegressor):
+    """MC dropout: dropout before every weight layer, kept on in prediction (Gal and Ghahramani).
+
+    Trained on the squared error. The precision of the observations is the one that makes the
+    validation rows likeliest or, where nothing is held out, the training rows, which is too high if
+    the network overfits. The prediction is the mixture of the networks under ``n_draws`` masks,
+    each with that noise.
+
+    Parameters
+    ----------
+    preset : None, "fast", "paper" or a `sigmax.experts.Dropout`
+        Other defaults: "fast" is smaller and stops early. An argument below replaces the preset's
+        value if it differs from its own default. All further settings are fields of
+        `sigmax.experts.Dropout`, as in ``preset=Dropout(batch_size=64)``.
+    dropout_rate : float
+        Probability that a unit, inputs included, is dropped.
+    n_draws : int
+        Draws of the network in the prediction.
+    n_members : int
+        Networks trained; 1 is the method as published.
+    hidden_sizes : tuple of int
+        Units of the hidden layers.
+    n_steps : int
+        Training steps. Draws are noise to the training as well: it takes many.
+    learning_rate : float
+        Step size of Adam.
+    validation_fraction : float
+        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
+        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
+        40 % with fewer than 200 rows.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import MCDropoutRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(size=200)
+    >>> model = MCDropoutRegressor("fast", n_steps=300, random_state=0).fit(X, y)
+    >>> model.predict_interval([[1.0], [9.0]], coverage=0.9).shape
+    (2, 2)
+    """
+
+    presets = MappingProxyType(DROPOUT_PRESETS)
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        dropout_rate=0.05,
+        n_draws=100,
+        n_members=1,
+        hidden_sizes=(128, 128),
+        n_steps=20_000,
+        learning_rate=3e-3,
+        validation_fraction=0.1,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class BayesianRegressor(AbstractRegressor):
+    """Mean-field Gaussian weights with Flipout gradients (Wen et al.), and a learned noise.
+
+    The prior of every weight is N(0, 1), over the square root of the layer's inputs. The prediction
+    is the mixture of the networks under ``n_draws`` draws of all weights, each with the noise of
+    the observations.
+
+    Parameters
+    ----------
+    preset : None, "fast", "paper" or a `sigmax.experts.Bayesian`
+        Other defaults: "fast" has a quarter of the steps. An argument below replaces the preset's
+        value if it differs from its own default. All further settings are fields of
+        `sigmax.experts.Bayesian`, as in ``preset=Bayesian(batch_size=64)``.
+    n_draws : int
+        Draws of the network in the prediction.
+    n_members : int
+        Networks trained; 1 is the method as published.
+    hidden_sizes : tuple of int
+        Units of the hidden layers. Wider networks fit worse: every weight costs evidence.
+    n_steps : int
+        Training steps. Draws are noise to the training as well: it takes many.
+    learning_rate : float
+        Step size of Adam.
+    validation_fraction : float
+        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
+        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
+        40 % with fewer than 200 rows.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import BayesianRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(size=200)
+    >>> model = BayesianRegressor("fast", n_steps=300, random_state=0).fit(X, y)
+    >>> model.predict_interval([[1.0], [9.0]], coverage=0.9).shape
+    (2, 2)
+    """
+
+    presets = MappingProxyType(BAYESIAN_PRESETS)
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        n_draws=100,
+        n_members=1,
+        hidden_sizes=(50, 50),
+        n_steps=20_000,
+        learning_rate=3e-3,
+        validation_fraction=0.1,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class LocalRegressor(AbstractRegressor):
+    """Kernel regression in a learned metric, with a neural prior updated in closed form.
+
+    Networks give a normal-inverse-Gamma prior at every x. Training rows that are near, in a learned
+    embedding and in input space, update it in closed form, each weighted by a kernel: the paper's
+    local likelihood, with a metric that is learned. All networks are trained on the leave-one-out
+    likelihood of the training rows. Where no row is near, the prediction is the prior, which tends
+    to the mean and the variance of y. The prediction is the mixture of the ensemble members, with a
+    forest for every network where validation rows are likelier with it.
+
+    The fitted model stores the training rows; with more than 524,288, the networks learn from all,
+    in random shards, and one of at most 65,536 is stored. A memory-mapped array is then never read
+    as a whole.
+
+    Parameters
+    ----------
+    preset : None, "fast" or a `sigmax.experts.Local`
+        Other defaults: "fast" is cheaper. An argument below replaces the preset's value if it
+        differs from its own default. All further settings are fields of `sigmax.experts.Local`, as
+        in ``preset=Local(batch_size=64)``.
+    n_members : int
+        Ensemble members, trained at once, of which the prediction is the equal mixture. Left at its
+        default, it is ten with fewer than 200 rows.
+    hidden_sizes : tuple of int
+        Units of the hidden layers of each network.
+    n_steps : int, optional
+        Training steps, at most; by default they grow with the square root of the number of rows.
+    learning_rate : float
+        Step size of Adam, which falls to 0 along half a cosine.
+    weight_decay : float
+        Decoupled weight decay, over the number of rows; with fewer than 3,600 rows less than that.
+    n_trees : int
+        Extremely randomised trees per ensemble member, at most; their weight in the mixture is
+        chosen on the validation rows. 0 disables forests, as do fewer than 200 different rows.
+    validation_fraction : float
+        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
+        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
+        40 % with fewer than 200 rows.
+    target_map : "auto", "none" or "normal-scores"
+        Target transform: none, or the monotone function that makes the distribution Normal; "auto"
+        chooses on validation rows. With fewer than 200 different rows there is none.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import LocalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (200, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(0, 1 + X[:, 0])
+    >>> model = LocalRegressor("fast", n_steps=100, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[1.0], [9.0]], return_std=True)
+    >>> bool(std[0] < std[1])
+    True
+    >>> rows, weights = model.explain_neighbors([[1.0]], k=3)
+    >>> rows.shape, bool(np.all(np.abs(X[rows[0]] - 1.0) < 2))
+    ((1, 3), True)
+    """
+
+    presets = MappingProxyType(LOCAL_PRESETS)
+
+    def __init__(
+        self,
+        preset=None,
+        *,
+        n_members=5,
+        hidden_sizes=(128, 128),
+        n_steps=None,
+        learning_rate=4e-3,
+        weight_decay=900.0,
+        n_trees=30,
+        validation_fraction=0.1,
+        target_map="auto",
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+    def fit(self, X, y, sample_weight=None) -> "LocalRegressor":
+        n_rows = X.shape[0] if hasattr(X, "shape") and len(X.shape) else 0
+        if n_rows > LARGEST_AT_ONCE:
+            return self.fit_stream(ArrayStream(X, y, sample_weight))
+        return super().fit(X, y, sample_weight)
+
+    fit.__doc__ = AbstractRegressor.fit.__doc__
+
+    @property
+    def largest_at_once(self) -> int:
+        """Number of rows above which a fit learns from shards."""
+        return LARGEST_AT_ONCE
+
+    def fit_stream(self, stream: AbstractRowStream, **options: Any) -> "LocalRegressor":
+        """Fit to the rows of a stream, which need not fit into memory."""
+        copy = self.unfitted()
+        check_count("verbose", copy.verbose, minimum=0)
+        expert, key = copy.expert(stream.n_rows), make_key(copy.random_state)
+
+        def read(X: Any, schema: Any) -> Table:
+            return Table.read(copy, X, schema)
+
+        options |= {"verbose": copy.verbose}
+        assert isinstance(expert, Local)
+        model = fit_stream(expert, stream, key, copy.read_training, read, **options)
+        return self.become(copy, model)
+
+    def add_rows(self: R, X, y, sample_weight=None) -> R:
+        """Add rows to the stored training rows of every ensemble member, without fitting again.
+
+        Networks, the learned metric and the target transform stay; predictions near the new rows
+        rest on them from now on, and the gate is closed there. The result is the same whether rows
+        come together or one by one. On an error the model is as it was.
+
+        No member has held out rows off the data of the fit. So each new one is predicted from all
+        others, and predictions that rest on such rows become as much wider as these errors ask
+        for. The factor of the fit and its conformal scores stay. A row with a category that no row
+        of the fit has counts as a neighbour of all categories alike; a missing number or time in a
+        column without any raises an error.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            The columns of the fit.
+        y : array-like of shape (n,) or (n, p)
+        sample_weight : array-like of shape (n,), optional
+            In the units of those of the fit; without, each row counts as one of the fit on average.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LocalRegressor
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = LocalRegressor(preset="fast", n_steps=50, random_state=0).fit(X, X[:, 0])
+        >>> before = model.predict_gate([[2.0]])
+        >>> after = model.add_rows([[2.0]], [5.0]).predict_gate([[2.0]])
+        >>> bool(before > 0.9), bool(after < 0.1)
+        (True, True)
+        """
+        table = self.read(X)
+        y = np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=self), np.float64)
+        check_consistent_length(table.numbers, y)
+        if sample_weight is not None:
+            checks = {"dtype": np.float64, "ensure_non_negative": True}
+            sample_weight = _check_sample_weight(sample_weight, y, **checks)
+        self.model_ = add_rows(self.model_, table, y, sample_weight)
+        return self
+
+    def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Training rows that contribute most to each prediction, and their weights.
+
+        A weight is the row's share in the updated mean, averaged over the ensemble members; the
+        rest to 1 is the share of the other rows and of the prior.
+
+        Returns
+        -------
+        rows : array of shape (n, k)
+            Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
+            are numbered on.
+        weights : array of shape (n, k)
+        """
+        table = self.read(X)
+        return self.fitted.explain_neighbors(self.model_.encode(table), check_count("k", k))
+
+    @property
+    def fitted(self) -> LocalFitted:
+        """Networks, and the rows that they predict from."""
+        assert isinstance(self.model_.fitted, LocalFitted)
+        return self.model_.fitted
+
+    @property
+    def n_rows_(self) -> int:
+        """Number of training rows that predictions rest on."""
+        return len(self.fitted.rows)
+
+    @property
+    def n_learned_(self) -> int:
+        """Number of training rows that networks have learned from."""
+        return self.fitted.n_learned
+
+
+class AbstractGPRegressor(AbstractRegressor):
+    """Gaussian processes: attributes of the fitted value."""
+
+    @property
+    def fitted(self) -> GPFitted:
+        """Hyper-parameters, and the rows that they predict from."""
+        assert isinstance(self.model_.fitted, GPFitted)
+        return self.model_.fitted
+
+    @property
+    def length_scale_(self) -> NDArray[np.float64]:
+        """Length-scale of every column in its units: (d,), or (p, d) for p outputs.
+
+        The geometric mean of the draws where hyper-parameters are averaged over. Numbers and times
+        come first, then flags of missing values and cycles of times, then categories, any two of
+        which are 1 apart.
+        """
+        length_scale = np.exp(self.fitted.log_length_scale)
+        scale = self.model_.features.scaling.scale
+        length_scale[:, : len(scale)] *= scale
+        return length_scale[0] if self.model_.is_single_output else length_scale
+
+    @property
+    def log_evidence_(self) -> NDArray[np.float64]:
+        return self.fitted.log_evidence
+
+    @property
+    def df_(self) -> float:
+        return self.fitted.df
+
+    @property
+    def n_iter_(self) -> int:
+        return self.fitted.n_iter
+
+
+@final
+class GPRegressor(AbstractGPRegressor):
+    """Exact Gaussian process with one length-scale per column and Gaussian noise.
+
+    The noise is the same everywhere, unless ``noise="varying"``. All categories of a column are
+    equally far apart, by a length-scale of their own.
+
+    With many rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows, or ten per
+    column up to 500, they are averaged over, under weak priors: the prediction is the mixture of
+    the processes of 32 draws from the posterior of the hyper-parameters, each with an unknown
+    constant added and with its total variance integrated out, which makes its densities Student-t.
+    Time grows with the cube of the number of rows and memory with its square, so more than 5,000
+    rows raise an error.
+
+    Parameters
+    ----------
+    n_restarts : int
+        Starts of the optimiser, of which the best counts: the first is always the same (length-
+        scales √d, noise 0.1 on standardised data), further ones are random. With more than 1,000
+        rows the starts compete on 1,000 of them and the best goes on with all.
+    max_iter : int
+        Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.
+    average : bool
+        True to average over the hyper-parameters with few rows. False maximises the marginal
+        likelihood at any number of rows, which with few gives intervals that are too narrow.
+    noise : "constant" or "varying"
+        "varying" averages over constant noise and noise whose logarithm is a smooth function of x,
+        each by its evidence; with more rows than are averaged over the likelier one is taken, and
+        more than 1,000 raise an error. It implies `average`.
+    variance_prior : "sample" or "wide"
+        Prior of the total variance in averaging: "wide" lets it be far larger than that of the
+        sample, "sample" holds it near that, as optimisation wants it.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    log_evidence_ : array of shape (p,)
+        Log marginal likelihood of every output, on standardised data; where hyper-parameters are
+        averaged over, the log of its average over their prior.
+    length_scale_ : array of shape (d,) or (p, d)
+        In the units of the columns of ``X``.
+    df_ : float
+        Degrees of freedom of the Student-t densities; infinite where they are Normal.
+    n_iter_ : int
+        L-BFGS iterations of the last step, the largest number of any output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import GPRegressor
+    >>> X = np.linspace(0, 6, 40)[:, None]
+    >>> model = GPRegressor(n_restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[1.5], [60.0]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.5)) < 0.01), bool(std[1] > 50 * std[0])
+    (True, True)
+    """
+
+    presets = MappingProxyType({"default": GaussianProcess()})
+
+    def __init__(
+        self,
+        *,
+        n_restarts=3,
+        max_iter=100,
+        average=True,
+        noise="constant",
+        variance_prior="wide",
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class SparseGPRegressor(AbstractGPRegressor):
+    """Sparse Gaussian process with trained inducing points (Titsias 2009), for many rows.
+
+    Time grows linearly with the number of rows. The hyper-parameters and the inducing points
+    maximise a lower bound of the marginal likelihood.
+
+    Parameters
+    ----------
+    n_inducing : int
+        Inducing points, at most one per distinct row; they start as centres of k-means.
+    n_restarts : int
+        Starts of the optimiser, as in `GPRegressor`; they compete on at most 1,000 rows, as exact
+        processes, and the one of largest bound goes on with the inducing points.
+    max_iter : int
+        Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
+        more than 5,000 rows they are done on 5,000 of them, and ten more on all.
+    average : bool
+        True to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows and
+        no more distinct ones than inducing points.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    log_evidence_, length_scale_, df_, n_iter_
+        As in `GPRegressor`; the evidence is a lower bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import SparseGPRegressor
+    >>> X = np.linspace(0, 6, 40)[:, None]
+    >>> model = SparseGPRegressor(n_inducing=10, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.01)
+    True
+    """
+
+    presets = MappingProxyType({"default": SparseGaussianProcess()})
+
+    def __init__(
+        self,
+        *,
+        n_inducing=500,
+        n_restarts=3,
+        max_iter=100,
+        average=True,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+
+@final
+class LinearRegressor(AbstractRegressor):
+    r"""Bayesian linear regression with a Student-t prediction, in closed form.
+
+    Numbers and times are standardised, missing values are at the mean and flagged, categories are
+    one-hot or, in columns of many, the mean and the spread of the target. Coefficients have the
+    prior $\beta \sim N(0, \sigma^2 / \lambda)$, the noise variance an inverse-gamma prior, and the
+    $\lambda$ that maximises the marginal likelihood is taken. Any other model should beat it.
+
+    Parameters
+    ----------
+    categorical_features, numeric_features : list of str or int, optional
+        Columns to read as categories or as numbers, whatever their type says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import LinearRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> model = LinearRegressor().fit(X, X @ [1.0, -2.0] + 0.5 * rng.normal(size=200))
+    >>> mean, std = model.predict([[1.0, 1.0]], return_std=True)
+    >>> mean.round(1), std.round(1)
+    (array([-1.]), array([0.5]))
+    """
+
+    presets = MappingProxyType({"default": Linear()})
+
+    def __init__(self, *, categorical_features=None, numeric_features=None):
+        store(self, locals())
+
+
+@final
+class MarginalRegressor(AbstractRegressor):
+    """Overall distribution of the training targets, whatever the columns say.
+
+    It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
+    narrower than Silverman's bandwidth. A model that does no better has learned nothing.
+
+    Parameters
+    ----------
+    categorical_features, numeric_features : list of str or int, optional
+        Columns to read as categories or as numbers; predictions do not depend on them.
+    """
+
+    presets = MappingProxyType({"default": Marginal()})
+
+    def __init__(self, *, categorical_features=None, numeric_features=None):
+        store(self, locals())
+
+
+CLASSES: tuple[type[AbstractRegressor], ...] = (
+    BayesianRegressor,
+    CombinedRegressor,
+    GPRegressor,
+    LinearRegressor,
+    LocalRegressor,
+    MCDropoutRegressor,
+    MarginalRegressor,
+    MeanVarianceRegressor,
+    SparseGPRegressor,
+)
+
+
+def find_class(name: str) -> type[AbstractRegressor]:
+    """A final estimator of the package by its name."""
+    for known in CLASSES:
+        if known.__name__ == name:
+            return known
+    raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")
+
+
+def load_estimator(path: str | Path) -> AbstractRegressor:
+    """Read a model of any of our estimators that `save` wrote; nothing in it is ever executed.
+
+    Raises
+    ------
+    ModelFileError
+        If a file is missing, too many or changed in any byte, or holds no estimator of ours.
+    """
+    header = Path(path) / HEADER
+    if not header.is_file():
+        raise ModelFileError(f"{str(path)!r} is not a sigmax model folder: no {HEADER} in it.")
+    return find_class(str(read_header(header, read_bytes(header)).get("estimator"))).load(path)
+
+
+def fit_parquet(
+    model: AbstractRegressor, source: str | Sequence[str], target: str, *, drop=()
+) -> AbstractRegressor:
+    """Fit a model to Parquet files, which are read in row groups if they have many rows.
+
+    Parameters
+    ----------
+    model : estimator
+        A `LocalRegressor` learns from more than 524,288 rows in shards, in bounded memory, as it
+        does from arrays; any other estimator, and fewer rows, are read into memory.
+    source : str or list of str
+        A file, a folder, or a pattern such as ``"rows/*.parquet"``; also of a store, as
+        ``"s3://bucket/rows/*.parquet"``. All files have the same columns.
+    target : str
+        The column to predict. Rows without it are left out.
+    drop : list of str
+        Columns to leave out.
+
+    Returns
+    -------
+    model
+        The one that was given, fitted.
+
+    Raises
+    ------
+    TableFileError, InvalidDataError
+        If the files or the columns cannot be used.
+    """
+    files = ParquetFiles.open([source] if isinstance(source, str) else list(source))
+    check_names([target], files.names, option="target")
+    check_names(drop, files.names, option="drop")
+    features = [name for name in files.names if name not in {target, *drop}]
+    if isinstance(model, LocalRegressor) and files.n_rows > LARGEST_AT_ONCE:
+        return model.fit_stream(ParquetStream(files, target, features))
+    frame = files.read()
+    y = read_target(frame, target)
+    has_target = ~np.isnan(y)
+    return model.fit(frame.loc[has_target].filter(items=features), y[has_target])

@@ -1,0 +1,200 @@
+"""The protocol of experts: an expert fits rows and returns a fitted value.
+
+Everything that is done to a fitted value (prediction, calibration, conformal intervals, saving,
+adding rows) needs no more of it than `AbstractFitted.density` and its held-out densities.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from sigmax.calibration import ConformalScores
+from sigmax.distributions import Mixture, Normal, Predictive
+from sigmax.errors import InvalidArgumentError
+from sigmax.experts.rows import Rows, TrainingRows
+from sigmax.features import SUPPORT, TargetUnits
+from sigmax.inputs import Inputs
+from sigmax.settings import AbstractSettings, setting
+
+ROWS_AT_ONCE = 4096
+
+
+@final
+class HeldOut(eqx.Module):
+    """Density of training rows under a fit that has not seen them, nor any duplicate of them.
+
+    A row is predicted by the mixture of the ensemble members that hold it out; a method that leaves
+    rows out in closed form has one member, which leaves out every row.
+    """
+
+    dist: Mixture
+    """Densities of the transformed targets, leaves (components, k, outputs). Members that have
+    learned from a row have weight 0 there."""
+    y: Float[np.ndarray, "k outputs"]
+    """Transformed targets."""
+    weight: Float[np.ndarray, " k"]
+    """Sample weights."""
+    row: Int[np.ndarray, " k"]
+    """Positions of the rows among the training rows."""
+    members: Bool[np.ndarray, "k members"]
+    """True for the members that hold a row out."""
+
+    @classmethod
+    def of_rows(cls, dist: Mixture, rows: Rows) -> "HeldOut":
+        """All rows, each left out by every member."""
+        members = np.ones((len(rows), dist.n_members), dtype=bool)
+        return cls(dist, rows.y, rows.weight, np.arange(len(rows)), members)
+
+    @classmethod
+    def of_members(
+        cls,
+        dist: Mixture,
+        member: Int[np.ndarray, " pairs"],
+        row: Int[np.ndarray, " pairs"],
+        n_members: int,
+        rows: Rows,
+    ) -> "HeldOut":
+        """From densities of pairs of a member and a row that it holds out.
+
+        ``dist`` is a mixture of the components of one member: leaves (parts, pairs, outputs).
+        """
+        kept, position = np.unique(row, return_inverse=True)
+        members = np.zeros((len(kept), n_members), dtype=bool)
+        members[position, member] = True
+        n_parts, _, n_outputs = dist.components.shape
+
+        def spread(leaf: Any, fill: float) -> np.ndarray:
+            found = np.full((n_members, n_parts, len(kept), n_outputs), fill)
+            found[member, :, position] = np.moveaxis(np.asarray(leaf), 1, 0)
+            return found.reshape(n_members * n_parts, len(kept), n_outputs)
+
+        log_weight = dist.log_weight
+        if log_weight is None:
+            log_weight = np.full(dist.components.shape, -np.log(n_parts))
+        log_weight = spread(log_weight, -np.inf) - np.log(members.sum(axis=1))[:, None]
+        components = jax.tree.map(lambda leaf: spread(leaf, 4.0), dist.components)
+        mixture = Mixture(components, None, log_weight, n_parts)
+        return cls(mixture, rows.y[kept], rows.weight[kept], kept, members)
+
+    @classmethod
+    def none(cls, n_members: int, n_outputs: int) -> "HeldOut":
+        """No row is held out."""
+        nothing = np.zeros((n_members, 0, n_outputs))
+        members = np.zeros((0, n_members), dtype=bool)
+        dist = Mixture(Normal(nothing, nothing))
+        return cls(dist, nothing[0], np.zeros(0), np.zeros(0, int), members)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def _conformal(self) -> tuple[ConformalScores, Bool[np.ndarray, "folds members"]]:
+        """Scores |y - mean| / std of the rows, and the members of each fold of rows."""
+        folds, fold = np.unique(self.members, axis=0, return_inverse=True)
+        if not len(self):
+            nothing = np.zeros(self.y.shape)
+            return ConformalScores.create(nothing, nothing, nothing), folds
+        dist = Predictive(self.dist)
+        parts = self.y, dist.mean, dist.std, self.weight, fold.reshape(-1)
+        return ConformalScores.create(*parts), folds
+
+    def conformal_interval(self, dist: Mixture, coverage: float) -> Float[np.ndarray, "n p 2"]:
+        """Conformal intervals of new rows with the predictive densities ``dist``.
+
+        A new row is predicted by the members of every fold of held-out rows, and compared with the
+        errors of these rows: CV+, and where folds overlap the jackknife+ after bootstrap of Kim, Xu
+        and Barber (2020).
+        """
+        if not len(self):
+            raise InvalidArgumentError(
+                "`method` can be 'conformal' only where ensemble members hold rows out: set"
+                " `validation_fraction` above 0."
+            )
+        scores, folds = self._conformal
+        mean, variance = member_moments(dist, folds.shape[1])
+        bounds = []
+        for first in range(0, mean.shape[1], ROWS_AT_ONCE):
+            rows = slice(first, first + ROWS_AT_ONCE)
+            means = np.stack([mean[own, rows].mean(axis=0) for own in folds])
+            variances = np.stack(
+                [variance[own, rows].mean(axis=0) + mean[own, rows].var(axis=0) for own in folds]
+            )
+            bounds.append(scores.interval(means, np.sqrt(variances), coverage))
+        return np.concatenate(bounds)
+
+
+def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every ensemble member, whose components follow each other."""
+    # Rows come first: `Predictive` computes in blocks of them.
+    parts = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+    shape = *parts.shape[:1], n_members, -1, *parts.shape[2:]
+    means, variances = (part.reshape(shape) for part in (parts.mean, parts.variance))
+    if mixture.log_weight is None:
+        weight = np.full(means.shape, 1 / means.shape[2])
+    else:
+        weight = n_members * np.exp(mixture.log_weight).swapaxes(0, 1).reshape(shape)
+    mean = np.sum(weight * means, axis=2, keepdims=True)
+    variance = np.sum(weight * (variances + (means - mean) ** 2), axis=2)
+    return mean[:, :, 0].swapaxes(0, 1), variance.swapaxes(0, 1)
+
+
+class AbstractFitted(eqx.Module):
+    """All that an expert has learned. A final class gives `density` and ``held_out``."""
+
+    held_out: eqx.AbstractVar[HeldOut]
+
+    @abstractmethod
+    def density(self, X: Inputs) -> Mixture:
+        """Predictive densities of the transformed target: leaves (components, rows, outputs)."""
+
+    def gate(self, X: Inputs) -> Float[np.ndarray, " rows"] | None:
+        """Extrapolation gate, 0 on the data and 1 far from them; None if there is none."""
+        return None
+
+    def describe(self, X: Inputs) -> tuple[Mixture, dict[str, Float[np.ndarray, " rows"]]]:
+        """`density`, and further quantities of every row by name, ``gate`` if there is one."""
+        gate = self.gate(X)
+        return self.density(X), {} if gate is None else {"gate": gate}
+
+    def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
+        """Shape of the predictions at ``X``; raises an error if arrays do not fit each other."""
+        return self.density(X).shape
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AbstractFitted":
+        """The same value: it never changes."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractExpert(AbstractSettings):
+    """A method of regression: settings, and how rows are fitted."""
+
+    support: str | tuple[float | None, float | None] = setting(*SUPPORT)
+
+    @abstractmethod
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> AbstractFitted:
+        """Fit rows. A ``verbose`` above 0 shows the progress."""
+
+    def fit_together(
+        self, rows: Sequence[Rows], keys: Sequence[PRNGKeyArray], *, verbose: int = 0
+    ) -> list[AbstractFitted]:
+        """Fit several data sets; in one training, where that is quicker."""
+        pairs = zip(rows, keys, strict=True)
+        return [self.fit(own, key, verbose=verbose) for own, key in pairs]
+
+    def targets(
+        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
+    ) -> list[TargetUnits]:
+        """Transforms of the targets of several data sets."""
+        return [TargetUnits.fit(own.y, own.weight, support=self.support) for own in rows]
+
+    def for_rows(self, n_rows: int) -> "AbstractExpert":
+        """Defaults that depend on the number of rows."""
+        return self

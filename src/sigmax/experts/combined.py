@@ -1,0 +1,562 @@
+r"""The paper's method, "Combined" (Detlefsen, Jørgensen and Hauberg 2019), and its four ideas.
+
+The network of one ensemble member gives a mean $\mu(x)$ and a distribution of the variance
+$\sigma^2(x)$. Each idea is a switch of `Combined`; without any it is the mean-variance network of
+Nix and Weigend, and with several members the deep ensemble of Lakshminarayanan et al.
+
+====  ====================================================  =======================================
+idea  in the paper                                          here
+====  ====================================================  =======================================
+LS    locality sampler: psu primary sampling units, then    `Combined.stages`: ``n_primary``,
+      ssu of the k nearest neighbours of each, and          ``n_secondary``, ``n_neighbors``;
+      Horvitz-Thompson weights $1/\pi_j$                     `sigmax.sampling` draws and weighs
+MV    mean-variance split: while one is trained, the other  `Combined.stages`: phases "mean" and
+      is fixed                                              "spread" take turns
+IG    $\sigma^2 \sim$ Inv-Gamma$(\alpha, \beta)$, hence a   `InverseGammaSpread`
+      Student-t $p(y|x)$
+EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, with the gate of
+      $\nu = \text{sigmoid}((\delta + a)/\gamma)$            `sigmax.networks.gate`
+====  ====================================================  =======================================
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from sigmax.compilation import compiled
+from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT
+from sigmax.experts.base import AbstractFitted, HeldOut
+from sigmax.experts.ensemble import (
+    PATIENCE,
+    VALIDATION_FRACTION,
+    AbstractNetworkExpert,
+    Trained,
+    gate_relevance,
+)
+from sigmax.experts.recalibration import (
+    cross_fitted_recalibration,
+    few_rows_factor,
+    few_rows_shrinkages,
+    held_out_densities,
+    held_out_factor,
+    recalibrated,
+    with_factor,
+)
+from sigmax.experts.rows import Rows
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks import (
+    ACTIVATIONS,
+    NO_CENTER,
+    SMALLEST_VARIANCE,
+    ExtrapolationGate,
+    TabularMLP,
+    blend_factor,
+    create_gate,
+    inverse_softplus,
+    mean_gates,
+    toward_prior,
+)
+from sigmax.padding import by_blocks, stack_members
+from sigmax.random import named_generator
+from sigmax.settings import (
+    COUNT,
+    COUNT_OR_ZERO,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    number,
+    one_of,
+    setting,
+)
+from sigmax.training import Batch, Part, Phase, Stage, TrainingData
+
+N_CHUNKS = 50
+"""Validations in each stage, about."""
+
+RowValues = Float[Array, " batch"]
+
+
+# IG: the variance has an inverse-Gamma distribution, hence y a Student-t.
+
+INITIAL_VARIANCE, INITIAL_CONCENTRATION = 0.3, 4.0
+
+
+class AbstractSpread(eqx.Module):
+    """The noise at x, as a density around a mean."""
+
+    @abstractmethod
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> AbstractDistribution:
+        """Density around ``mean`` of every row and output."""
+
+
+@final
+class InverseGammaSpread(AbstractSpread):
+    r"""IG: a variance with an inverse-Gamma distribution, hence a Student-t around the mean.
+
+    $\alpha = \alpha_0 + \text{softplus}(\cdot)$ with $\alpha_0 > 1$, so that
+    $E[\sigma^2] = \beta/(\alpha-1)$ exists, and $\beta = \alpha\,\text{softplus}(\cdot)$: the
+    second network is the squared scale.
+    """
+
+    concentration: TabularMLP
+    squared_scale: TabularMLP
+    min_concentration: float = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls,
+        rng: np.random.Generator,
+        shape: InputShape,
+        hidden_sizes: Sequence[int],
+        n_outputs: int,
+        *,
+        activation: str,
+        min_concentration: float = 1.1,
+    ) -> "InverseGammaSpread":
+        def network(value: float) -> TabularMLP:
+            bias, sizes = inverse_softplus(value), (shape, hidden_sizes, n_outputs)
+            return TabularMLP.create(rng, *sizes, activation=activation, output_bias=bias)
+
+        above_least = max(INITIAL_CONCENTRATION - min_concentration, 1.0)
+        return cls(network(above_least), network(INITIAL_VARIANCE), min_concentration)
+
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> StudentT:
+        alpha = self.min_concentration + jax.nn.softplus(self.concentration(x))
+        beta = alpha * (jax.nn.softplus(self.squared_scale(x)) + SMALLEST_VARIANCE)
+        return StudentT.from_inverse_gamma(mean, alpha, beta)
+
+
+@final
+class NormalSpread(AbstractSpread):
+    """One variance per row, without IG."""
+
+    variance: TabularMLP
+
+    @classmethod
+    def create(
+        cls,
+        rng: np.random.Generator,
+        shape: InputShape,
+        hidden_sizes: Sequence[int],
+        n_outputs: int,
+        *,
+        activation: str,
+    ) -> "NormalSpread":
+        bias, sizes = inverse_softplus(INITIAL_VARIANCE), (shape, hidden_sizes, n_outputs)
+        return cls(TabularMLP.create(rng, *sizes, activation=activation, output_bias=bias))
+
+    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> Normal:
+        variance = jax.nn.softplus(self.variance(x)) + SMALLEST_VARIANCE
+        return Normal(mean, variance**0.5)
+
+
+# EX: away from the data, the variance tends to a prior variance.
+
+
+@final
+class VarianceNetwork(eqx.Module):
+    r"""Density of one ensemble member: mean, spread and gate.
+
+    Everything is in standardised units, where a prior variance $\eta = 1$ is Var(y). EX: the gate
+    $\tilde\nu$ leaves the shape of the density and sets its variance to
+    $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$; for the inverse-Gamma spread that is the rate
+    $(1-\tilde\nu)\beta + \tilde\nu\eta(\alpha-1)$. With ``shrink_mean`` the mean, too, tends to
+    that of y, which is 0. It does so as $1-\tilde\nu^2$, later than the variance: a row just beyond
+    the data should become uncertain before its mean moves.
+
+    ``factor`` multiplies every scale on the data, and ``shrinkage`` takes every prediction part of
+    the way to the mean of y and the prior variance. Both are chosen on validation rows after the
+    training; only `predict` applies the shrinkage.
+    """
+
+    mean: TabularMLP
+    spread: AbstractSpread
+    gate: ExtrapolationGate | None
+    factor: Float[Array, ""]
+    shrinkage: Float[Array, ""]
+    prior_variance: float = eqx.field(static=True)
+    shrink_mean: bool = eqx.field(static=True)
+
+    def predict(self, x: Inputs) -> AbstractDistribution:
+        """Density at new rows."""
+        return toward_prior(self(x), self.shrinkage, self.prior_variance)
+
+    def __call__(
+        self, x: Inputs, own_center: Int[Array, " rows"] | None = None
+    ) -> AbstractDistribution:
+        mean = self.mean(x)
+        if self.gate is None:
+            return self.spread(x, mean).widen(jnp.broadcast_to(self.factor, mean.shape))
+        gate = self.gate_value(x, own_center)[:, None]
+        on_data = self.spread(x, (1 - gate**2) * mean if self.shrink_mean else mean)
+        on_data = on_data.widen(jnp.broadcast_to(self.factor, mean.shape))
+        return on_data.widen(blend_factor(gate, self.prior_variance, on_data.variance))
+
+    def gate_value(
+        self, x: Inputs, own_center: Int[Array, " rows"] | None = None
+    ) -> Float[Array, " rows"]:
+        """Gate at every row: 0 on the data, 1 far from them, 0 without a gate."""
+        if self.gate is None:
+            return jnp.zeros(len(x))
+        return self.gate(
+            jnp.asarray(x.actual_coordinates),
+            jnp.full(len(x), NO_CENTER) if own_center is None else own_center,
+        )
+
+    def check(self) -> None:
+        """Raise ValueError unless factors on scales are above 0."""
+        if not np.all(np.asarray(self.factor) > 0):
+            raise ValueError("factors on scales must be above 0")
+
+
+def create_network(
+    name: Callable[[str], np.random.Generator],
+    shape: InputShape,
+    n_outputs: int,
+    gate: ExtrapolationGate | None,
+    expert: "Combined",
+) -> VarianceNetwork:
+    """Untrained network; ``name`` gives a random generator for each of its parts."""
+    sizes, activation = (shape, expert.hidden_sizes, n_outputs), expert.activation
+    create_spread = NormalSpread.create
+    if expert.inverse_gamma:
+        least = expert.min_concentration
+        create_spread = partial(InverseGammaSpread.create, min_concentration=least)
+    mean = TabularMLP.create(name("mean"), *sizes, activation=activation)
+    spread = create_spread(name("spread"), *sizes, activation=activation)
+    settings = expert.prior_variance, expert.shrink_mean
+    return VarianceNetwork(mean, spread, gate, jnp.ones(()), jnp.zeros(()), *settings)
+
+
+# Objectives, and the densities of validation rows.
+
+
+def density(network: VarianceNetwork, batch: Batch, data: TrainingData) -> AbstractDistribution:
+    """Density of every row; a row that is an inducing point of the gate does not see itself."""
+    return network(batch.X, batch.own_center)
+
+
+def log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -> RowValues:
+    """Outputs are independent given x, so theirs add up."""
+    return jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
+
+
+def negative_log_likelihood(
+    network: VarianceNetwork, batch: Batch, data: TrainingData
+) -> RowValues:
+    return -log_likelihood(network, batch, data)
+
+
+def beta_negative_log_likelihood(
+    network: VarianceNetwork, batch: Batch, data: TrainingData
+) -> RowValues:
+    """Loss of each row times its standard deviation, taken as given (Seitzer 2022, β = ½)."""
+    dist = density(network, batch, data)
+    return -jnp.sum(lax.stop_gradient(dist.std) * dist.log_prob(batch.y), axis=1)
+
+
+def faithful_error(network: VarianceNetwork, batch: Batch, data: TrainingData) -> RowValues:
+    """Squared error for the mean, likelihood around it for the variance (Stirn 2023)."""
+    dist = density(network, batch, data)
+    fixed = eqx.tree_at(lambda d: d.mean, dist, lax.stop_gradient(dist.mean))
+    return squared_error(network, batch, data) - jnp.sum(fixed.log_prob(batch.y), axis=1)
+
+
+def squared_error(network: Any, batch: Batch, data: TrainingData) -> RowValues:
+    """Half the squared error of the mean network alone: the likelihood of one common variance."""
+    return 0.5 * jnp.sum((batch.y - network.mean(batch.X)) ** 2, axis=1)
+
+
+def negative_squared_error(network: Any, batch: Batch, data: TrainingData) -> RowValues:
+    return -squared_error(network, batch, data)
+
+
+LOSSES: dict[str, Callable] = {
+    "likelihood": negative_log_likelihood,
+    "beta": beta_negative_log_likelihood,
+    "faithful": faithful_error,
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Combined(AbstractNetworkExpert):
+    """The paper's method, with all of its settings."""
+
+    n_members: int = setting(
+        5,
+        COUNT,
+        """Ensemble members, trained at once, of which the prediction is the equal mixture; ten
+        with fewer than 200 rows unless this is given or 1.""",
+    )
+    locality: bool = setting(
+        True, FLAG, "Draw batches with the locality sampler (LS) instead of uniformly."
+    )
+    split: bool = setting(True, FLAG, "Never train mean and variance in the same step (MV).")
+    inverse_gamma: bool = setting(
+        True,
+        FLAG,
+        "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive.",
+    )
+    extrapolate: bool = setting(
+        True, FLAG, "Let the variance tend to `prior_variance` away from the data (EX)."
+    )
+    min_concentration: float = setting(
+        3.0,
+        number(above=1),
+        """With `inverse_gamma`, the least α: half the degrees of freedom of the Student-t. Near 1
+        the tails may be so heavy that the variance, which follows from them, means nothing.""",
+    )
+    loss: str = setting(
+        "likelihood",
+        one_of(LOSSES),
+        """Without `split`: the plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared
+        error for the mean and the likelihood around it for the variance (Stirn et al.).""",
+    )
+    hidden_sizes: tuple[int, ...] = setting(
+        (128, 128), SIZES, "Units of the hidden layers of each network."
+    )
+    activation: str = setting("silu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
+    n_steps: int = setting(
+        4000, COUNT, "Training steps in all, of the mean and of the variance together."
+    )
+    warmup_fraction: float = setting(
+        0.3,
+        number(above=0, below=1, inclusive=True),
+        "Share of the steps that train the mean alone, at first.",
+    )
+    variance_steps: int = setting(
+        1, COUNT, "With `split`, variance steps after each step of the mean."
+    )
+    batch_size: int = setting(256, COUNT, "Rows of a batch in the warm-up and without `locality`.")
+    n_primary: int = setting(16, COUNT, "Centres of a locality batch of the mean (psu).")
+    n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres (ssu).")
+    n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    variance_n_primary: int = setting(16, COUNT, "Centres of a locality batch of the variance.")
+    variance_n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres.")
+    variance_n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    learning_rate: float = setting(3e-3, POSITIVE, "Step size of Adam for the mean.")
+    variance_learning_rate: float = setting(1e-3, POSITIVE, "Step size of Adam for the variance.")
+    weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay of the mean network.")
+    variance_weight_decay: float = setting(
+        1e-4, NOT_NEGATIVE, "Decoupled weight decay of the variance networks."
+    )
+    decay_rate: bool = setting(True, FLAG, "Let the step sizes fall to 0 along half a cosine.")
+    n_inducing: int = setting(
+        100,
+        COUNT,
+        "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
+    )
+    gate_scale: float | None = setting(
+        None,
+        POSITIVE,
+        """Initial width γ of the paper's gate, in standardised units; None takes both the width and
+        a margin, within which the gate is closed, from the data.""",
+    )
+    gate_learning_rate: float = setting(
+        1e-3, NOT_NEGATIVE, "Step size of Adam for inducing points and gate width."
+    )
+    prior_variance: float = setting(
+        1.0, POSITIVE, "Variance η far from the data, in units of Var(y)."
+    )
+    shrink_mean: bool = setting(
+        True, FLAG, "Let the mean tend to the mean of y away from the data, too."
+    )
+    validation_fraction: float = setting(*VALIDATION_FRACTION)
+    patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
+    recalibrate: bool = setting(
+        True,
+        FLAG,
+        """Multiply all scales by the one factor that makes the validation rows likeliest. With
+        fewer than 200 rows these also decide how far predictions are taken back to the mean and
+        the variance of y.""",
+    )
+
+    def plain(self) -> "Combined":
+        """Mean-variance network: none of the four ideas, and one member."""
+        switches = dict.fromkeys(("locality", "split", "inverse_gamma", "extrapolate"), False)
+        return replace(self, n_members=1, **switches)
+
+    def fit_to(self, n_rows: int) -> "Combined":
+        k, variance_k = (min(k, n_rows) for k in (self.n_neighbors, self.variance_n_neighbors))
+        return replace(
+            self,
+            n_neighbors=k,
+            n_secondary=min(self.n_secondary, k),
+            variance_n_neighbors=variance_k,
+            variance_n_secondary=min(self.variance_n_secondary, variance_k),
+        )
+
+    def graph_sizes(self) -> dict[str, int]:
+        sizes = (self.n_neighbors, self.variance_n_neighbors) if self.locality else ()
+        return {f"{k} neighbors": k for k in sizes}
+
+    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[VarianceNetwork, np.ndarray]:
+        gate, own_center = None, np.full(len(X), NO_CENTER)
+        if self.extrapolate:
+            scale = self.gate_scale
+            relevance = None if scale is not None else gate_relevance(rows, X, key)
+            gate, own_center = create_gate(
+                np.asarray(X.coordinates), self.n_inducing, key, scale=scale, relevance=relevance
+            )
+
+        def create(member: int) -> VarianceNetwork:
+            def name(part: str) -> np.random.Generator:
+                return named_generator(key, f"{part} of member {member}")
+
+            return create_network(name, X.input_shape, rows.y.shape[1], gate, self)
+
+        return stack_members([create(member) for member in range(self.n_members)]), own_center
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Warm-up of the mean on uniform batches, then mean and variance, apart or together."""
+        decay = {"final_rate": 0.0 if self.decay_rate else 1.0}
+        rates = self.learning_rate, self.variance_learning_rate
+        decays = self.weight_decay, self.variance_weight_decay
+        parts = [
+            Part(name=name, learning_rate=rate, weight_decay=weight_decay, **decay)
+            for name, rate, weight_decay in zip(("mean", "spread"), rates, decays, strict=True)
+        ]
+        if self.extrapolate:
+            parts.append(Part(name="gate", learning_rate=self.gate_learning_rate, **decay))
+        uniform = {"graph": "single", "n_primary": self.batch_size, "n_secondary": 1}
+
+        def batches(k: int, n_primary: int, n_secondary: int) -> dict[str, Any]:
+            """LS: psu centres, then ssu of the k nearest neighbours of each."""
+            sizes = {"n_primary": n_primary, "n_secondary": n_secondary}
+            return {"graph": f"{k} neighbors", **sizes} if self.locality else uniform
+
+        of_mean = batches(self.n_neighbors, self.n_primary, self.n_secondary)
+        of_variance = batches(
+            self.variance_n_neighbors, self.variance_n_primary, self.variance_n_secondary
+        )
+        likelihood = negative_log_likelihood
+        warmup = Phase(parts=(parts[0],), objective=squared_error, **uniform)
+        mean = Phase(parts=(parts[0],), objective=likelihood, **of_mean)
+        variance = Phase(parts=tuple(parts[1:]), objective=likelihood, **of_variance)
+        joint = Phase(parts=tuple(parts), objective=LOSSES[self.loss], **of_mean)
+
+        n_warmup = round(self.warmup_fraction * self.n_steps)
+        # MV: one step of the mean, then steps of the variance, each with the other one fixed.
+        cycle = (mean, *[variance] * self.variance_steps) if self.split else (joint,)
+        stages = [
+            ("mean", (warmup,), n_warmup, {"score": negative_squared_error}),
+            ("distribution", cycle, (self.n_steps - n_warmup) // len(cycle), {"predict": density}),
+        ]
+        return tuple(
+            Stage(
+                name=name,
+                phases=phases,
+                n_cycles=n_cycles,
+                cycles_per_chunk=max(1, n_cycles // N_CHUNKS),
+                keep_best=self.validation_fraction > 0,
+                is_judged_together=self.is_judged_together,
+                patience=self.patience,
+                **scored,
+            )
+            for name, phases, n_cycles, scored in stages
+            if n_cycles
+        )
+
+    def finish(self, trained: Trained) -> "CombinedFitted":
+        networks, folds, data = trained.networks, trained.folds, trained.data
+        stage = replace(self.stages()[-1], score=None, predict=density)
+        if not trained.is_validated:
+            held_out = HeldOut.none(len(folds.group), data.y.shape[-1])
+            return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
+        dist = held_out_densities(networks, folds, data, stage)
+        if self.recalibrate:
+            networks = calibrate(networks, dist, trained)
+            dist = held_out_densities(networks, folds, data, stage)
+        networks = jax.tree.map(np.asarray, networks)
+        held_out = trained.held_out(dist)
+        return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
+
+
+def calibrate(networks: VarianceNetwork, dist: Any, trained: Trained) -> VarianceNetwork:
+    """Members with the factor, and of few rows the shrinkage, that suit their validation rows."""
+    folds, data, given = trained.folds, trained.data, trained.prepared.rows.given
+    if not trained.prepared.has_few_rows:
+        # The same rows chose the checkpoints and so flatter them: nothing is made narrower.
+        return with_factor(networks, jnp.maximum(held_out_factor(dist, folds, data), 1.0))
+    shrinkages = few_rows_shrinkages(given.n_distinct)
+    prior_variance = networks.prior_variance
+    found = cross_fitted_recalibration(dist, folds, data, prior_variance, shrinkages)
+    found = found.wider(few_rows_factor(given.n_distinct))
+    has_replicates = trained.prepared.rows.has_replicates
+    return recalibrated(networks, found.never_narrower() if has_replicates else found)
+
+
+@final
+class CombinedFitted(AbstractFitted):
+    """Trained members; the prediction is their equal mixture."""
+
+    networks: VarianceNetwork
+    """Members along the first axis of all arrays."""
+    held_out: HeldOut
+    history: dict[str, np.ndarray]
+    """Validation scores (chunks, members) by stage."""
+
+    def density(self, X: Inputs) -> Mixture:
+        X = X.astype(np.float32)
+        return Mixture(by_blocks(partial(predict_members, self.networks), X, axis=1))
+
+    def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
+        return mean_gates(self.networks, X.astype(np.float32))
+
+    def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
+        dist = eqx.filter_eval_shape(predict_members, self.networks, X.astype(np.float32))
+        return dist.mean.shape[1:]
+
+
+@compiled
+def predict_members(networks: VarianceNetwork, X: Inputs) -> AbstractDistribution:
+    """Density of every member in standardised units."""
+    axes = (eqx.if_array(0), None)
+    return eqx.filter_vmap(lambda network, X: network.predict(X), in_axes=axes)(networks, X)
+
+
+DEFAULT = Combined()
+PAPER = Combined(
+    n_members=1,
+    min_concentration=1.1,
+    hidden_sizes=(50,),
+    activation="relu",
+    n_steps=10_000,
+    warmup_fraction=0.5,
+    batch_size=256,
+    n_primary=3,
+    n_secondary=40,
+    n_neighbors=50,
+    variance_n_primary=1,
+    variance_n_secondary=10,
+    variance_n_neighbors=10,
+    learning_rate=1e-2,
+    variance_learning_rate=1e-2,
+    weight_decay=0.0,
+    variance_weight_decay=0.0,
+    decay_rate=False,
+    n_inducing=500,
+    gate_scale=1.5,
+    shrink_mean=False,
+    validation_fraction=0.0,
+    patience=0,
+    recalibrate=False,
+    support=(None, None),
+)
+PRESETS = {
+    "default": DEFAULT,
+    "fast": replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), n_steps=1500),
+    "paper": PAPER,
+}
+"""Named settings; `Combined.plain` of them are those of mean-variance networks."""

@@ -1,0 +1,369 @@
+r"""Exact Gaussian processes averaged over their hyper-parameters, for data of few rows.
+
+On standardised targets the model of row $i$ is
+
+$$y_i = s\,(c + \sqrt{1-\eta}\,f(x_i) + \sqrt{\eta / w_i}\,\varepsilon_i)$$
+
+with a function $f$ of variance 1 and squared-exponential covariance, an unknown constant
+$c \sim N(0, 1)$ and noise $\varepsilon_i \sim N(0, 1)$. The total variance $s^2$ has an
+inverse-Gamma prior and is integrated out in closed form, which makes the evidence and the
+predictions Student-t. The length-scales are log-normal a priori, the share $\eta$ of the noise
+logit-normal; they are drawn from their posterior by importance sampling.
+
+The noise may depend on x. Its variance is then $\sigma^2 e^{g(x)}$ with a function g that is a
+Gaussian process itself: smooth, of mean 0 and of the standard deviation `LOG_NOISE_STD` a priori.
+g is the sum of the few functions in which it varies most over the rows, with independent standard
+Normal weights, which are further hyper-parameters. Far from all rows g is 0. Two models are
+averaged over, with constant and with varying noise, each weighted by its evidence.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from sigmax.compilation import compiled
+from sigmax.experts.gaussian_process.inference import (
+    GPRows,
+    Hyper,
+    Number,
+    Posterior,
+    Scalar,
+    Values,
+    exact_posterior,
+    exact_system,
+    noise_kernel,
+    noise_log_density,
+    quadratic_and_log_det,
+)
+from sigmax.experts.gaussian_process.search import (
+    BOUNDS,
+    SMALLEST_JITTER,
+    Found,
+    best,
+    maximise,
+    pad,
+    with_jitter,
+)
+
+N_DRAWS = 32
+"""Draws of the hyper-parameters that are mixed, with equal weights."""
+
+N_PROPOSALS = 1024
+PROPOSAL_DF = 5.0
+
+LENGTH_SCALE_PRIOR = math.sqrt(2), math.sqrt(3)
+"""Mean and standard deviation of log(ℓ / √d) (Hvarfner et al., 2024), on standardised columns."""
+
+NOISE_PRIOR = -2.0, 2.0
+"""Mean and standard deviation of logit(η): the noise has about 12 % of the variance."""
+
+VARIANCE_PRIORS = {"wide": (0.25, 4.0), "sample": (5.0, 5.0)}
+"""Shape and rate of the inverse-Gamma prior of s², in units of the sample variance. A sample of two
+or three rows often has a far smaller variance than the population, hence the large rate and the
+heavy tail of the first."""
+
+OFFSET = 1.0
+"""Prior variance of the constant, as a share of s²."""
+
+NOISE_BOUNDS, WEIGHT_BOUNDS = (-14.0, 14.0), (-6.0, 6.0)
+"""Bounds of logit(η), and of the weights of noise functions, in the search for modes."""
+
+LOG_NOISE_STD = 2.0
+"""Prior standard deviation of g: two of them are a factor of 55 on the variance."""
+
+N_FUNCTIONS = 8
+LEAST_SHARE = 0.01
+"""Share of the variance of g below which a function is 0, so that their number is fixed."""
+
+Theta = Float[Values, " parameters"]
+"""Logarithms of the length-scales, logit(η), then the weights of the noise functions."""
+
+Thetas = Float[Values, "draws parameters"]
+
+
+def with_noise(rows: GPRows) -> GPRows:
+    """Rows with the functions of varying noise, as coefficients of `noise_kernel` at the rows.
+
+    Examples
+    --------
+    >>> X = np.linspace(-1.7, 1.7, 50)[:, None]
+    >>> with jax.enable_x64(True):
+    ...     rows = with_noise(GPRows(X, X[:, 0], np.ones(50)))
+    ...     functions = np.asarray(noise_kernel(X, X, 1)) @ rows.noise_functions
+    >>> functions.shape, np.any(functions, axis=0).sum()
+    ((50, 8), np.int64(4))
+    >>> bool(np.all(np.sum(functions**2, axis=1) <= LOG_NOISE_STD**2))
+    True
+    """
+    n = len(rows.y)
+    values, vectors = np.linalg.eigh(np.asarray(noise_kernel(rows.X, rows.X, rows.n_length_scales)))
+    is_large = (values > LEAST_SHARE * n) & (np.arange(n, 0, -1) <= N_FUNCTIONS)
+    found = LOG_NOISE_STD * vectors[:, is_large] / np.sqrt(values[is_large])
+    found = np.pad(found, ((0, 0), (0, N_FUNCTIONS - found.shape[1])))
+    return replace(rows, noise_functions=found)
+
+
+def prior_of(rows: GPRows) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the Normal prior of the vector of hyper-parameters."""
+    d, m = rows.n_length_scales, rows.n_noise_functions
+    length_scale = LENGTH_SCALE_PRIOR[0] + 0.5 * math.log(d)
+    mean = np.r_[np.full(d, length_scale), NOISE_PRIOR[0], np.zeros(m)]
+    return mean, np.r_[np.full(d, LENGTH_SCALE_PRIOR[1]), NOISE_PRIOR[1], np.ones(m)]
+
+
+def to_hyper(theta: Theta, rows: GPRows, log_scale: Scalar | float = 0.0) -> Hyper:
+    """Hyper-parameters from their vector, with the total variance ``exp(log_scale)``."""
+    d = rows.n_length_scales
+    log_variance, log_noise = jax.nn.log_sigmoid(-theta[d]), jax.nn.log_sigmoid(theta[d])
+    logs = theta[:d], log_variance + log_scale, log_noise + log_scale
+    return Hyper(*logs, OFFSET, rows.groups)
+
+
+def from_hyper(hyper: Hyper, rows: GPRows) -> np.ndarray:
+    """Vector of hyper-parameters, with constant noise."""
+    logit = hyper.log_noise - hyper.log_variance
+    return np.r_[hyper.log_length_scale, logit, np.zeros(rows.n_noise_functions)]
+
+
+def weighed(rows: GPRows, theta: Theta) -> GPRows:
+    """Rows with their weights divided by the relative noise at each."""
+    if rows.noise_functions is None:
+        return rows
+    kernel = noise_kernel(rows.X, rows.X, rows.n_length_scales)
+    log_noise = kernel @ noise_coefficients(rows, theta)
+    return replace(rows, weight=rows.weight * jnp.exp(-log_noise))
+
+
+def noise_coefficients(rows: GPRows, theta: Theta) -> Float[Array, " rows"]:
+    """Coefficients of `noise_kernel`, whose sum is the logarithm of the relative noise."""
+    return jnp.asarray(rows.noise_functions) @ theta[rows.n_length_scales + 1 :]
+
+
+def evidence_and_scale(theta: Theta, rows: GPRows, jitter: Scalar) -> tuple[Number, Number]:
+    """Log evidence with s² integrated out, and the squared scale of the Student-t densities."""
+    hyper, rows = to_hyper(theta, rows), weighed(rows, theta)
+    B, target, _ = exact_system(hyper, rows, jitter)
+    quadratic, log_det = quadratic_and_log_det(B, target)
+    shape, prior_rate = rows.variance_prior
+    concentration = shape + 0.5 * jnp.sum(rows.weight > 0)
+    rate = prior_rate + 0.5 * quadratic
+    log_rates = shape * math.log(prior_rate) - concentration * jnp.log(rate)
+    log_scales = gammaln(concentration) - gammaln(shape) + log_rates
+    evidence = noise_log_density(hyper, rows.weight) - 0.5 * log_det + log_scales
+    return evidence, rate / concentration
+
+
+def log_posterior(theta: Theta, rows: GPRows, jitter: Scalar) -> Number:
+    """Log evidence plus log prior density."""
+    mean, std = prior_of(rows)
+    log_prior = -0.5 * ((theta - mean) / std) ** 2 - np.log(std) - 0.5 * math.log(2 * math.pi)
+    return evidence_and_scale(theta, rows, jitter)[0] + jnp.sum(log_prior)
+
+
+@compiled
+def posterior_objective(theta: Theta, rows: GPRows, jitter: Scalar) -> tuple[Number, Theta]:
+    """Log posterior density and its gradient."""
+    return jax.value_and_grad(log_posterior)(theta, rows, jitter)
+
+
+# One draw after the other: on few cores, XLA's thread pool can block forever on a batch of Cholesky
+# factors, and a batch is no faster.
+@compiled
+def log_posteriors(thetas: Thetas, rows: GPRows, jitter: Scalar) -> Float[Array, " draws"]:
+    return lax.map(lambda theta: log_posterior(theta, rows, jitter), jnp.asarray(thetas))
+
+
+@compiled
+def posteriors(thetas: Thetas, rows: GPRows, jitter: Scalar) -> Posterior:
+    """Posterior of the function under every draw, with s² at the squared scale of its Student-t."""
+
+    def posterior(theta):
+        squared_scale = evidence_and_scale(theta, rows, jitter)[1]
+        hyper = to_hyper(theta, rows, jnp.log(squared_scale))
+        found = exact_posterior(hyper, weighed(rows, theta), jitter)
+        if rows.noise_functions is None:
+            return found
+        return replace(found, noise_coefficients=noise_coefficients(rows, theta))
+
+    return lax.map(posterior, jnp.asarray(thetas))
+
+
+def mode_search(theta: np.ndarray, rows: GPRows, max_iter: int) -> Found:
+    """Mode of the posterior density of hyper-parameters, searched from ``theta``."""
+    length_scale = np.tile(np.log(BOUNDS["length_scale"]), (rows.n_length_scales, 1))
+    weight = np.tile(WEIGHT_BOUNDS, (rows.n_noise_functions, 1))
+    bounds = np.vstack([length_scale, NOISE_BOUNDS, weight])
+    return maximise(posterior_objective, theta, bounds, pad(rows), max_iter)
+
+
+@final
+@dataclass(frozen=True)
+class Proposal:
+    """Student-t density of vectors, Normal by default; ``root`` is a Cholesky factor."""
+
+    mean: np.ndarray
+    root: np.ndarray
+    df: float = math.inf
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``n`` independent vectors."""
+        z = rng.normal(size=(n, len(self.mean))) @ self.root.T
+        if math.isfinite(self.df):
+            z /= np.sqrt(rng.chisquare(self.df, size=(n, 1)) / self.df)
+        return self.mean + z
+
+    def log_prob(self, thetas: np.ndarray) -> np.ndarray:
+        """Log density at every row."""
+        from scipy.linalg import solve_triangular
+
+        k, df = len(self.mean), self.df
+        z = solve_triangular(self.root, (thetas - self.mean).T, lower=True)
+        squares, log_det = np.sum(z**2, axis=0), np.sum(np.log(np.diag(self.root)))
+        if math.isinf(df):
+            return -0.5 * (squares + k * math.log(2 * math.pi)) - log_det
+        norm = math.lgamma((df + k) / 2) - math.lgamma(df / 2) - k / 2 * math.log(df * math.pi)
+        return norm - log_det - (df + k) / 2 * np.log1p(squares / df)
+
+
+def laplace_root(theta: np.ndarray, rows: GPRows, step: float = 1e-3) -> np.ndarray:
+    """Cholesky factor of the covariance of the Laplace approximation at ``theta``.
+
+    The Hessian is estimated by central differences of the gradient. No direction is wider than √2
+    times the prior, also where the density is flat or not concave.
+    """
+    moves, jitter, slopes = step * np.eye(len(theta)), SMALLEST_JITTER, []
+    for point in (*(theta + moves), *(theta - moves)):
+        (_, slope), jitter = with_jitter(
+            lambda j, at=point: posterior_objective(at, rows, j), jitter
+        )
+        slopes.append(slope)
+    forwards, backwards = np.split(np.array(slopes), 2)
+    hessian = (backwards - forwards) / (2 * step)
+    _, std = prior_of(rows)
+    precision = 0.5 * (hessian + hessian.T) * np.outer(std, std)  # 1 is the prior's
+    values, directions = np.linalg.eigh(precision)
+    covariance = (directions / np.maximum(values, 0.5)) @ directions.T
+    return np.linalg.cholesky(covariance * np.outer(std, std))
+
+
+def proposals_of(modes: list[Found], rows: GPRows) -> list[Proposal]:
+    """Prior and, at every distinct mode, the Laplace approximation and a wider Student-t.
+
+    The Normal keeps the weights of many hyper-parameters even, the Student-t and the prior keep
+    them bounded.
+    """
+    mean, std = prior_of(rows)
+    distinct: list[np.ndarray] = []
+    for mode in sorted(modes, key=lambda one: -one.log_evidence):
+        if all(np.max(np.abs(mode.model - other) / std) > 0.05 for other in distinct):
+            distinct.append(mode.model)
+    proposals = [Proposal(mean, np.diag(std))]
+    for theta in distinct:
+        root = laplace_root(theta, rows)
+        proposals += [Proposal(theta, root), Proposal(theta, root, PROPOSAL_DF)]
+    return proposals
+
+
+def importance_sample(
+    proposals: list[Proposal], rows: GPRows, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Vectors of hyper-parameters, their weights in the posterior, and the log of its norm.
+
+    Weights are truncated at √n times their mean (Ionides, 2008), so that one draw cannot dominate
+    where the proposals fit badly.
+    """
+    n_each = [len(part) for part in np.array_split(np.arange(N_PROPOSALS), len(proposals))]
+    thetas = np.concatenate([p.sample(n, rng) for p, n in zip(proposals, n_each, strict=True)])
+    log_shares = np.log(n_each) - math.log(N_PROPOSALS)
+    log_probs = [p.log_prob(thetas) + s for p, s in zip(proposals, log_shares, strict=True)]
+    log_weights = np.asarray(log_posteriors(thetas, rows, np.asarray(SMALLEST_JITTER)))
+    log_weights = log_weights - np.logaddexp.reduce(log_probs, axis=0)
+    log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
+    largest = float(log_weights.max())
+    weights = np.exp(log_weights - largest)
+    log_norm = largest + math.log(weights.mean())
+    weights = np.minimum(weights, math.sqrt(N_PROPOSALS) * weights.mean())
+    return thetas, weights / weights.sum(), log_norm
+
+
+def averaged_posterior(
+    modes: list[Found], rows: GPRows, rng: np.random.Generator
+) -> tuple[Posterior, Found, float]:
+    """Posteriors of `N_DRAWS` hyper-parameters, log of the average evidence, and jitter."""
+    rows = pad(rows)
+    thetas, weights, log_norm = importance_sample(proposals_of(modes, rows), rows, rng)
+    thetas = resample(thetas, weights, rows, N_DRAWS, rng)
+    posterior, jitter = with_jitter(lambda jitter: posteriors(thetas, rows, jitter))
+    return posterior, Found(thetas, log_norm, max(mode.n_iter for mode in modes)), jitter
+
+
+def averaged_over_noise(
+    modes: list[Found], rows: GPRows, max_iter: int, rng: np.random.Generator
+) -> tuple[Posterior, Found, float]:
+    """As `averaged_posterior`, with noise that is constant or varies.
+
+    ``modes`` are those of constant noise. Draws are shared out in proportion to the evidence.
+    """
+    noisy, noisy_modes = noise_modes(modes, rows, max_iter)
+    rows, noisy = pad(rows), pad(noisy)
+    constant = importance_sample(proposals_of(modes, rows), rows, rng)
+    varying = importance_sample(proposals_of(noisy_modes, noisy), noisy, rng)
+    total = np.logaddexp(constant[2], varying[2])
+    n_varying = round(N_DRAWS * math.exp(varying[2] - total))
+    thetas = resample(*constant[:2], rows, N_DRAWS - n_varying, rng)
+    thetas = np.pad(thetas, ((0, 0), (0, noisy.n_noise_functions)))
+    thetas = np.concatenate([thetas, resample(*varying[:2], noisy, n_varying, rng)])
+    posterior, jitter = with_jitter(lambda jitter: posteriors(thetas, noisy, jitter))
+    n_iter = max(mode.n_iter for mode in (*modes, *noisy_modes))
+    return posterior, Found(thetas, float(total) - math.log(2), n_iter), jitter
+
+
+def likelier_noise(
+    modes: list[Found], rows: GPRows, max_iter: int
+) -> tuple[Posterior, Found, float]:
+    """Mode of constant or of varying noise, by the Laplace approximation of the evidence."""
+    noisy, noisy_modes = noise_modes(modes, rows, max_iter)
+    found = best([laplace_evidence(best(modes), rows), laplace_evidence(best(noisy_modes), noisy)])
+    n_parameters = rows.n_length_scales + 1 + noisy.n_noise_functions
+    theta = np.pad(found.model, (0, n_parameters - len(found.model)))
+    padded = pad(noisy)
+    posterior, jitter = with_jitter(lambda jitter: posteriors(theta[None], padded, jitter))
+    return posterior, found, jitter
+
+
+def noise_modes(modes: list[Found], rows: GPRows, max_iter: int) -> tuple[GPRows, list[Found]]:
+    """Rows with noise functions, and modes searched from constant noise and from the prior mean."""
+    noisy = with_noise(rows)
+    starts = [np.r_[best(modes).model, np.zeros(noisy.n_noise_functions)], prior_of(noisy)[0]]
+    return noisy, [mode_search(theta, noisy, max_iter) for theta in starts]
+
+
+def laplace_evidence(mode: Found, rows: GPRows) -> Found:
+    """Mode, with the evidence of the model around it in place of the density there."""
+    log_det = np.sum(np.log(np.diag(laplace_root(mode.model, pad(rows)))))
+    log_volume = log_det + 0.5 * len(mode.model) * math.log(2 * math.pi)
+    return mode._replace(log_evidence=mode.log_evidence + float(log_volume))
+
+
+def resample(
+    thetas: np.ndarray, weights: np.ndarray, rows: GPRows, n_draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw ``n_draws`` of the weighted vectors with equal weights, by systematic resampling.
+
+    They are ordered along the direction in which they vary most, in units of the prior, so that
+    draws are stratified in it.
+    """
+    _, std = prior_of(rows)
+    centred = (thetas - weights @ thetas) / std
+    directions = np.linalg.eigh((weights[:, None] * centred).T @ centred)[1]
+    order = np.argsort(centred @ directions[:, -1])
+    at = (np.arange(n_draws) + rng.uniform()) / n_draws
+    chosen = np.searchsorted(np.cumsum(weights[order]), at)
+    return thetas[order[np.minimum(chosen, len(order) - 1)]]

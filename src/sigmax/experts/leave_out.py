@@ -1,0 +1,134 @@
+r"""Rows left out in closed form, by methods that are linear in the targets.
+
+Given the hyper-parameters, such a method has Normal targets, with a covariance C that is the one of
+a function plus independent noise. Duplicates share the value of the function, and are left out
+together. A group of them is equivalent to one measurement, their mean $\bar y$ weighted by
+precision, with the noise variance $1/P$, where P is the sum of their precisions. With
+$a = 1^\top [C^{-1}]_{gg} 1$ and $b = 1^\top [C^{-1} y]_g$, the function at the group given all
+other rows has the mean $\bar y - b/a$ and the variance $1/a - 1/P$ (Rasmussen and Williams, 2006,
+section 5.4.2).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from sigmax.distributions import Mixture, Normal, StudentT
+from sigmax.experts.rows import Rows, split_large_groups
+
+LEAST_DF = 2.5
+"""Degrees of freedom of left-out densities at least, which matters where hardly any other row is
+left: below 2 there is no variance."""
+
+SMALLEST = 1e-9
+"""Share of a precision or of a sum of squares, at least, that is left without a group: less is
+rounding."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DuplicateGroups:
+    """Rows that are left out together: those of equal X, unless they are most rows.
+
+    Examples
+    --------
+    >>> groups = DuplicateGroups.create(np.array([0, 1, 0, 2, 3]))
+    >>> groups.size, groups.sum(np.arange(5.0))
+    (array([2, 1, 1, 1]), array([2., 1., 3., 4.]))
+    """
+
+    label: Int[np.ndarray, " rows"]
+    """Group of every row, from 0."""
+    order: Int[np.ndarray, " rows"]
+    """Rows, group by group."""
+    first: Int[np.ndarray, " groups"]
+    """Position in this order where each group begins."""
+
+    @classmethod
+    def create(cls, label: Int[np.ndarray, " rows"]) -> "DuplicateGroups":
+        """A group of more than half of the rows becomes as many groups as it has rows."""
+        label = split_large_groups(label, max(1, len(label) // 2))
+        label = np.unique(label, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(label, kind="stable")
+        return cls(label, order, np.searchsorted(label[order], np.arange(label.max() + 1)))
+
+    @classmethod
+    def of(cls, rows: Rows) -> "DuplicateGroups":
+        """Groups of training rows."""
+        return cls.create(rows.given.duplicate_group)
+
+    @property
+    def size(self) -> Int[np.ndarray, " groups"]:
+        """Number of rows of every group."""
+        return np.bincount(self.label)
+
+    def sum(self, values: Float[np.ndarray, "*batch rows"]) -> Float[np.ndarray, "*batch groups"]:
+        """Sums over the rows of every group."""
+        return np.add.reduceat(values[..., self.order], self.first, axis=-1)
+
+
+@final
+class LeftOut(NamedTuple):
+    """Density of every row given the rows of all other groups."""
+
+    mean: Float[np.ndarray, "draws rows"]
+    latent: Float[np.ndarray, "draws rows"]
+    """Variance of the function, or the squared scale of its Student-t."""
+    noise: Float[np.ndarray, "draws rows"]
+    """Variance of the noise of the row itself, or its part of the squared scale."""
+    df: Float[np.ndarray, "draws rows"]
+    """Degrees of freedom; infinite for a Normal density."""
+
+
+def leave_groups_out(
+    groups: DuplicateGroups,
+    y: Float[np.ndarray, " rows"],
+    noise: Float[np.ndarray, "draws rows"],
+    precision: Float[np.ndarray, "draws groups"],
+    residual: Float[np.ndarray, "draws groups"],
+    df: float = math.inf,
+) -> LeftOut:
+    r"""Densities of rows that are left out together with their duplicates.
+
+    If ``df`` is finite, the covariance has an unknown factor $s^2$ that was integrated out, and is
+    given at the squared scale of the resulting Student-t densities. Without a group of k rows, of
+    squared Mahalanobis length q given the others, they have k degrees of freedom less, and
+    the squared scale is (df - q) / (df - k) times as large.
+
+    Parameters
+    ----------
+    noise
+        Variance of the noise of every row, under each of several hyper-parameters.
+    precision, residual
+        a and b of the module's formula.
+    """
+    of_rows = 1 / noise
+    total = groups.sum(of_rows)
+    center = groups.sum(of_rows * y) / total
+    precision = np.clip(precision, SMALLEST * total, total)
+    mean, latent = center - residual / precision, 1 / precision - 1 / total
+    factor, left = np.ones_like(mean), np.full_like(mean, df)
+    if math.isfinite(df):
+        squares = groups.sum(of_rows * (y - center[:, groups.label]) ** 2) + residual**2 / precision
+        left = np.maximum(left - groups.size, LEAST_DF)
+        factor = np.maximum(df - squares, SMALLEST * df) / left
+    at = groups.label
+    return LeftOut(mean[:, at], (factor * latent)[:, at], factor[:, at] * noise, left[:, at])
+
+
+def total_density(
+    mean: Float[np.ndarray, "draws rows outputs"],
+    latent: Float[np.ndarray, "draws rows outputs"],
+    noise: Float[np.ndarray, "draws rows outputs"],
+    df: float | Float[np.ndarray, "draws rows outputs"],
+) -> Mixture:
+    """Mixture of the densities of measurements, Normal where ``df`` is infinite."""
+    total = latent + noise
+    if np.isinf(df).all():
+        components = Normal(mean, np.sqrt(total))
+    else:
+        components = StudentT(mean, np.broadcast_to(df, mean.shape).copy(), np.sqrt(total))
+    return Mixture(components, latent / total)

@@ -1,0 +1,257 @@
+"""Baselines in closed form: a linear model, and the marginal distribution of the target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sigmax.distributions import Mixture, Normal
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.leave_out import DuplicateGroups, leave_groups_out, total_density
+from sigmax.experts.rows import Rows, TrainingRows
+from sigmax.features import Support, TargetUnits
+from sigmax.inputs import Inputs
+from sigmax.scaling import Standardizer
+
+Numbers = NDArray[np.float64]
+
+PENALTIES = np.logspace(-6, 6, 49)
+"""Ratios of the noise variance to the prior variance of a coefficient, on standardised data."""
+PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-6
+"""Inverse-gamma prior of the noise variance, in units of the variance of y."""
+MOST_CODES = 200
+"""Categories of a column with a coefficient each; larger columns have statistics of y instead."""
+N_QUANTILES = 99
+LEVELS = np.append((np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, [0.25, 0.75])
+"""Levels of the quantiles of the marginal, and of the quartiles that its bandwidth follows from."""
+MOST_LEFT_OUT = 5000
+"""Rows at most, evenly spaced, whose density under the marginal of all others is kept."""
+
+
+def standard_units(rows: Sequence[TrainingRows]) -> list[TargetUnits]:
+    """Standardised targets, without bounds, outliers or repeated values."""
+    return [
+        TargetUnits(
+            Standardizer.fit(own.y, own.weight, constant_scale=1e-6),
+            repeated=(None,) * own.y.shape[1],
+            support=(Support(),) * own.y.shape[1],
+        )
+        for own in rows
+    ]
+
+
+@final
+class LinearFitted(AbstractFitted):
+    """Posterior of the coefficients; their uncertainty is epistemic."""
+
+    center: Float[np.ndarray, " columns"]
+    """Weighted mean of the columns."""
+    coefficients: Float[np.ndarray, "columns outputs"]
+    directions: Float[np.ndarray, "directions columns"]
+    """Principal directions of the weighted columns."""
+    eigenvalues: Float[np.ndarray, " directions"]
+    """Sums of squares along them."""
+    penalty: Float[np.ndarray, " outputs"]
+    """Ratio of the noise variance to the prior variance of a coefficient."""
+    noise: Float[np.ndarray, " outputs"]
+    """Squared scale of the noise."""
+    shape: float
+    """Shape of the inverse-gamma posterior of the noise variance."""
+    held_out: HeldOut
+    """Leave-one-out densities, at the penalty given all rows."""
+
+    def density(self, X: Inputs) -> Mixture:
+        """Student-t densities of new measurements, with noise."""
+        Z = design(X) - self.center
+        along = (Z @ self.directions.T) ** 2
+        across = np.maximum(np.sum(Z**2, axis=1) - along.sum(axis=1), 0.0)[:, None]
+        spread = along @ (1 / (self.eigenvalues[:, None] + self.penalty))
+        n_rows = 2 * (self.shape - PRIOR_SHAPE) + 1
+        latent = self.noise * (spread + across / self.penalty + 1 / n_rows)
+        noise = np.broadcast_to(self.noise, latent.shape)
+        return total_density(
+            (Z @ self.coefficients)[None], latent[None], noise[None], 2 * self.shape
+        )
+
+    def check(self) -> None:
+        """Raise ValueError unless variances are above 0."""
+        if not (np.all(self.penalty > 0) and np.all(self.noise > 0) and self.shape > 0):
+            raise ValueError("penalty, noise and shape must be above 0")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Linear(AbstractExpert):
+    r"""Bayesian linear regression with a Student-t prediction.
+
+    Coefficients have the prior $\beta \sim N(0, \sigma^2 / \lambda)$, the constant a flat one, the
+    noise variance an inverse-gamma one; $\lambda$ maximises the marginal likelihood.
+    """
+
+    def targets(
+        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
+    ) -> list[TargetUnits]:
+        """Standardised targets."""
+        return standard_units(rows)
+
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> LinearFitted:
+        """Fit in closed form, for every penalty."""
+        weight = rows.weight / rows.weight.mean()
+        Z = design(rows.X)
+        center = weight @ Z / len(Z)
+        root = np.sqrt(weight)[:, None]
+        left, singular, directions = np.linalg.svd(root * (Z - center), full_matrices=False)
+        eigenvalues, y = singular**2, root * rows.y  # whose weighted mean is 0
+        projected = singular[:, None] * (left.T @ y)
+        shrunk = 1 / (eigenvalues[:, None] + PENALTIES)  # (directions, penalties)
+        explained = np.einsum("kp,kl->lp", projected**2, shrunk)
+        shape = PRIOR_SHAPE + (len(Z) - 1) / 2
+        rate = PRIOR_RATE + np.maximum(np.sum(y**2, axis=0) - explained, 0.0) / 2
+        evidence = np.sum(np.log(PENALTIES * shrunk), axis=0)[:, None] / 2 - shape * np.log(rate)
+        best = np.argmax(evidence, axis=0)
+        noise = np.take_along_axis(rate, best[None], axis=0)[0] / shape
+        coefficients = directions.T @ (projected * shrunk[:, best])
+        # Posterior variance of the function at every row, in units of the noise.
+        spread = left**2 @ (eigenvalues[:, None] * shrunk[:, best]) / root**2 + 1 / len(Z)
+        fitted = (Z - center) @ coefficients
+        return LinearFitted(
+            center=center,
+            coefficients=coefficients,
+            directions=directions,
+            eigenvalues=eigenvalues,
+            penalty=PENALTIES[best],
+            noise=noise,
+            shape=shape,
+            held_out=leave_out(rows, fitted, spread * noise, noise / root**2, 2 * shape),
+        )
+
+
+def leave_out(rows: Rows, mean: Numbers, latent: Numbers, noise: Numbers, df: float) -> HeldOut:
+    """Densities of rows given all but their duplicates, from mean and variances given all rows.
+
+    With a function of posterior variance h at a group whose precisions sum to P, a is P (1 - h P)
+    in the formula of `sigmax.experts.leave_out`. All arrays are (rows, outputs).
+    """
+    groups, found = DuplicateGroups.of(rows), []
+    for own in zip(rows.y.T, mean.T, latent.T, noise.T, strict=True):
+        y, m, h, d = own
+        total = groups.sum(1 / d)
+        precision = total * (1 - total * groups.sum(h) / groups.size)
+        residual = groups.sum((y - m) / d)
+        found.append(leave_groups_out(groups, y, d[None], precision[None], residual[None], df))
+    parts = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
+    return HeldOut.of_rows(total_density(*parts), rows)
+
+
+@final
+class MarginalFitted(AbstractFitted):
+    """Smoothed histogram of the target."""
+
+    quantiles: Float[np.ndarray, "quantiles outputs"]
+    widths: Float[np.ndarray, "quantiles outputs"]
+    """Standard deviation of the Normal at every quantile."""
+    held_out: HeldOut
+    """Leave-one-out densities, of at most `MOST_LEFT_OUT` rows."""
+
+    def density(self, X: Inputs) -> Mixture:
+        """Density of the training targets, once for every row."""
+        parts = (np.repeat(part[:, None], len(X), axis=1) for part in (self.quantiles, self.widths))
+        return Mixture(Normal(*parts), n_parts=len(self.quantiles))
+
+    def check(self) -> None:
+        """Raise ValueError unless widths are above 0."""
+        if self.quantiles.shape != self.widths.shape or not np.all(self.widths > 0):
+            raise ValueError("widths must be above 0, one for every quantile")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Marginal(AbstractExpert):
+    """Density of the training targets, the same for every row.
+
+    It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
+    narrower than Silverman's bandwidth.
+    """
+
+    def targets(
+        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
+    ) -> list[TargetUnits]:
+        """Standardised targets."""
+        return standard_units(rows)
+
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MarginalFitted:
+        """Fit the quantiles, and those without each of the rows."""
+        parts = [
+            smoothed_histogram(
+                np.quantile(column, LEVELS, weights=rows.weight, method="inverted_cdf"), len(rows)
+            )
+            for column in rows.y.T
+        ]
+        quantiles, widths = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+        some = np.unique(np.linspace(0, len(rows) - 1, MOST_LEFT_OUT).astype(int))
+        groups, left_out = DuplicateGroups.of(rows), []
+        for column in rows.y.T:
+            found = quantiles_without_groups(
+                column, rows.weight, groups, np.unique(groups.label[some])
+            )
+            n_left = np.maximum(len(rows) - groups.size[groups.label[some]], 1)
+            left_out.append(smoothed_histogram(found[:, groups.label[some]], n_left))
+        dist = Normal(*(np.stack(part, axis=-1) for part in zip(*left_out, strict=True)))
+        members = np.ones((len(some), 1), dtype=bool)
+        mixture = Mixture(dist, n_parts=N_QUANTILES)
+        held_out = HeldOut(mixture, rows.y[some], rows.weight[some], some, members)
+        return MarginalFitted(quantiles=quantiles, widths=widths, held_out=held_out)
+
+
+def smoothed_histogram(
+    found: Float[np.ndarray, "levels ..."], n_rows: int | NDArray[np.intp]
+) -> tuple[Numbers, Numbers]:
+    """Means and widths of Normal densities, from quantiles at the `LEVELS` of so many rows."""
+    quantiles, (low, high) = found[:N_QUANTILES], found[N_QUANTILES:]
+    iqr = (high - low) / 1.34
+    spread = np.where(iqr > 0, np.minimum(iqr, 1.0), 1.0)  # y has a standard deviation of 1
+    bandwidth = 0.9 * spread * np.asarray(n_rows, float) ** -0.2
+    return quantiles, np.maximum(np.gradient(quantiles, axis=0), bandwidth)
+
+
+def quantiles_without_groups(
+    y: Float[np.ndarray, " rows"],
+    weight: Float[np.ndarray, " rows"],
+    groups: DuplicateGroups,
+    chosen: NDArray[np.intp],
+) -> Float[np.ndarray, "levels groups"]:
+    """Weighted quantiles at the `LEVELS` without the rows of each of the ``chosen`` groups.
+
+    All rows are sorted once. Up to the first row left out, the cumulative weights of the others are
+    those of all rows; after every further one they are smaller by its weight.
+    """
+    order = np.argsort(y, kind="stable")
+    ranked, cumulative, rank = y[order], np.cumsum(weight[order]), np.argsort(order)
+    found = np.zeros((len(LEVELS), len(groups.first)))
+    ends = np.append(groups.first, len(y))
+    for group in chosen:
+        position = np.sort(rank[groups.order[ends[group] : ends[group + 1]]])
+        removed = np.cumsum(weight[order[position]])
+        wanted = LEVELS * (cumulative[-1] - removed[-1])
+        n_passed = np.searchsorted(cumulative[position] - removed, wanted)
+        at = np.searchsorted(cumulative, wanted + np.append(0.0, removed)[n_passed])
+        found[:, group] = ranked[np.minimum(at, len(y) - 1)]
+    return found
+
+
+def design(X: Inputs) -> Numbers:
+    """Columns that a linear model weighs: numbers, flags, and one-hot categories.
+
+    Unseen categories have no indicator, nor have columns with many categories.
+    """
+    parts = [X.numbers] if X.extras is None else [X.numbers, X.extras]
+    if X.codes is not None:
+        parts += [
+            np.asarray(X.codes)[:, [j]] == np.arange(1, n_codes)
+            for j, n_codes in enumerate(X.n_codes)
+            if n_codes <= MOST_CODES
+        ]
+    return np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)

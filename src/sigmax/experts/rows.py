@@ -1,0 +1,302 @@
+"""Training rows: checked, merged, encoded, and those that each ensemble member holds out."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sigmax.errors import TrainingWarning
+from sigmax.features import Features, TargetUnits
+from sigmax.inputs import Inputs
+from sigmax.random import named_generator
+from sigmax.tables import Table
+
+FEWEST_DISTINCT = 10
+"""Number of different rows below which no duplicates are merged: all may be repeated by chance."""
+
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""Relative difference below which two values are equal in single precision."""
+
+FEWEST_HELD_OUT, LARGEST_SHARE = 20, 0.4
+"""Rows that a member holds out at least, unless they are a larger share of all rows than this."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows of positive weight, checked, in the units of the user."""
+
+    table: Table
+    y: NDArray[np.float64]
+    """Targets (n, p)."""
+    weight: NDArray[np.float64]
+    indices: NDArray[np.intp]
+    """Positions in the rows that were given to `fit`."""
+    is_single_output: bool
+
+    @classmethod
+    def read(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        categorical: Any = None,
+        numeric: Any = None,
+    ) -> "TrainingRows":
+        """Check and convert the arguments of `fit`; exact duplicates are merged.
+
+        ``estimator`` gets the attributes ``n_features_in_`` and ``feature_names_in_``. Rows of a
+        table with more than numbers are sorted by their content.
+        """
+        table, y, weight, indices = Table.read_training(
+            estimator, X, y, sample_weight, categorical=categorical, numeric=numeric
+        )
+        rows = cls(table, y.reshape(len(y), -1), weight, indices, y.ndim == 1)
+        rows = merge_duplicates(rows)
+        if table.schema.is_plain:
+            return rows
+        return rows.take(rows.table.canonical_order(rows.y, rows.weight))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
+        """Some of the rows."""
+        table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
+        return TrainingRows(table, y, weight, self.indices[rows], self.is_single_output)
+
+    @cached_property
+    def duplicate_group(self) -> NDArray[np.intp]:
+        """Label of every row, the same for rows of equal X."""
+        return duplicate_groups(self.table.values)
+
+    @cached_property
+    def n_distinct(self) -> int:
+        """Number of rows that differ in X or in y."""
+        both = np.column_stack([self.table.values, self.y])
+        return int(duplicate_groups(both).max()) + 1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training rows as experts see them: encoded columns and transformed targets."""
+
+    given: TrainingRows
+    features: Features
+    target: TargetUnits
+    X: Inputs
+    """In double precision. Statistics of the target by category leave out the row itself."""
+    y: NDArray[np.float64]
+    """Transformed targets (n, p) of mean 0 and variance 1."""
+
+    @classmethod
+    def encode(cls, given: TrainingRows, target: TargetUnits) -> "Rows":
+        """Learn how columns are encoded, and encode the rows."""
+        y, groups = target(given.y, np.float64), given.duplicate_group
+        features, X = Features.fit(given.table, y, given.weight, groups, np.float64)
+        return cls(given, features, target, X, y)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """Sample weights, above 0."""
+        return self.given.weight
+
+    @property
+    def has_replicates(self) -> bool:
+        """True if most rows are repeated in X, as in a designed experiment.
+
+        Held-out rows, whose duplicates are held out with them, are then less known than new rows.
+        """
+        return bool(np.mean(np.bincount(self.given.duplicate_group) > 1) > 0.5)
+
+
+def merge_duplicates(rows: TrainingRows) -> TrainingRows:
+    """Rows with duplicates merged into rows of summed weight, where they are no measurements.
+
+    In a table that was appended to itself, a row's duplicate gives its target away to
+    leave-one-out training. If every row of equal X and y occurs a multiple of k times, each k are
+    merged into one. Of the others all are merged, unless chance can have repeated them, as in a
+    table of few categories: new rows will then be repeats as often, and all rows stay.
+    """
+    of_both = rows.table.hashes(rows.y)
+    first, label, counts = np.unique(
+        of_both, return_index=True, return_inverse=True, return_counts=True
+    )[1:]
+    n_rows, n_distinct = len(label), len(counts)
+    if n_distinct == n_rows or n_distinct < FEWEST_DISTINCT:
+        return rows
+    kept = counts // np.gcd.reduce(counts)
+    if not can_be_chance(kept) and repeats_agree(rows.table.hashes(), first):
+        kept = np.ones_like(counts)
+    if kept.sum() == n_rows:
+        return rows
+    order = np.argsort(label, kind="stable")
+    rank = np.arange(n_rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    keeps = np.sort(order[rank < kept[label[order]]])
+    weight = (np.bincount(label, rows.weight) / kept)[label[keeps]]
+    warnings.warn(
+        f"{n_rows - len(keeps):,} of {n_rows:,} rows are exact duplicates of other rows, in all"
+        " columns and the target. They were merged into rows of larger weight.",
+        TrainingWarning,
+        stacklevel=2,
+    )
+    return replace(rows.take(keeps), weight=weight)
+
+
+def can_be_chance(counts: NDArray[np.intp]) -> bool:
+    """True if independent draws can have repeated distinct rows ``counts`` times.
+
+    Let a row be drawn with some rate λ, whatever its distribution over rows. The ordered pairs and
+    triples of equal rows are then E λ² and E λ³ on average, and E λ · E λ³ is at least (E λ²)².
+    Fewer triples by two standard deviations are no chance.
+
+    Examples
+    --------
+    >>> can_be_chance(np.full(100, 2)), can_be_chance(np.random.default_rng(0).poisson(2, 100))
+    (False, True)
+    """
+    n_rows, n_pairs = np.sum(counts), np.sum(counts * (counts - 1))
+    if not n_pairs:
+        return True
+    share = n_rows * np.sum(counts * (counts - 1) * (counts - 2)) / n_pairs**2
+    return bool(1 - share <= 2 * np.sqrt(6 * n_rows / n_pairs**2 + 2 / n_pairs))
+
+
+def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
+    """True if rows of equal X have one target, but for a tenth of those that are repeated.
+
+    ``of_X`` are hashes of X, ``first`` one row of each different X and y.
+    """
+    label, counts = np.unique(of_X, return_inverse=True, return_counts=True)[1:]
+    n_targets = np.bincount(label[first])[counts > 1]
+    return bool(np.mean(n_targets == 1) >= 0.9)
+
+
+def held_out_share(n_rows: int, share: float) -> float:
+    """The share of rows to hold out: ``share``, and more where rows are few.
+
+    A tenth of twenty rows is two, and two rows choose neither a snapshot nor a width.
+
+    Examples
+    --------
+    >>> [round(held_out_share(n, 0.1), 2) for n in (10, 50, 100, 200, 1000)]
+    [0.4, 0.4, 0.2, 0.1, 0.1]
+    """
+    return max(share, min(LARGEST_SHARE, FEWEST_HELD_OUT / n_rows))
+
+
+def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
+    """A label for every row; rows have the same one if they are equal up to single precision.
+
+    Examples
+    --------
+    >>> duplicate_groups(np.array([[1.0, 2.0], [0.0, 2.0], [1.0 + 1e-9, 2.0]]))
+    array([0, 1, 0])
+    """
+    labels = np.arange(len(X))
+    open_rows, open_labels = np.arange(len(X)), np.zeros(len(X), dtype=np.int64)
+    for column in X.T:
+        if not len(open_rows):
+            break
+        largest = float(np.max(np.abs(column))) or 1.0  # squares of 1e200 overflow
+        numbers = near_values(column[open_rows] / largest, float(np.std(column / largest)))
+        pairs = open_labels * (len(X) + 1) + numbers
+        _, first, inverse, counts = np.unique(
+            pairs, return_index=True, return_inverse=True, return_counts=True
+        )
+        labels[open_rows] = open_rows[first[inverse]]
+        is_open = counts[inverse] > 1  # no further column can tell the others apart
+        open_rows, open_labels = open_rows[is_open], inverse[is_open]
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarray, " rows"]:
+    """A number for every value, the same for values that differ by rounding only.
+
+    Sorted values are cut where the gap is larger than rounding, so that no grid separates two that
+    are next to each other. Runs of tiny gaps are cut where they get longer than rounding. ``std``
+    is that of the whole column: networks see values in its units.
+    """
+    order = np.argsort(values, kind="stable")
+    ranked = values[order].astype(np.float64)
+    reach = ROUNDING * (np.abs(ranked) + std)
+    starts_run = np.diff(ranked, prepend=-np.inf) > reach
+    first = np.flatnonzero(starts_run)[np.cumsum(starts_run) - 1]
+    part = np.floor((ranked - ranked[first]) / np.maximum(2 * reach[first], 1e-300))
+    is_new = starts_run | (np.diff(part, prepend=0.0) != 0)
+    numbers = np.empty(len(values), dtype=np.int64)
+    numbers[order] = np.cumsum(is_new)
+    return numbers
+
+
+def count_held_out(n_rows: int, share: float, largest: int) -> int:
+    """How many rows a member holds out, up to duplicates, if it does: at least one."""
+    return max(1, min(round(share * n_rows), largest))
+
+
+def hold_out(
+    labels: Int[np.ndarray, " rows"],
+    share: float,
+    n_members: int,
+    key: PRNGKeyArray,
+    *,
+    largest: int,
+) -> list[np.ndarray]:
+    """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up.
+
+    Rows of one label are held out together: a copy that stayed in training would tell a member
+    what it is judged by. A label with more rows than a fold is split up, since no fold could hold
+    it; such rows are known many times over, wherever they are.
+
+    Parameters
+    ----------
+    labels
+        From `duplicate_groups`.
+    share
+        Of the rows, per member; 0 holds out nothing, anything above at least one row.
+    largest
+        More rows than this are never meant to be held out.
+    """
+    n_rows = len(labels)
+    if share == 0:
+        return [np.empty(0, dtype=int)] * n_members
+    n_held_out = count_held_out(n_rows, share, largest)
+    labels = split_large_groups(labels, n_held_out)
+    labels = np.unique(labels, return_inverse=True)[1].reshape(-1)
+    n_folds, folds = n_rows // n_held_out, []
+    for member in range(n_members):
+        shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
+        together, start = with_duplicates(shuffled, labels)
+        held_out = start // n_held_out == member % n_folds
+        if held_out.all():  # two large groups that begin in one fold: one of them is enough
+            held_out = start == 0
+        folds.append(together[held_out])
+    return folds
+
+
+def split_large_groups(labels: Int[np.ndarray, " rows"], largest: int) -> Int[np.ndarray, " rows"]:
+    """The labels, with one of its own for every row whose label has more than ``largest`` rows."""
+    counts = np.bincount(labels)
+    return np.where(counts[labels] > largest, len(counts) + np.arange(len(labels)), labels)
+
+
+def with_duplicates(
+    shuffled: Int[np.ndarray, " rows"], labels: Int[np.ndarray, " rows"]
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
+    """Shuffled rows, each followed by its duplicates, and where the group of each begins."""
+    shuffled_labels = labels[shuffled]
+    first = np.full(labels.max() + 1, len(labels))
+    np.minimum.at(first, shuffled_labels, np.arange(len(labels)))
+    order = np.argsort(first[shuffled_labels], kind="stable")
+    ranked = first[shuffled_labels][order]
+    return shuffled[order], np.searchsorted(ranked, ranked)

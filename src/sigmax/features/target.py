@@ -1,0 +1,491 @@
+"""Targets: transformed for experts and back, with their support and their repeated values."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, final
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from sigmax.compilation import compiled
+from sigmax.distributions import AbstractDistribution, Bounded, Mapped, Mixture, MonotoneSpline
+from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.padding import padded_blocks
+from sigmax.scaling import FARTHEST, Standardizer
+from sigmax.settings import Rule
+
+ATOM = 0.02
+"""A value with at least this share of all rows is an atom."""
+
+FEWEST_IN_ATOM = 5.0
+
+NEAR_SHARE = 0.05
+"""Rows near an atom, as a share of its own, up to which an interval end is taken to be the atom."""
+
+SINGLE_PRECISION = 2.0**-20
+"""Relative difference below which two values may be one value, rounded twice."""
+
+SMALL_GAP = 1e-3
+"""Two values are one if their difference is also below this share of usual differences."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RepeatedValues:
+    """Observed values of a target that repeat, each with the cell of numbers that stand for it."""
+
+    values: NDArray[np.float64]
+    """Least and greatest member of every value, (k, 2): equal but for errors of rounding."""
+    cells: NDArray[np.float64]
+    """Lower and upper edges, (k, 2): a density has the probability of a value in its cell."""
+    is_rounded: bool
+    """True if all values are repeated, False if these are atoms among other values."""
+
+    @classmethod
+    def find(cls, y: NDArray[np.float64]) -> "RepeatedValues | None":
+        """Repeated values of targets; None if values hardly ever repeat.
+
+        If values other than atoms are shared by two rows or more on average, the target is rounded:
+        all values are kept, and their cells end half-way between them. Otherwise atoms are kept, if
+        there are any. The cell of an atom has few other rows in it, compared with those of the
+        atom.
+
+        Examples
+        --------
+        >>> counts = RepeatedValues.find(np.array([0.0, 0.0, 1.0, 2.0, 2.0, 5.0, 1.0, 5.0]))
+        >>> counts.cells[:, 0].tolist(), counts.is_rounded
+        ([-0.5, 0.5, 1.5, 3.5], True)
+        >>> RepeatedValues.find(np.random.default_rng(0).normal(size=100)) is None
+        True
+        """
+        values, counts = np.unique(y, return_counts=True)
+        if len(values) == 1:
+            return None
+        atoms = counts >= fewest_in_atom(len(y))
+        n_others = len(y) - counts[atoms].sum()
+        if 2 * np.sum(~atoms) <= n_others:
+            return cls.rounded(values)
+        if not atoms.any():
+            return None
+        return cls.of_atoms(values[atoms], counts[atoms], np.repeat(values[~atoms], counts[~atoms]))
+
+    @classmethod
+    def rounded(cls, y: NDArray[np.float64]) -> "RepeatedValues":
+        """All values of a rounded target."""
+        values = np.unique(y)
+        gaps = np.diff(values)
+        is_one = gaps < SINGLE_PRECISION * np.abs(values[1:])
+        is_one &= gaps < SMALL_GAP * np.quantile(gaps, 0.75)
+        first = np.flatnonzero(np.concatenate([[True], ~is_one]))
+        last = np.append(first[1:], len(values)) - 1
+        values = np.stack([values[first], values[last]], axis=1)
+        middle = (values[:-1, 1] + values[1:, 0]) / 2
+        outer = np.min(values[1:, 0] - values[:-1, 1]) / 2
+        edges = np.concatenate([[values[0, 0] - outer], middle, [values[-1, 1] + outer]])
+        return cls(values, np.stack([edges[:-1], edges[1:]], axis=1), True)
+
+    @classmethod
+    def of_atoms(
+        cls, atoms: NDArray[np.float64], counts: NDArray[np.intp], others: NDArray[np.float64]
+    ) -> "RepeatedValues":
+        """Atoms among ``others``, the values of all rows that are not in an atom."""
+        n_near = np.minimum(np.ceil(NEAR_SHARE * counts).astype(int), len(others))
+        apart = np.diff(atoms, prepend=-np.inf, append=np.inf) / 2
+        half = [
+            min(np.partition(np.abs(others - atom), n - 1)[n - 1], *apart[k : k + 2])
+            for k, (atom, n) in enumerate(zip(atoms, n_near, strict=True))
+        ]
+        cells = np.stack([atoms - half, atoms + half], axis=1)
+        return cls(np.stack([atoms, atoms], axis=1), cells, False)
+
+    def check(self) -> None:
+        """Raise ValueError unless values increase, each within its cell."""
+        order = np.stack([self.cells[:, 0], *self.values.T, self.cells[:, 1]], axis=1)
+        if not (len(order) and np.isfinite(order).all() and (np.diff(order.ravel()) >= 0).all()):
+            raise ValueError("repeated values of the target must increase, each within its cell")
+
+    def with_values(self, y: NDArray[np.float64]) -> "RepeatedValues":
+        """The values of a rounded target once it is known that values ``y`` occur, too."""
+        return RepeatedValues.rounded(np.append(self.values, y)) if self.is_rounded else self
+
+    def half_cells(self) -> NDArray[np.float64]:
+        """Distance of every value from the nearer edge of its cell."""
+        return np.min(np.abs(self.cells - self.values), axis=1)
+
+    def cell_widths(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Width of the symmetric cell of every target; 0 for one that is no repeated value."""
+        index = self._nearest(y)
+        is_own = (y >= self.values[index, 0]) & (y <= self.values[index, 1])
+        return np.where(is_own, 2 * self.half_cells()[index], 0.0)
+
+    def ends(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Interval of values from that of a density: last axis lower, upper.
+
+        An end in the cell of a value is moved outwards to that value. An end of a rounded target
+        that lies beyond a value by no more than the narrower half of the cell is moved to the value
+        as well, as no value is left out by that. All other ends stay: between distant values, and
+        beyond the observed ones, new values are possible.
+
+        Examples
+        --------
+        >>> counts = RepeatedValues.rounded(np.array([0.0, 1.0, 2.0, 5.0]))
+        >>> counts.ends(np.array([[0.4, 2.7], [0.6, 2.2], [-3.0, 4.0], [4.0, 9.0]]))
+        array([[ 0. ,  2.7],
+               [ 1. ,  2. ],
+               [-3. ,  5. ],
+               [ 4. ,  9. ]])
+        >>> atom = np.array([0.0]), np.array([40])
+        >>> rain = RepeatedValues.of_atoms(*atom, np.array([0.1, 0.3, 0.6]))
+        >>> rain.ends(np.array([[0.05, 2.7], [-0.3, -0.04], [0.5, 0.9]]))
+        array([[ 0. ,  2.7],
+               [-0.3,  0. ],
+               [ 0.5,  0.9]])
+        """
+        index = self._nearest(bounds)
+        value = np.stack([self.values[index[..., 0], 0], self.values[index[..., 1], 1]], axis=-1)
+        beyond = (value - bounds) * np.array([1.0, -1.0])
+        in_cell = (bounds >= self.cells[index, 0]) & (bounds <= self.cells[index, 1])
+        is_moved = in_cell & (beyond <= 0)
+        if self.is_rounded:
+            is_moved |= in_cell & (beyond <= (1 + SMALL_GAP) * self.half_cells()[index])
+        return np.where(is_moved, value, bounds)
+
+    def _nearest(self, y: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Index of the value nearest to every number."""
+        return np.searchsorted((self.values[:-1, 1] + self.values[1:, 0]) / 2, y)
+
+
+def fewest_in_atom(n_rows: int) -> float:
+    """Number of rows from which a value is an atom of the distribution."""
+    return max(ATOM * n_rows, FEWEST_IN_ATOM)
+
+
+def repeat_probability(y: NDArray[np.floating]) -> float:
+    """Probability that two rows have the same target.
+
+    Examples
+    --------
+    >>> repeat_probability(np.array([0.0, 0.0, 1.0, 2.0])), repeat_probability(np.arange(4.0))
+    (0.375, 0.25)
+    """
+    _, counts = np.unique(y, return_counts=True)
+    return float(np.sum((counts / len(y)) ** 2))
+
+
+MANY_NEAR = 8
+"""Rows near 0 at least, if nothing but them says that no value can be negative."""
+
+NEAR = 0.1
+"""Values below this share of the median are near 0."""
+
+
+@final
+class Support(NamedTuple):
+    """Least and greatest possible value of one output; infinite without a bound."""
+
+    low: float = -np.inf
+    high: float = np.inf
+
+    @classmethod
+    def find(cls, y: NDArray[np.float64], declared: Any = "auto") -> "Support":
+        """Support of targets: as declared, or 0 to infinity if no value can be negative.
+
+        That is recognised, if no value is below 0, by an atom at 0, by a skewed distribution (the
+        95 % quantile, mirrored at the median, would be negative) or by many values near 0.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> Support.find(rng.exponential(size=100)).low, Support.find(rng.normal(9, 1, 100)).low
+        (0.0, -inf)
+        """
+        low, high = (0.0 if is_positive(y) else -np.inf, np.inf) if declared == "auto" else declared
+        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        beyond = np.sum((y < low) | (y > high))
+        if beyond:
+            raise InvalidDataError(
+                f"`y` must lie within `support` ({low:g}, {high:g}): {beyond} of {len(y)} values do"
+                " not. Correct them, or give a wider `support`."
+            )
+        return cls(low, high)
+
+    def with_values(self, y: NDArray[np.float64]) -> "Support":
+        """The support once it is known that values ``y`` occur, too."""
+        low = self.low if y.min() >= self.low else -np.inf
+        return Support(low, self.high if y.max() <= self.high else np.inf)
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if there is a bound."""
+        return bool(np.isfinite(self.low) or np.isfinite(self.high))
+
+
+def is_positive(y: NDArray[np.float64]) -> bool:
+    """True if no value is negative, and the distribution of the values says why."""
+    if y.min() < 0 or y.max() == y.min():
+        return False
+    median, high = np.quantile(y, [0.5, 0.95])
+    has_atom = np.sum(y == 0) >= fewest_in_atom(len(y))
+    return bool(has_atom or high > 2 * median or np.sum(y < NEAR * median) >= MANY_NEAR)
+
+
+def check_support(name: str, support: Any) -> Any:
+    """The setting: "auto", or a pair of bounds of which either may be None."""
+    rule = '"auto", or a pair (low, high) of numbers or None with low < high'
+    if isinstance(support, str) and support == "auto":
+        return support
+    try:
+        low, high = (None if bound is None else float(bound) for bound in support)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"`{name}` must be {rule}, got {support!r}.") from None
+    if not (-np.inf if low is None else low) < (np.inf if high is None else high):
+        raise InvalidArgumentError(f"`{name}` must be {rule}, got {support!r}.")
+    return low, high
+
+
+SUPPORT = (
+    "auto",
+    Rule('"auto" or (low, high)', check_support),
+    """Least and greatest possible value of y, of which either may be None: densities and intervals
+    end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution is
+    skewed, and otherwise no bound.""",
+)
+"""The setting `support` of estimators."""
+
+
+TARGET_TRANSFORMS = ("none", "normal-scores")
+
+LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.998]])
+"""Shares of the targets below the knots of a map, at most."""
+
+N_KNOTS = len(LEVELS) + 2
+
+N_IN_TAIL = 4
+"""Knots at either end whose slope goes on beyond the last of them."""
+
+TRIMMED = 0.01
+"""Share of the rows at either end without which the usual spread of a target is measured."""
+
+HAS_OUTLIERS = 10.0
+"""A target has outliers if its standard deviation exceeds its usual spread so many times."""
+
+FARTHEST_LEARNED = 10.0
+"""Outliers are learned as values so many times the usual spread from the usual mean."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TargetUnits:
+    """From y to numbers of mean 0 and variance 1 that networks learn, and back.
+
+    Examples
+    --------
+    >>> y = np.exp(np.random.default_rng(0).normal(size=(1000, 1)))
+    >>> units = TargetUnits.fit(y, np.ones(1000), "normal-scores")
+    >>> bool(abs(np.mean(units(y) ** 3)) < 0.1), bool(np.allclose(units.restore(units(y)), y))
+    (True, True)
+    """
+
+    scaling: Standardizer
+    """Of y itself."""
+    spline: MonotoneSpline | None = None
+    """From y to what networks learn, where that is not the standardised y."""
+    limits: np.ndarray | None = None
+    """Beyond them, (p, 2), values are learned as these; None without outliers."""
+    repeated: tuple[RepeatedValues | None, ...] = ()
+    """Of every output; None for one whose values hardly ever repeat."""
+    support: tuple[Support, ...] = ()
+    """Of every output."""
+
+    @classmethod
+    def fit(
+        cls,
+        y: np.ndarray,
+        weight: np.ndarray,
+        target_map: str = "none",
+        support: Any = (None, None),
+    ) -> "TargetUnits":
+        """The units of targets (n, p), by one of the `TARGET_TRANSFORMS`.
+
+        ``support`` is "auto" or a pair of bounds, as estimators have it.
+        """
+        found = {
+            "limits": outlier_limits(y),
+            "repeated": tuple(RepeatedValues.find(column) for column in y.T),
+            "support": tuple(Support.find(column, support) for column in y.T),
+        }
+        if found["limits"] is not None:
+            y = np.clip(y, *found["limits"].T)
+        scaling = Standardizer.fit(y, weight, constant_scale=1e-6)
+        if target_map == "none":
+            return cls(scaling, **found)
+        knots = [normal_score_knots(column, weight) for column in y.T]
+        x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
+        spline = MonotoneSpline.through(x, scores)
+        own = Standardizer.fit(in_double("__call__", spline, y), weight)
+        spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
+        return cls(scaling, spline, **found)
+
+    def wider(self, factor: float) -> "TargetUnits":
+        """Units so many times as large, of a target without a map."""
+        return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
+
+    def with_values(self, y: np.ndarray) -> "TargetUnits":
+        """The same units once it is known that targets ``y`` (n, p) occur, too."""
+        repeated = (own and own.with_values(column) for own, column in self._columns(y))
+        support = (own.with_values(column) for own, column in zip(self.support, y.T, strict=True))
+        return replace(self, repeated=tuple(repeated), support=tuple(support))
+
+    @property
+    def target_map(self) -> str:
+        """Which of the `TARGET_TRANSFORMS` this is."""
+        return TARGET_TRANSFORMS[self.spline is not None]
+
+    def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+        """What networks learn, by default in single precision."""
+        if self.limits is not None:
+            y = np.clip(y, *self.limits.T)
+        if self.spline is None:
+            return self.scaling(y, dtype)
+        return np.clip(in_double("__call__", self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
+
+    def restore(self, values: np.ndarray) -> np.ndarray:
+        """Values of what networks learn, in units of y; outputs are on the last axis."""
+        if self.spline is None:
+            return self.scaling.mean + self.scaling.scale * values
+        return in_double("inverse", self.spline, values)
+
+    def log_slope(self, y: np.ndarray) -> np.ndarray:
+        """By how much a log-density in units of y exceeds that of what networks learn."""
+        if self.spline is None:
+            return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
+        return in_double("log_slope", self.spline, y)
+
+    def distribution(self, mixture: Mixture) -> AbstractDistribution:
+        """What networks predict, as a density of y."""
+        if self.spline is None:
+            dist = mixture.affine(self.scaling.mean, self.scaling.scale)
+        else:
+            dist = Mapped(mixture, self.spline)
+        return self.bounded(dist)
+
+    def bounded(self, dist: Mixture | Mapped) -> AbstractDistribution:
+        """Densities of y, (n, p) or (n,), without what lies outside the support."""
+        if not any(own.is_bounded for own in self.support):
+            return dist
+        bounds = np.array(self.support, np.float64)
+        return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
+
+    def within_support(self, bounds: np.ndarray) -> np.ndarray:
+        """Intervals (n, p, 2) without what lies outside the support."""
+        support = np.array(self.support, np.float64)
+        return np.clip(bounds, support[:, :1], support[:, 1:2])
+
+    @property
+    def has_repeated(self) -> bool:
+        """True if the values of an output repeat."""
+        return any(own is not None for own in self.repeated)
+
+    def interval_ends(self, bounds: np.ndarray) -> np.ndarray:
+        """Intervals (n, 2) or (n, p, 2) of the density as such of values: `RepeatedValues.ends`."""
+        parts = np.reshape(bounds, (len(bounds), -1, 2))
+        ends = [
+            parts[:, output] if own is None else own.ends(parts[:, output])
+            for output, own in enumerate(self.repeated)
+        ]
+        return np.stack(ends, axis=1).reshape(np.shape(bounds)) if ends else bounds
+
+    def cell_widths(self, y: np.ndarray) -> np.ndarray:
+        """Width of the cell of every target, (n,) or (n, p); 0 where values do not repeat."""
+        widths = np.zeros((len(y), len(self.repeated)))
+        for output, (own, column) in enumerate(self._columns(y.reshape(len(y), -1))):
+            if own is not None:
+                widths[:, output] = own.cell_widths(column)
+        return widths.reshape(y.shape)
+
+    def _columns(self, y: np.ndarray):
+        return zip(self.repeated, y.T, strict=True)
+
+    def check(self) -> None:
+        """Raise ValueError unless this is an increasing transform with sound bounds."""
+        if self.spline is not None:
+            self.spline.check()
+        if self.limits is not None and not (self.limits[:, 0] < self.limits[:, 1]).all():
+            raise ValueError("limits of the target must be a lower and an upper one")
+        if not all(own.low < own.high for own in self.support):
+            raise ValueError("the support of the target must be a lower and an upper bound")
+
+
+def outlier_limits(y: np.ndarray) -> np.ndarray | None:
+    """Limits (p, 2) of what is learned of targets (n, p); None if no output has outliers.
+
+    Examples
+    --------
+    >>> y = np.append(np.random.default_rng(0).normal(size=500), 1e9)[:, None]
+    >>> outlier_limits(y[:-1]) is None, bool(abs(outlier_limits(y)).max() < 12)
+    (True, True)
+    """
+    n_cut = max(1, int(TRIMMED * len(y)))
+    if len(y) < 4 * n_cut:
+        return None
+    usual = np.sort(y, axis=0)[n_cut:-n_cut]
+    unit = np.maximum(np.abs(y).max(axis=0), 1e-300)  # squares of 1e200 overflow
+    mean, spread = unit * np.mean(usual / unit, axis=0), unit * np.std(usual / unit, axis=0)
+    is_far = unit * np.std(y / unit, axis=0) > HAS_OUTLIERS * spread
+    is_far &= usual[0] < usual[-1]
+    if not is_far.any():
+        return None
+    reach = np.where(is_far, FARTHEST_LEARNED * spread, np.inf)
+    return np.stack([mean - reach, mean + reach], axis=1)
+
+
+def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:
+    """A function of a spline in double precision, whatever JAX is set to; outputs come last.
+
+    In blocks of a few sizes, so that another number of rows compiles nothing and needs no memory.
+    """
+    rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
+    parts = []
+    with jax.enable_x64(True):
+        for n_true, block in padded_blocks(len(rows)):
+            parts.append(np.asarray(evaluate(name, spline, rows[block]))[:n_true])
+    return np.concatenate(parts).reshape(values.shape)
+
+
+@compiled
+def evaluate(name: str, spline: MonotoneSpline, values: Any):
+    return getattr(spline, name)(values)
+
+
+def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of y, and the same quantiles of a standard Normal.
+
+    Equal quantiles are one knot, in the middle of their levels. The outermost knots continue the
+    slope of the last few, so that the lines beyond neither compress nor stretch what is rare.
+    """
+    order = np.argsort(y)
+    level = np.cumsum(weight[order])
+    level = (level - weight[order] / 2) / level[-1]
+    values = np.interp(LEVELS, level, y[order])
+    largest = np.abs(y).max()
+    least = max(1e-6 * (np.ptp(y) or largest or 1.0), 16 * np.finfo(float).eps * largest)
+    group = np.cumsum(np.diff(values, prepend=values[0]) > least)
+    x = np.array([values[group == g].mean() for g in range(group[-1] + 1)])
+    scores = ndtri([LEVELS[group == g].mean() for g in range(group[-1] + 1)])
+    if len(x) == 1:  # hardly any value but one
+        x, scores = np.array([x[0] - least, x[0] + least]), np.array([-1.0, 1.0])
+    last = min(N_IN_TAIL, len(x)) - 1
+    slopes = (
+        (scores[last] - scores[0]) / (x[last] - x[0]),
+        (scores[-1] - scores[-1 - last]) / (x[-1] - x[-1 - last]),
+    )
+    step = max(np.ptp(x), least)
+    n_more = N_KNOTS - len(x)
+    below = 1 + np.arange(n_more // 2)[::-1]
+    above = 1 + np.arange(n_more - n_more // 2)
+    x_all = np.concatenate([x[0] - step * below, x, x[-1] + step * above])
+    scores_all = np.concatenate(
+        [scores[0] - slopes[0] * step * below, scores, scores[-1] + slopes[1] * step * above]
+    )
+    return x_all, scores_all

@@ -1,0 +1,391 @@
+"""The extrapolation gate of the paper (EX): 0 on the data, 1 far from them.
+
+`ExtrapolationGate` is the function, `create_gate` fits one to data, `blend_factor` and
+`toward_prior` say what a gate, or a share, does to a density.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from sigmax.compilation import compiled, on_device
+from sigmax.distributions import AbstractDistribution
+from sigmax.padding import ROWS_PER_CALL, bucket_size, by_blocks, pad_rows, padded
+from sigmax.random import named_generator
+
+OFFSET = 6.9077
+"""The paper's a / gamma: sigmoid(-6.9077) = 0.001."""
+
+SMALLEST_MARGIN = 0.15
+"""In standard deviations of a feature."""
+
+ON_DATA = 0.98
+"""Share of new rows within the margins of `ExtrapolationGate.shut_on_offsets`. Beyond them it takes
+a third of the way to half open until the gate shows: more than 99 of 100 rows are on the data."""
+
+NO_MARGIN = 1e30
+"""Beyond all data; an infinite one would not survive a step of an optimiser."""
+
+NO_CENTER = -1
+"""``own_center`` of a row that is no inducing point."""
+
+
+def blend_factor(
+    gate: Float[Array, "..."] | float,
+    prior_variance: float | Float[Array, "..."],
+    variance: Float[Array | np.ndarray, "..."],
+) -> Float[Array, "..."]:
+    r"""The factor on scales that takes variances to $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$."""
+    return jnp.sqrt(1 - gate + gate * prior_variance / variance)
+
+
+@final
+class ExtrapolationGate(eqx.Module):
+    r"""How far from the data: $\tilde\nu(\delta) = (\nu(\delta) - \nu(0)) / (1 - \nu(0))$.
+
+    $\delta$ is the Euclidean distance to the nearest inducing point, less a margin within which a
+    row still counts as on the data, and $\nu(\delta) = \text{sigmoid}(\delta/\gamma - 6.9077)$.
+    Subtracting $\nu(0) = 0.001$ takes away the floor that it would put under every variance. The
+    paper has no margin; without one, a gate wide enough to open anywhere is never quite shut
+    between the training rows, where a thousandth of Var(y) can exceed the noise.
+
+    Euclidean distances grow with the number of features, and a step along one of many hardly
+    changes them. So the gate also opens by the largest offset from that inducing point along any
+    one axis, with a margin and a scale of its own: by the larger of the two.
+    """
+
+    inducing_points: Float[Array, "centers features"]
+    """In coordinates times their relevance."""
+    relevance: Float[Array, " features"]
+    """Of every coordinate, from 0 to 1: distances see the coordinates multiplied by it."""
+    log_scale: Float[Array, ""]
+    margin: Float[Array, ""]
+    axis_scale: Float[Array, ""]
+    axis_margin: Float[Array, ""]
+    """Infinite where single axes do not count, as in the paper."""
+    is_used: Bool[Array, " centers"]
+
+    @classmethod
+    def create(
+        cls,
+        centers: np.ndarray,
+        n_slots: int,
+        *,
+        scale: float,
+        margin: float = 0.0,
+        relevance: np.ndarray | None = None,
+    ) -> "ExtrapolationGate":
+        """A gate around ``centers``, padded to ``n_slots`` so that its shape does not follow N.
+
+        The centres are in coordinates times their ``relevance``, which is 1 by default.
+        """
+        padding = n_slots - len(centers)
+        relevance = np.ones(centers.shape[1]) if relevance is None else relevance
+        return cls(
+            on_device(np.pad(centers, ((0, padding), (0, 0))), np.float32),
+            on_device(relevance, np.float32),
+            on_device(math.log(scale), np.float32),
+            on_device(margin, np.float32),
+            on_device(1.0, np.float32),
+            on_device(NO_MARGIN, np.float32),
+            on_device(np.arange(n_slots) < len(centers)),
+        )
+
+    @property
+    def scale(self) -> Float[Array, ""]:
+        """The paper's gamma."""
+        return jnp.exp(self.log_scale)
+
+    def nearest(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Int[Array, " rows"]:
+        """The nearest inducing point other than the row's own.
+
+        On small data every training row is an inducing point; with its own one counted, no
+        training row would be any distance from the data and nothing could be learned from them.
+        """
+        x, centers = x * lax.stop_gradient(self.relevance)[None], self.inducing_points
+        squared = jnp.sum(x**2, axis=1)[:, None] - 2 * x @ centers.T
+        squared = squared + jnp.sum(centers**2, axis=1)[None]
+        slots = jnp.arange(len(centers))
+        excluded = ~self.is_used[None] | (slots[None] == own_center[:, None])
+        squared = lax.stop_gradient(jnp.where(excluded, jnp.inf, squared))
+        is_nearest = squared <= jnp.min(squared, axis=1)[:, None]
+        return jnp.min(jnp.where(is_nearest, slots[None], len(slots) - 1), axis=1)  # argmin
+
+    def offset(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Float[Array, "rows features"]:
+        """Where each row is, seen from the nearest inducing point other than its own.
+
+        In coordinates times their relevance.
+        """
+        relevance = lax.stop_gradient(self.relevance)[None]
+        return x * relevance - self.inducing_points[self.nearest(x, own_center)]
+
+    def distance(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        """Distance to the nearest inducing point other than the row's own."""
+        return length(self.offset(x, own_center))
+
+    def __call__(
+        self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        at_zero = 1 / (1 + math.exp(OFFSET))
+        offset = self.offset(x, own_center)
+        beyond = jnp.maximum(length(offset) - lax.stop_gradient(self.margin), 0) / self.scale
+        margin, scale = lax.stop_gradient((self.axis_margin, self.axis_scale))
+        along_axis = (jnp.max(jnp.abs(offset), axis=1) - margin) / scale
+        opening = jax.nn.sigmoid(jnp.maximum(beyond, along_axis) - OFFSET)
+        return jnp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
+
+    def shut_on(
+        self, distances: Float[Array, " rows"], on_data: float | Float[Array, ""] = 0.99
+    ) -> "ExtrapolationGate":
+        """The gate that is shut on the data, and open soon beyond them.
+
+        ``distances`` are those of rows that are no inducing points themselves, nan for padding.
+        Their quantile ``on_data`` is how far a new row may well lie from the others: the margin. At
+        twice that distance the gate is half open, at three times it is open. However dense the
+        data, the margin is never below `SMALLEST_MARGIN`, or the gate would slam where a feature
+        has hardly moved.
+        """
+        margin = jnp.maximum(jnp.nanquantile(distances, on_data), SMALLEST_MARGIN)
+        return eqx.tree_at(
+            lambda g: (g.log_scale, g.margin), self, (jnp.log(margin / OFFSET), margin)
+        )
+
+    def shut_on_offsets(self, offsets: Float[Array, "rows features"]) -> "ExtrapolationGate":
+        """The gate that is shut on the data, and open soon beyond them in any direction.
+
+        ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
+        an axis, the margin is a quantile of the largest offsets of these rows. The more features,
+        the less they differ from row to row: the gate is half open as far beyond the margin as the
+        median is below that quantile. Few rows tell it badly, worst where distances are steps of a
+        design: the margins are its upper limit, a standard error of the share above it.
+        """
+        is_row = ~jnp.isnan(offsets[:, 0])
+        error = jnp.sqrt(ON_DATA * (1 - ON_DATA) / jnp.sum(is_row))
+        share = jnp.minimum(ON_DATA + error, 1)
+        largest = jnp.max(jnp.abs(offsets), axis=1)  # of nan, a compiled maximum may be -inf
+        largest = jnp.where(is_row, largest, jnp.nan)
+        margin = jnp.maximum(jnp.nanquantile(largest, share), SMALLEST_MARGIN)
+        median, usual = jnp.nanquantile(largest, jnp.array([0.5, ON_DATA]))
+        scale = jnp.maximum(usual - median, SMALLEST_MARGIN) / OFFSET
+        by_distance = self.shut_on(length(offsets), share)
+        return eqx.tree_at(lambda g: (g.axis_scale, g.axis_margin), by_distance, (scale, margin))
+
+
+def length(offset: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    """The Euclidean length, whose gradient is finite at 0."""
+    return jnp.sqrt(jnp.sum(offset**2, axis=1) + 1e-12)
+
+
+def toward_prior(dist: Any, share: Float[Array, ""], prior_variance: float) -> Any:
+    """Density with its mean moved to 0 and its variance to the prior's, by a share.
+
+    In standardised units 0 is the mean of y. A share of 0 changes nothing; one of 1 leaves nothing
+    of x but the shape of the tails. A density that is no `AbstractDistribution` has a method
+    ``toward`` of its own.
+    """
+    if not isinstance(dist, AbstractDistribution):
+        return dist.toward(prior_variance, share)
+    widened = dist.widen(blend_factor(share, prior_variance, dist.variance))
+    return eqx.tree_at(lambda d: d.mean, widened, (1 - share) * dist.mean)
+
+
+def mean_gates(networks: Any, X: Any) -> Float[np.ndarray, " rows"]:
+    """Gate at every row, averaged over the ensemble members, which have a ``gate_value``."""
+    return by_blocks(partial(predict_gates, networks), X, axis=1).mean(axis=0)
+
+
+@compiled
+def predict_gates(networks: Any, X: Any) -> Float[Array, "members rows"]:
+    """Gate of every ensemble member."""
+    axes = (eqx.if_array(0), None)
+    return eqx.filter_vmap(lambda network, X: network.gate_value(X), in_axes=axes)(networks, X)
+
+
+SAMPLED = 32
+"""Rows per inducing point that the centres are found by."""
+
+
+def create_gate(
+    X: np.ndarray,
+    n_inducing: int,
+    key: PRNGKeyArray,
+    *,
+    scale: float | None = None,
+    relevance: np.ndarray | None = None,
+) -> tuple[ExtrapolationGate, np.ndarray]:
+    """A gate around the data, and for every row the inducing point that it is itself, if any.
+
+    Without a ``scale`` the gate is nearly shut on the training rows, each taken as if it were new.
+    Distances see coordinates times their ``relevance``, which is 1 by default.
+    """
+    relevance = np.ones(X.shape[1], np.float32) if relevance is None else relevance
+    relevance = relevance.astype(np.float32)
+    centers, own_center = inducing_points(X * relevance, n_inducing, key)
+    gate = ExtrapolationGate.create(centers, n_inducing, scale=scale or 1.0, relevance=relevance)
+    if scale is not None:
+        return gate, own_center
+    rows = slice(None, None, max(1, len(X) // ROWS_PER_CALL))
+    some = X[rows], own_center[rows], np.ones(len(X[rows]), dtype=bool)
+    sample = padded(some, bucket_size(len(some[0])))
+    return shut_on_rows(gate, *sample, on_device(len(X), np.float32)), own_center
+
+
+def with_centers(
+    gates: ExtrapolationGate, X: Float[np.ndarray, "rows features"], n_inducing: int
+) -> ExtrapolationGate:
+    """The gates of all members, which are alike, with rows that are on the data from now on.
+
+    Rows become inducing points, one after the other: all of them up to ``n_inducing``, and then
+    those at which the gate is not shut. So it makes no difference whether rows come together.
+    """
+    n_slots, n_known = gates.is_used.shape[1], int(np.sum(gates.is_used[0]))
+    margin, axis_margin = (float(part[0]) for part in (gates.margin, gates.axis_margin))
+    centers = np.zeros((n_known + len(X), X.shape[1]))
+    centers[:n_known] = np.asarray(gates.inducing_points)[0, :n_known]
+    n_used = n_known
+    for x in np.asarray(X * np.asarray(gates.relevance)[0], np.float64):
+        offsets = x - centers[:n_used]
+        squared = np.sum(offsets**2, axis=1)
+        nearest = np.argmin(squared)
+        is_shut = squared[nearest] <= margin**2 and np.abs(offsets[nearest]).max() <= axis_margin
+        if squared[nearest] and not (is_shut and n_used >= n_inducing):
+            centers[n_used] = x
+            n_used += 1
+    if n_used == n_known:
+        return gates
+    if n_used > n_slots:
+        n_slots = bucket_size(n_used, smallest=n_slots)
+    filled = pad_rows(centers[:n_used].astype(np.float32), n_slots)
+    n_members = len(gates.is_used)
+    return eqx.tree_at(
+        lambda gate: (gate.inducing_points, gate.is_used),
+        gates,
+        (np.stack([filled] * n_members), np.tile(np.arange(n_slots) < n_used, (n_members, 1))),
+    )
+
+
+@compiled
+def shut_on_rows(
+    gate: ExtrapolationGate,
+    x: Float[Array, "slots features"],
+    own_center: Int[Array, " slots"],
+    is_row: Bool[Array, " slots"],
+    n_rows: Float[Array, ""],
+) -> ExtrapolationGate:
+    """The gate with the width that suits some of the ``n_rows`` rows of the data."""
+    offsets = offsets_of_new_rows(gate, x, own_center, is_row, n_rows)
+    return gate.shut_on_offsets(jnp.where(is_row[:, None], offsets, jnp.nan))
+
+
+def offsets_of_new_rows(
+    gate: ExtrapolationGate,
+    x: Float[Array, "slots features"],
+    own_center: Int[Array, " slots"],
+    is_row: Bool[Array, " slots"],
+    n_rows: Float[Array, ""],
+) -> Float[Array, "slots features"]:
+    """Offsets from the nearest inducing point, for rows of the data as if they were new.
+
+    A mean of k rows lies nearer to these than to new ones: by a variance of 1 - 1/k instead of
+    1 + 1/k. An inducing point that is one row alone says nothing about it.
+    """
+    nearest = gate.nearest(x, own_center)
+    counts = jnp.zeros(len(gate.is_used)).at[nearest].add(is_row)
+    k = counts[nearest] * n_rows / jnp.sum(is_row)
+    is_alone = k < 1.5
+    is_mean = own_center == NO_CENTER
+    offsets = gate.offset(x, jnp.where(is_mean & is_alone, nearest, own_center))
+    stretch = jnp.sqrt((k + 1) / jnp.maximum(k - 1, 0.5))
+    return offsets * jnp.where(is_mean & ~is_alone, stretch, 1.0)[:, None]
+
+
+def inducing_points(
+    X: np.ndarray, n_inducing: int, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of the data, and for every row the centre that it is itself, if any.
+
+    All rows where there are few, else the centres of k-means on a sample.
+    """
+    if len(X) <= n_inducing:
+        return X, np.arange(len(X))
+    rng = named_generator(key, "inducing points")
+    sample = X[rng.choice(len(X), min(len(X), SAMPLED * n_inducing), replace=False)]
+    centers = k_means_centers(sample, n_inducing, int(rng.integers(2**31))).astype(np.float32)
+    return centers, np.full(len(X), NO_CENTER)
+
+
+N_ROUNDS = 8
+"""In which the first centres are drawn."""
+
+SAMPLE_BLOCK = 4096
+
+N_STEPS = 10
+"""Of Lloyd's algorithm; the tenth lowers the mean squared distance by less than a hundredth."""
+
+Sample = Float[np.ndarray, "rows features"]
+Centers = Float[np.ndarray, "centers features"]
+
+
+def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Centers:
+    """The centres of k-means on a sample of rows, by Lloyd's algorithm in single precision.
+
+    The first ones are drawn in rounds, with a probability that grows with the squared distance to
+    those of earlier rounds (Bahmani et al. 2012): also a few rows far from all others get a centre.
+    """
+    rng = np.random.default_rng(seed)
+    middle = sample.mean(axis=0)
+    rows = np.ascontiguousarray(sample - middle, dtype=np.float32)
+    centers = first_centers(rows, n_centers, rng)
+    for _ in range(N_STEPS):
+        nearest, _ = nearest_centers(rows, centers)
+        counts = np.bincount(nearest, minlength=n_centers)
+        filled = np.flatnonzero(counts)
+        starts = np.cumsum(counts[filled]) - counts[filled]
+        sums = np.add.reduceat(rows[np.argsort(nearest, kind="stable")], starts, axis=0)
+        centers[filled] = sums / counts[filled][:, None]
+    return centers + middle
+
+
+def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Centers:
+    """Rows to begin from, far apart from each other."""
+    squared, parts = np.full(len(rows), np.inf), []
+    for size in np.diff(np.linspace(0, n_centers, N_ROUNDS + 1).astype(int)):
+        weight = np.maximum(squared, 1e-12 * squared.max() + 1e-30) if parts else np.ones(len(rows))
+        chosen = rng.choice(len(rows), size, replace=False, p=weight / weight.sum())
+        parts.append(rows[chosen])
+        squared = np.minimum(squared, nearest_centers(rows, parts[-1])[1])
+    return np.concatenate(parts)
+
+
+def nearest_centers(
+    rows: Sample, centers: Centers
+) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
+    """The nearest centre of every row, and its squared distance."""
+    lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T
+    nearest, squared = np.empty(len(rows), int), np.empty(len(rows))
+    buffer = np.empty((min(len(rows), SAMPLE_BLOCK), len(centers)), np.float32)
+    for block in blocks(len(rows)):
+        products = np.matmul(rows[block], factors, out=buffer[: len(rows[block])])
+        products += lengths
+        found = nearest[block] = np.argmin(products, axis=1)
+        own = np.einsum("ij,ij->i", rows[block], rows[block])
+        squared[block] = own + np.take_along_axis(products, found[:, None], axis=1)[:, 0]
+    return nearest, np.maximum(squared, 0)
+
+
+def blocks(n_rows: int) -> Iterator[slice]:
+    return (slice(start, start + SAMPLE_BLOCK) for start in range(0, n_rows, SAMPLE_BLOCK))

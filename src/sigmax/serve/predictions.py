@@ -1,0 +1,238 @@
+"""Responses of a model to requests with rows, and to CSV files."""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sigmax.errors import InvalidCellError, InvalidDataError, TableFileError
+from sigmax.serve.columns import RestoredRows, RowFormat
+from sigmax.serve.limits import http_error
+from sigmax.serve.requests import (
+    AbstractDensityRequest,
+    AbstractDistributionRequest,
+    AbstractPredictRequest,
+    request_model,
+)
+from sigmax.table_model import (
+    OFF_DATA,
+    PredictOptions,
+    RowPredictions,
+    SavedTableModel,
+    check_columns,
+    new_names,
+    predict_chunks,
+    row_notes,
+)
+from sigmax.tables import Table
+from sigmax.tables.reading import read_chunks
+from sigmax.tables.sources import Format, open_source
+from sigmax.tables.writing import write_rows
+
+QUICK_ROWS, BULK_ROWS = 64, 256
+"""Rows per prediction: functions are compiled for these two numbers of rows only."""
+ROWS_PER_CHUNK = 8192
+"""Rows of a file that are in memory at the same time."""
+N_POINTS = 512
+"""Points of a density; the mean density between two neighbours is drawn, which shows every peak."""
+DRAWN_RANGE = (0.005, 0.995)
+"""Probabilities of the quantiles between which a density is drawn."""
+SHOWN_COVERAGES = (0.5, 0.9)
+
+Json = dict[str, Any]
+BatchRequest = AbstractPredictRequest | AbstractDistributionRequest
+
+
+@final
+class Predictor:
+    """Responses of one loaded model. All methods are thread-safe."""
+
+    def __init__(self, saved: SavedTableModel, *, show_rows: bool = True):
+        self.saved, self.show_rows = saved, show_rows
+        self.training_rows = RestoredRows(saved)
+        self.format = RowFormat(saved, self.training_rows)
+
+    def predict_batch(self, requests: Sequence[BatchRequest]) -> list[Json]:
+        """Responses to requests whose rows are predicted together, `BULK_ROWS` at a time."""
+        rows = [row for request in requests for row in request.all_rows]
+        sizes = [len(request.all_rows) for request in requests]
+        owners = np.repeat(np.arange(len(requests)), sizes)
+        found: list[list[Json]] = [[] for _ in requests]
+        for start in range(0, len(rows), BULK_ROWS):
+            part = slice(start, start + BULK_ROWS)
+            predictions = self.predict(rows[part])
+            for i in np.unique(owners[part]):
+                indices = np.flatnonzero(owners[part] == i)
+                found[i] += describe_rows(predictions, requests[i], indices)
+        return [self.response(*pair) for pair in zip(requests, found, strict=True)]
+
+    def predict(self, rows: Sequence[Any]) -> RowPredictions:
+        """Predictions of at most `BULK_ROWS` rows.
+
+        Estimators pad up to `QUICK_ROWS` rows; more are padded here with duplicates of the last.
+        """
+        n_more = BULK_ROWS - len(rows) if len(rows) > QUICK_ROWS else 0
+        return RowPredictions(self.saved, self.format.frame([*rows, *[rows[-1]] * n_more]))
+
+    def response(self, request: BatchRequest, found: list[Json]) -> Json:
+        content = {"predictions": found} if request.row is None else {"prediction": found[0]}
+        if isinstance(request, AbstractPredictRequest):
+            method = request.method or self.saved.metadata["intervals"]
+            content |= {"coverage": request.coverage, "method": method}
+        else:
+            content |= {"probabilities": request.probabilities, "values": request.values}
+        return {"target": self.saved.target, **content}
+
+    def density(self, request: AbstractDensityRequest) -> Json:
+        """Content of the page for one row."""
+        found = self.predict([request.row])
+        columns = found.columns(PredictOptions())
+        names = ("mean", "std", "aleatoric", "epistemic", "off_data")
+        low, high = (float(found.quantile(level)[0]) for level in DRAWN_RANGE)
+        margin = 0.05 * (high - low) or 1e-6
+        ends = np.linspace(low - margin, high + margin, N_POINTS)
+        cdf = found.dist[np.zeros(N_POINTS, dtype=int)].cdf(ends)
+        heights = np.diff(cdf) / np.diff(ends)
+        intervals = []
+        for coverage in SHOWN_COVERAGES:
+            (lower,), (upper,) = map(json_numbers, found.interval(coverage))
+            intervals.append({"coverage": coverage, "lower": lower, "upper": upper})
+        return {
+            "target": self.saved.target,
+            **{name: json_numbers(columns[name])[0] for name in names},
+            "median": json_numbers(found.quantile(0.5))[0],
+            "intervals": intervals,
+            "density": {
+                "y": json_numbers((ends[1:] + ends[:-1]) / 2),
+                "height": json_numbers(heights),
+            },
+            "is_out_of_distribution": bool(columns["off_data"][0] > OFF_DATA),
+            "notes": "; ".join(note.text for note in row_notes(self.saved.model, found.X)[0]),
+            "neighbors": self.neighbors(found.X, request.n_neighbors),
+        }
+
+    def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
+        """Nearest training rows of the first row, None for estimators without any."""
+        if not self.training_rows.has_neighbors:
+            return None
+        if not k:
+            return []
+        model: Any = self.saved.model
+        indices, weights = model.explain_neighbors(X, k)
+        pairs = zip(indices[0].tolist(), weights[0].tolist(), strict=True)
+        return [self.neighbor(index, weight) for index, weight in pairs if weight > 0]
+
+    def neighbor(self, index: int, weight: float) -> Json:
+        found: Json = {"row": index + 1, "weight": weight}
+        if self.show_rows:
+            rows = self.training_rows
+            found |= {"target": rows.target(index), "cells": rows.cells(index)}
+        return found
+
+    def warm_up(self) -> None:
+        """Compile all functions that responses need."""
+        row = self.format.typical
+        predict, distribution, density = self.request_models(BULK_ROWS)
+        for n_rows in (QUICK_ROWS, BULK_ROWS):
+            rows = [row] * n_rows
+            self.predict_batch([predict(rows=rows)])
+            self.predict_batch([distribution(rows=rows, values=[0.0])])
+        self.density(density(row=row))
+
+    def request_models(self, max_rows: int) -> list[Any]:
+        """Models of the three kinds of requests with rows."""
+        bases = (AbstractPredictRequest, AbstractDistributionRequest, AbstractDensityRequest)
+        return [request_model(base, self.format.row_model, max_rows) for base in bases]
+
+
+def describe_rows(
+    found: RowPredictions, request: BatchRequest, indices: NDArray[np.intp]
+) -> list[Json]:
+    """Predictions of some of the rows that were predicted together."""
+    if isinstance(request, AbstractPredictRequest):
+        columns = found.columns(PredictOptions(coverage=request.coverage, method=request.method))
+        lists = {name: json_numbers(values[indices]) for name, values in columns.items()}
+    else:
+        shape = (-1, len(indices))
+        quantiles = [found.quantile(level)[indices] for level in request.probabilities]
+        cdf = [found.dist.cdf(value)[indices] for value in request.values]
+        lists = {
+            **{name: json_numbers(found.moments[name][indices]) for name in ("mean", "std")},
+            "quantiles": [json_numbers(row) for row in np.reshape(quantiles, shape).T],
+            "cdf": [json_numbers(row) for row in np.reshape(cdf, shape).T],
+            "off_data": json_numbers(found.moments["off_data"][indices]),
+        }
+    return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
+
+
+def json_numbers(values: Any) -> list[float | None]:
+    """Numbers for JSON, None for those that are not finite."""
+    numbers = np.asarray(values, np.float64).tolist()
+    return [number if math.isfinite(number) else None for number in numbers]
+
+
+@final
+class CsvFile:
+    """An uploaded file of rows, returned with the columns that `sigmax predict` adds.
+
+    The file is on disk and is read twice in chunks: once to check every row, so that an error names
+    its line before anything is sent, and once to predict.
+    """
+
+    def __init__(self, predictor: Predictor, path: Path, options: PredictOptions, max_rows: int):
+        self.saved, self.schema = predictor.saved, predictor.training_rows.schema
+        self.path, self.options, self.max_rows = path, options, max_rows
+
+    def check(self) -> None:
+        """Raise an `HTTPException` unless all rows can be predicted."""
+        try:
+            with open_source(self.path) as source:
+                if source.format is not Format.TEXT or source.compression:
+                    raise http_error(415, "The file must be plain CSV text.", "body")
+            n_rows = 0
+            for chunk in self.chunks():
+                if not n_rows:
+                    check_columns(self.saved, chunk)
+                    new_names(list(map(str, chunk.columns)), self.options)
+                n_rows += len(chunk)
+                if n_rows > self.max_rows:
+                    message = f"The file may have at most {self.max_rows:,} rows."
+                    raise http_error(413, message, "body")
+                self.check_cells(chunk, n_rows - len(chunk))
+        except (TableFileError, InvalidDataError) as error:
+            message = str(error).replace(str(self.path), "The file")
+            raise http_error(422, message, "body") from None
+
+    def check_cells(self, chunk: pd.DataFrame, n_before: int) -> None:
+        first, last = n_before + 1, n_before + len(chunk)
+        try:
+            with InvalidCellError.numbered(range(first, last + 1)):
+                Table.read(self.saved.model, chunk.filter(items=self.saved.features), self.schema)
+        except InvalidCellError:
+            raise
+        except ValueError as error:  # ours, and those of scikit-learn
+            raise InvalidDataError(f"Rows {first:,} to {last:,}: {error}") from None
+
+    def parts(self) -> Iterator[bytes]:
+        """Parts of the response, each with at most `BULK_ROWS` rows."""
+        for i, frame in enumerate(predict_chunks(self.saved, self.batches(), self.options)):
+            text = io.StringIO(newline="")
+            write_rows(frame, text, ",", header=i == 0)
+            yield text.getvalue().encode()
+
+    def batches(self) -> Iterator[pd.DataFrame]:
+        """Rows in batches that are padded to `QUICK_ROWS` or `BULK_ROWS`."""
+        for chunk in self.chunks():
+            start = 0
+            while start < len(chunk):
+                size = BULK_ROWS if len(chunk) - start > BULK_ROWS // 2 else QUICK_ROWS
+                yield chunk.iloc[start : start + size]
+                start += size
+
+    def chunks(self) -> Iterator[pd.DataFrame]:
+        return read_chunks(self.path, rows_per_chunk=ROWS_PER_CHUNK)

@@ -1,0 +1,423 @@
+"""A model fitted to a table: its folder, and its predictions for the rows of other tables.
+
+``schema.json`` holds checksums of itself, the scores and the report; the folders of the estimators
+hold their own. Loading executes no code and raises an error at any unknown or changed file.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sigmax.checks import check_choice, check_number
+from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, ModelFileError
+from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
+from sigmax.files import header_checksum, read_bytes, render
+from sigmax.tables import MISSING, Column, Kind, Schema
+
+SCHEMA, SCORES, REPORT, MODEL = "schema.json", "scores.json", "report.html", "model"
+LINEAR = "linear"
+"""Linear model of the same rows, the baseline of evaluations; missing if the model is linear."""
+FOLDER_NAMES = (SCHEMA, SCORES, REPORT, MODEL, LINEAR)
+FORMAT = 1
+
+INTERVAL_METHODS = ("distribution", "conformal")
+
+ROWS_PER_CHUNK = 16_384
+"""A power of two, so that one compiled function serves all chunks but the last."""
+MOST_LEVELS = 99
+"""Largest number of quantiles per prediction."""
+PREFIX = "predicted_"
+OFF_DATA = 0.5
+"""Rows with a larger `predict_gate` count as far from the training data."""
+MOST_NAMED = 5
+"""Number of columns or categories that a sentence names."""
+
+
+@final
+@dataclass(frozen=True)
+class SavedTableModel:
+    """A fitted model, the metadata of its table, and the linear baseline of the same rows."""
+
+    model: AbstractRegressor
+    metadata: Mapping[str, Any]
+    linear: LinearRegressor | None = None
+
+    @property
+    def target(self) -> str:
+        return self.metadata["target"]
+
+    @property
+    def features(self) -> list[str]:
+        return [column["name"] for column in self.metadata["features"]]
+
+    @property
+    def intervals(self) -> str:
+        """Interval method that was chosen at the fit."""
+        return self.metadata["intervals"]
+
+    @property
+    def group_column(self) -> str | None:
+        return self.metadata["options"]["group_column"]
+
+    @property
+    def schema(self) -> Schema:
+        """Kinds and ranges of the columns in the rows that the model was fitted to."""
+        return self.model.model_.features.schema
+
+
+def write_folder(folder: Path, saved: SavedTableModel, texts: Mapping[str, str]) -> None:
+    """Write the model, its metadata and the texts by their names into an empty folder."""
+    saved.model.save(folder / MODEL)
+    if saved.linear is not None:
+        saved.linear.save(folder / LINEAR)
+    checksums = {}
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+        checksums[name] = hashlib.sha256(text.encode()).hexdigest()
+    estimator = type(saved.model).__name__
+    content = {"format": FORMAT, **saved.metadata, "estimator": estimator, "files": checksums}
+    (folder / SCHEMA).write_bytes(render({**content, "sha256": header_checksum(content)}))
+
+
+def load_folder(folder: Path) -> SavedTableModel:
+    """Load the model of a folder.
+
+    Raises
+    ------
+    ModelFileError
+        If a file is missing, unknown or changed.
+    """
+    if not (folder / SCHEMA).is_file():
+        raise ModelFileError(
+            f"{str(folder)!r} is not a folder that `sigmax fit` wrote: it has no {SCHEMA}."
+        )
+    metadata = read_metadata(folder / SCHEMA)
+    check_files(folder, metadata["files"])
+    linear = LinearRegressor.load(folder / LINEAR) if (folder / LINEAR).exists() else None
+    model = find_class(metadata["estimator"]).load(folder / MODEL)
+    return SavedTableModel(model, metadata, linear)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read a schema file; raise an error if a byte of it has changed."""
+    try:
+        content = read_bytes(path)
+        metadata = json.loads(content)
+        checked = {name: value for name, value in metadata.items() if name != "sha256"}
+        is_whole = metadata["sha256"] == header_checksum(checked) and content == render(metadata)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
+    if not is_whole:
+        raise ModelFileError(f"{str(path)!r} is damaged: its content does not match its checksum.")
+    if metadata["format"] != FORMAT:
+        raise ModelFileError(
+            f"{str(path)!r} was written by another version of sigmax (format"
+            f" {metadata['format']!r}; this version reads {FORMAT}). Fit the model again, or use"
+            " that version."
+        )
+    return metadata
+
+
+def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Raise an error at links, unknown files, and files that are missing or changed."""
+    unknown = sorted(path.name for path in folder.iterdir() if path.name not in FOLDER_NAMES)
+    if unknown:
+        raise ModelFileError(
+            f"{str(folder)!r} contains files that do not belong to a model: {', '.join(unknown)}."
+        )
+    inner = [path for name in (MODEL, LINEAR) for path in (folder / name).glob("*")]
+    for path in [folder / name for name in FOLDER_NAMES] + inner:
+        if path.is_symlink():
+            raise ModelFileError(f"{str(path)!r} is a link; a model folder must hold the file.")
+    for name in (SCORES, REPORT):
+        path = folder / name
+        if hashlib.sha256(read_bytes(path)).hexdigest() != checksums.get(name):
+            raise ModelFileError(
+                f"{str(path)!r} is damaged: its content does not match the checksum in {SCHEMA}."
+            )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Coverage of the interval, levels of further quantiles, and interval method."""
+
+    coverage: float = 0.9
+    quantiles: tuple[float, ...] = ()
+    method: str | None = None
+    """``distribution``, ``conformal``, or None for the method chosen at the fit."""
+
+    def check(self) -> None:
+        check_number("--coverage", self.coverage, above=0.0, below=1.0)
+        for level in self.quantiles:
+            check_number("--quantiles", level, above=0.0, below=1.0)
+        if len({f"{level:g}" for level in self.quantiles}) < len(self.quantiles):
+            raise InvalidArgumentError("`--quantiles` must differ in their first six digits.")
+        if len(self.quantiles) > MOST_LEVELS:
+            raise InvalidArgumentError(
+                f"`--quantiles` must be at most {MOST_LEVELS} levels, got {len(self.quantiles):,}."
+            )
+        if self.method is not None:
+            check_choice("--method", self.method, INTERVAL_METHODS)
+
+
+@final
+class RowPredictions:
+    """Predictive distributions of rows; quantiles and conformal intervals are computed once.
+
+    Parameters
+    ----------
+    X
+        The feature columns of the model.
+    """
+
+    def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
+        self.model: Any = saved.model
+        self.usual_method, self.X = saved.intervals, X
+        self.dist, self.gate = self.model.predict_dist_and_gate(X)
+        self.quantiles: dict[float, NDArray[np.float64]] = {}
+        self.conformal: dict[float, NDArray[np.float64]] = {}
+
+    @cached_property
+    def moments(self) -> dict[str, NDArray[np.float64]]:
+        """Mean, standard deviations, and the gate (NaN if the model has none)."""
+        unknown = np.full(len(self.X), np.nan)
+        return {
+            "mean": self.dist.mean,
+            "std": self.dist.std,
+            "aleatoric": np.sqrt(self.dist.aleatoric_variance),
+            "epistemic": np.sqrt(self.dist.epistemic_variance),
+            "off_data": unknown if self.gate is None else self.gate,
+        }
+
+    def quantile(self, level: float) -> NDArray[np.float64]:
+        if level not in self.quantiles:
+            self.quantiles[level] = self.dist.quantile(level)
+        return self.quantiles[level]
+
+    def interval(
+        self, coverage: float, method: str | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper bounds, by default with the method chosen at the fit."""
+        if (method or self.usual_method) == "conformal":
+            if coverage not in self.conformal:
+                bounds = self.model.predict_interval(self.X, coverage, method="conformal")
+                self.conformal[coverage] = bounds
+            lower, upper = self.conformal[coverage].T
+            return lower, upper
+        ends = (self.quantile(round((1 + sign * coverage) / 2, 12)) for sign in (-1, 1))
+        lower, upper = self.dist.to_values(np.stack([*ends], axis=-1)).T
+        return lower, upper
+
+    def columns(self, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
+        """Output columns by name."""
+        lower, upper = self.interval(options.coverage, options.method)
+        mean, std, *others = self.moments.items()
+        return {
+            **dict([mean, std, ("lower", lower), ("upper", upper), *others]),
+            **{f"q{level:g}": self.quantile(level) for level in options.quantiles},
+        }
+
+
+def predict_chunks(
+    saved: SavedTableModel,
+    chunks: Iterator[pd.DataFrame],
+    options: PredictOptions,
+    unusual: "UnusualRows | None" = None,
+) -> Iterator[pd.DataFrame]:
+    """Yield every chunk with its predictions; ``unusual`` counts rows unlike the training rows."""
+    options.check()
+    names: dict[str, str] | None = None
+    n_rows = 0
+    for chunk in chunks:
+        if names is None:
+            check_columns(saved, chunk)
+            names = new_names(list(map(str, chunk.columns)), options)
+        with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
+            predicted = add_predictions(saved, chunk, options, names, unusual)
+        n_rows += len(chunk)
+        yield predicted
+
+
+def add_predictions(
+    saved: SavedTableModel,
+    frame: pd.DataFrame,
+    options: PredictOptions,
+    names: Mapping[str, str],
+    unusual: "UnusualRows | None" = None,
+) -> pd.DataFrame:
+    """A table with its predictions as additional columns."""
+    found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
+    if len(frame):
+        found = predict_rows(saved, frame.filter(items=saved.features), options, unusual)
+    columns = {names[name]: values for name, values in found.items()}
+    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+
+
+def predict_rows(
+    saved: SavedTableModel,
+    X: pd.DataFrame,
+    options: PredictOptions,
+    unusual: "UnusualRows | None" = None,
+) -> dict[str, NDArray[Any]]:
+    """Output columns by name, with ``notes`` as text."""
+    columns: dict[str, NDArray[Any]] = dict(RowPredictions(saved, X).columns(options))
+    notes = row_notes(saved.model, X)
+    if unusual is not None:
+        unusual.add(notes, columns["off_data"])
+    texts = ["; ".join(note.text for note in found) for found in notes]
+    return columns | {"notes": np.array(texts, dtype=object)}
+
+
+def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
+    """Names of the output columns, all with a prefix if the table already has one of them.
+
+    Examples
+    --------
+    >>> new_names(["x", "std"], PredictOptions())["mean"]
+    'predicted_mean'
+    """
+    added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
+    added += [f"q{level:g}" for level in options.quantiles] + ["notes"]
+    if not set(added) & set(columns):
+        return {name: name for name in added}
+    names = {name: PREFIX + name for name in added}
+    if taken := sorted(set(names.values()) & set(columns)):
+        raise InvalidDataError(
+            f"The file already has columns with the names of predictions: {', '.join(taken)}."
+            " Rename them, or predict the original file."
+        )
+    return names
+
+
+def check_columns(saved: SavedTableModel, frame: pd.DataFrame) -> None:
+    """Raise an error if a column that the model needs is missing."""
+    present = set(map(str, frame.columns))
+    if missing := [name for name in saved.features if name not in present]:
+        listed = ", ".join(map(repr, missing[:5])) + (" and more" if len(missing) > 5 else "")
+        raise InvalidDataError(f"The file has no column {listed}, which the model needs.")
+
+
+@final
+class Note(NamedTuple):
+    """A deviation of one cell from the training data."""
+
+    kind: str
+    """``missing``, ``unseen`` (a category) or ``range``."""
+    subject: str
+    """The column, with the category or the exceeded bound."""
+
+    @property
+    def text(self) -> str:
+        return self.subject if self.kind == "range" else f"{self.subject} {self.kind}"
+
+
+def row_notes(model: Any, X: pd.DataFrame) -> list[list[Note]]:
+    """Notes on each row; most rows have none.
+
+    Missing values in columns without any in training, unseen categories, and numbers and times
+    beyond the range of the training data.
+    """
+    table = model.read(X)
+    notes: list[list[Note]] = [[] for _ in range(len(table))]
+
+    def add(rows: NDArray[np.bool_], kind: str, subject: str) -> None:
+        for row in np.flatnonzero(rows):
+            notes[row].append(Note(kind, subject))
+
+    schema = table.schema
+    for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
+        for column, values in zip(schema.of_kind(kind), cells.T, strict=True):
+            name = column.name
+            add(np.isnan(values) & (not column.has_missing), "missing", name)
+            if column.low is not None and column.high is not None:
+                low, high = (bound_text(column, end) for end in (column.low, column.high))
+                add(values < column.low, "range", f"{name} below {low}")
+                add(values > column.high, "range", f"{name} above {high}")
+    columns = zip(schema.of_kind(Kind.CATEGORY), model.model_.features.categories, strict=True)
+    for (column, learned), levels in zip(columns, table.categories, strict=True):
+        is_unknown = learned.is_unknown(levels)
+        add(is_unknown & (levels.codes == MISSING), "missing", column.name)
+        for code in np.unique(levels.codes[is_unknown & (levels.codes != MISSING)]):
+            is_unseen = is_unknown & (levels.codes == code)
+            add(is_unseen, "unseen", f"{column.name} {levels.names[code]!r}")
+    return notes
+
+
+def bound_text(column: Column, bound: float) -> str:
+    """The lowest or highest training value of a column, as text."""
+    if column.kind is not Kind.TIME:
+        return f"{bound:g}"
+    time = datetime.fromtimestamp(bound, UTC)
+    return f"{time:%Y-%m-%d}" if not bound % 86400 else f"{time:%Y-%m-%d %H:%M}"
+
+
+@final
+class UnusualRows:
+    """Counts of notes over all rows of a prediction, and the sentences that report them."""
+
+    def __init__(self) -> None:
+        self.n_rows = self.n_off_data = 0
+        self.notes: Counter[Note] = Counter()
+        self.off_data_notes: Counter[Note] = Counter()
+
+    def add(self, notes: Sequence[Sequence[Note]], gate: NDArray[np.float64]) -> None:
+        """Count more rows, with their notes and gates (NaN: not known)."""
+        self.n_rows += len(notes)
+        is_off = gate > OFF_DATA
+        self.n_off_data += int(is_off.sum())
+        for found, off in zip(notes, is_off, strict=True):
+            self.notes.update(found)
+            if off:
+                self.off_data_notes.update(found)
+
+    def sentences(self) -> list[str]:
+        """One sentence each on rows far away, missing values, unseen categories and ranges.
+
+        Examples
+        --------
+        >>> rows = UnusualRows()
+        >>> rows.add([[], [Note("range", "size above 9")]], np.array([0.0, 0.0]))
+        >>> rows.sentences()
+        ['1 value beyond the range of the training data: size above 9 (1).']
+        """
+        sentences = []
+        if self.n_off_data:
+            verb = "is" if self.n_off_data == 1 else "are"
+            texts = Counter({note.text: n for note, n in self.off_data_notes.items()})
+            reasons = f"; in these rows: {listed(texts)}" if texts else ""
+            sentences.append(
+                f"{self.n_off_data:,} of {self.n_rows:,} rows {verb} far from the training data"
+                f" (off_data above {OFF_DATA:g}){reasons}."
+            )
+        for kind, noun, rest in (
+            ("missing", "missing value", " in columns that had none in training"),
+            ("unseen", "cell", " with an unseen category"),
+            ("range", "value", " beyond the range of the training data"),
+        ):
+            found = Counter(
+                {note.subject: n for note, n in self.notes.items() if note.kind == kind}
+            )
+            if found:
+                n = found.total()
+                effect = " Predictions average over the possible values." * (kind != "range")
+                plural = "" if n == 1 else "s"
+                sentences.append(f"{n:,} {noun}{plural}{rest}: {listed(found)}.{effect}")
+        return sentences
+
+
+def listed(counts: Counter[str]) -> str:
+    """The most frequent, with how often each occurs."""
+    named = ", ".join(f"{text} ({n:,})" for text, n in counts.most_common(MOST_NAMED))
+    n_more = len(counts) - MOST_NAMED
+    return f"{named} and {n_more:,} more" if n_more > 0 else named

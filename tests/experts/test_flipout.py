@@ -1,0 +1,96 @@
+"""Flipout: independent perturbations per row, the right divergence, less gradient noise."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from sigmax.experts.stochastic import FlipoutLayer, FlipoutNetwork
+from sigmax.inputs import Inputs, InputShape
+
+
+def build(std=0.3):
+    network = FlipoutNetwork.create(
+        np.random.default_rng(0), InputShape(3), (16,), 1, activation="tanh"
+    )
+    raw = float(np.log(np.expm1(std)))
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: jnp.full_like(leaf, raw) if "raw_std" in str(path[-1]) else leaf, network
+    )
+
+
+def test_without_posterior_variance_it_is_the_deterministic_network():
+    network = build(std=1e-9)
+    x = Inputs(jax.random.normal(jax.random.key(1), (5, 3)))
+    for shared in (True, False):
+        drawn = network(x, jax.random.key(0), shared=shared)
+        np.testing.assert_allclose(drawn.mean, network(x, None).mean, atol=1e-6)
+
+
+def test_perturbations_are_independent_across_rows_of_a_batch():
+    """Equal rows: correlation of two rows over 4,000 draws under 5 / sqrt(4,000); shared: 1."""
+    layer = build().layers[0]
+    x = jnp.tile(jnp.asarray([[0.7, -0.2, 1.1]]), (2, 1))
+    keys = jax.random.split(jax.random.key(0), 4000)
+
+    def correlation(*, shared):
+        draws = jax.vmap(lambda key: layer(x, key, shared=shared)[:, 0])(keys)
+        return np.corrcoef(np.asarray(draws).T)[0, 1]
+
+    assert abs(correlation(shared=False)) < 5 / np.sqrt(4000)
+    assert correlation(shared=True) == pytest.approx(1, abs=1e-5)
+
+
+def test_each_row_alone_has_the_distribution_of_a_weight_draw():
+    """Variance of one row over 20,000 draws, both ways, to 6 standard errors."""
+    layer = build().layers[0]
+    x = jnp.asarray([[0.7, -0.2, 1.1]])
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    expected = 0.09 * (float(jnp.sum(x**2)) / 3 + 1)
+    for shared in (True, False):
+        draws = np.asarray(jax.vmap(lambda key, s=shared: layer(x, key, shared=s)[0, 0])(keys))
+        assert draws.var() == pytest.approx(expected, rel=6 * np.sqrt(2 / 20_000))
+
+
+def test_gradients_vary_less_than_with_one_shared_draw():
+    network = build()
+    x = Inputs(jax.random.normal(jax.random.key(1), (64, 3)))
+    y = jnp.sin(x.numbers[:, :1])
+    keys = jax.random.split(jax.random.key(0), 300)
+
+    def total_variance(*, shared):
+        def loss(network, key):
+            return -jnp.mean(network(x, key, shared=shared).log_prob(y))
+
+        gradients = jax.jit(jax.vmap(eqx.filter_grad(loss), (None, 0)))(network, keys)
+        return sum(float(jnp.var(leaf, axis=0).sum()) for leaf in jax.tree.leaves(gradients))
+
+    assert total_variance(shared=False) < 0.5 * total_variance(shared=True)
+
+
+def test_divergence_is_that_of_quadrature():
+    layer = FlipoutLayer(
+        *(
+            jnp.full(shape, v)
+            for shape, v in (((1, 1), 0.4), ((1, 1), -1.0), ((1,), -0.2), ((1,), 0.3))
+        )
+    )
+
+    def divergence(mean, raw):
+        std = np.log1p(np.exp(raw))
+
+        def integrand(w):
+            log_posterior = stats.norm.logpdf(w, mean, std)
+            return np.exp(log_posterior) * (log_posterior - stats.norm.logpdf(w))
+
+        return integrate.quad(integrand, -12, 12)[0]
+
+    expected = divergence(0.4, -1.0) + divergence(-0.2, 0.3)
+    assert float(layer.divergence()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_noise_is_positive_whatever_is_learned():
+    network = eqx.tree_at(lambda n: n.raw_noise, build(), jnp.asarray([-200.0]))
+    assert network.noise_variance[0] > 0

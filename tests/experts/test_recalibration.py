@@ -1,0 +1,165 @@
+"""Factor and tails for a mixture, against members whose errors and disagreement are known."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from sigmax.distributions import StudentT
+from sigmax.experts.recalibration import (
+    FLATTERED_ROWS,
+    Recalibration,
+    held_out_densities,
+    held_out_factor,
+    held_out_predictions,
+    mixture_recalibration,
+    recalibrated,
+    trusted,
+)
+from sigmax.inputs import Inputs
+from sigmax.training import Fold, Stage, TrainingData
+
+N_ROWS = 4000
+
+
+class Guess(eqx.Module):
+    """A member that says the same of every row, but for an error of its own."""
+
+    error: jax.Array
+    std: jax.Array
+    factor: jax.Array
+    most_df: jax.Array
+    shrinkage: jax.Array
+    prior_variance: float = eqx.field(static=True, default=1.0)
+
+
+def guess(network, rows, data):
+    mean = rows.X.numbers @ network.error[:, None]
+    return StudentT(mean, jnp.full_like(mean, 1e6), jnp.full_like(mean, network.std))
+
+
+STAGE = Stage(
+    name="guess",
+    phases=(),
+    n_cycles=1,
+    cycles_per_chunk=1,
+    predict=guess,
+    keep_best=True,
+    patience=0,
+)
+
+
+def brute_force_factor(centered: np.ndarray, df: float) -> float:
+    """By which intervals of 50, 80 and 90 % of a Student-t hold these shares of all values."""
+    levels = np.array([0.5, 0.8, 0.9])
+    ends = stats.t.ppf(0.5 + levels / 2, min(df, 1e6))
+    factors = np.exp(np.linspace(-3, 3, 6001))
+    size = np.sort(np.abs(centered).ravel())
+    shares = np.searchsorted(size, factors[:, None] * ends) / len(size)
+    return float(factors[np.argmin(np.sum((shares - levels) ** 2, axis=1))])
+
+
+def make_case(errors: np.ndarray, std: float, df: float = np.inf):
+    """Members that see independent errors in as many features, on rows y ~ t(0, 1)."""
+    rng = np.random.default_rng(0)
+    n_members = len(errors)
+    X = rng.normal(size=(N_ROWS, n_members)).astype(np.float32)
+    y = rng.normal(size=(N_ROWS, 1)).astype(np.float32)
+    if df < np.inf:
+        y = y / np.sqrt(rng.chisquare(df, y.shape) / df).astype(np.float32)
+    single = np.arange(N_ROWS)[:, None]
+    graphs, weight = {"single": [single]}, np.ones(N_ROWS)
+    data = TrainingData.create([Inputs(X)], [y], [np.zeros(N_ROWS, int)], graphs, [weight])
+    held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
+    folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
+    ones = jnp.ones(n_members)
+    parts = jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones, 0 * ones
+    return Guess(*parts), folds, data
+
+
+def recalibrate(errors: np.ndarray, std: float, df: float = np.inf):
+    """What is found, and by how much single members are too narrow, by brute force."""
+    networks, folds, data = make_case(errors, std, df)
+    found = mixture_recalibration(held_out_predictions(networks, folds, data, STAGE))
+    rows = folds.validation[0][folds.validation_weight[0] > 0]
+    X, y = np.asarray(data.X.numbers)[0][rows], np.asarray(data.y)[0][rows]
+    residuals = y - X * errors  # of every member
+    return found, brute_force_factor(residuals / std, float(found.most_df))
+
+
+@pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
+def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
+    monkeypatch.setattr("sigmax.experts.recalibration.ROWS_TO_DISAGREE_ON", 2000)
+    n_members, std = 5, 0.7
+    found, single = recalibrate(np.full(n_members, error, np.float32), std)
+    df = min(float(found.most_df), 1e6)
+    spread = single * np.sqrt(df / (df - 2))  # of standard deviations
+    assert spread == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
+    # The members' means have the variance error², most often less: its median over rows.
+    draws = np.random.default_rng(1).normal(0, error, size=(20_000, n_members))
+    disagreement = np.median(draws.var(axis=1, ddof=1)) * (df - 2) / df
+    expected = np.sqrt(single**2 - 2 * disagreement / std**2)
+    assert float(found.factor) == pytest.approx(expected, rel=0.02)
+
+
+def test_every_member_predicts_what_every_other_holds_out():
+    errors = np.array([0.1, 0.2, 0.4], np.float32)
+    networks, _, data = make_case(errors, 0.7)
+    held_out = [np.arange(i, 90, 3) for i in range(3)]
+    folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * 3, data.n_slots)
+    found = held_out_predictions(networks, folds, data, STAGE)
+    X, y = np.asarray(data.X.numbers)[0], np.asarray(data.y)[0]
+    for fold, rows in enumerate(held_out):
+        assert np.asarray(found.is_row)[fold].sum() == len(rows) == 30
+        np.testing.assert_array_equal(np.asarray(found.y)[fold, :30], y[rows])
+        expected = X[rows] * errors  # each member errs in a feature of its own
+        of_all = np.asarray(found.of_all.mean)[fold, :, :30, 0]
+        np.testing.assert_allclose(of_all, expected.T, rtol=1e-5)
+        np.testing.assert_array_equal(np.asarray(found.dist.mean)[fold, :30, 0], of_all[fold])
+
+
+@pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
+def test_the_likeliest_factor_of_single_members_is_that_of_their_errors(error):
+    std = 0.7
+    networks, folds, data = make_case(np.full(5, error, np.float32), std)
+    dist = held_out_densities(networks, folds, data, STAGE)
+    single = float(held_out_factor(dist, folds, data))
+    assert single == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
+
+
+def test_one_member_has_nobody_to_disagree_with():
+    found, single = recalibrate(np.array([0.5], np.float32), 0.7)
+    assert float(found.factor) == pytest.approx(single, rel=0.01)
+
+
+def test_wild_members_lose_at_most_half_of_the_factor():
+    found, single = recalibrate(np.full(4, 3.0, np.float32), 1.0)
+    assert float(found.factor) == pytest.approx(single / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("std", [0.125, 8.0])
+@pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
+def test_the_tails_are_those_of_held_out_rows(df, expected, std):
+    found, _ = recalibrate(np.zeros(3, np.float32), std, df)
+    assert float(found.most_df) == expected
+    if df >= 12:
+        n_rows = 3 * N_ROWS / 2  # held out, of which a factor below 1 is taken back a little
+        kept = 1.0 if std < 1 else n_rows / (n_rows + FLATTERED_ROWS)
+        assert float(found.factor) == pytest.approx((1 / std) ** kept, rel=0.05)
+
+
+def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():
+    weight = jnp.pad(jnp.full((2, 50), 0.02), ((0, 0), (0, 14)))  # 100 rows and padding
+    assert float(trusted(jnp.asarray(0.5), weight)) == pytest.approx(0.5 ** (1 / 3), rel=1e-5)
+    assert float(trusted(jnp.asarray(1.5), weight)) == 1.5
+
+
+def test_all_members_get_factor_and_tails():
+    networks, _, _ = make_case(np.zeros(3, np.float32), 1.0)
+    found = Recalibration(jnp.asarray(1.5), jnp.asarray(6.0), jnp.asarray(0.25))
+    networks = recalibrated(networks, found)
+    np.testing.assert_array_equal(networks.factor, [1.5, 1.5, 1.5])
+    np.testing.assert_array_equal(networks.most_df, [6.0, 6.0, 6.0])
+    np.testing.assert_array_equal(networks.shrinkage, [0.25, 0.25, 0.25])

@@ -1,0 +1,91 @@
+"""Mean, spread and gate together: the paper's equation for the variance, and its limits."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sigmax.distributions import Normal, StudentT
+from sigmax.experts.combined import InverseGammaSpread, NormalSpread, VarianceNetwork
+from sigmax.inputs import Inputs, InputShape
+from sigmax.networks import ExtrapolationGate, TabularMLP
+
+
+def build(
+    spread: type[InverseGammaSpread | NormalSpread] = InverseGammaSpread,
+    *,
+    gate=True,
+    shrink_mean=False,
+    prior_variance=1.0,
+):
+    rng = np.random.default_rng(0)
+    shape = (InputShape(2), (16,), 3)
+    centers = np.random.default_rng(0).normal(size=(10, 2))
+    return VarianceNetwork(
+        mean=TabularMLP.create(rng, *shape, activation="tanh", output_bias=0.5),
+        spread=spread.create(rng, *shape, activation="tanh"),
+        gate=ExtrapolationGate.create(centers, 10, scale=0.1) if gate else None,
+        factor=jnp.ones(()),
+        shrinkage=jnp.zeros(()),
+        prior_variance=prior_variance,
+        shrink_mean=shrink_mean,
+    )
+
+
+@pytest.fixture
+def x():
+    return Inputs(jax.random.normal(jax.random.key(3), (40, 2)) * 2)
+
+
+@pytest.mark.parametrize("spread", [InverseGammaSpread, NormalSpread])
+def test_expected_variance_follows_the_papers_equation(spread, x):
+    network = build(spread, prior_variance=1.7)
+    gate = network.gate_value(x)[:, None]
+    on_data = network.spread(x, network.mean(x)).variance
+    expected = (1 - gate) * on_data + gate * 1.7
+    np.testing.assert_allclose(network(x).variance, expected, rtol=1e-5)
+    assert 0.05 < float(gate.mean()) < 0.95  # the rows tell
+
+
+def test_gated_rate_is_that_of_the_design():
+    network = build()
+    x = Inputs(jax.random.normal(jax.random.key(5), (20, 2)))
+    before, after = network.spread(x, network.mean(x)), network(x)
+    assert isinstance(before, StudentT) and isinstance(after, StudentT)
+    gate, concentration = network.gate_value(x)[:, None], before.df / 2
+    rate = (1 - gate) * before.scale**2 * concentration + gate * (concentration - 1)
+    np.testing.assert_allclose(after.scale**2 * concentration, rate, rtol=1e-4)
+
+
+def test_far_away_the_variance_is_the_prior():
+    far = Inputs(jnp.array([[60.0, -50.0]]))
+    np.testing.assert_allclose(build()(far).variance, 1.0, rtol=1e-4)
+    np.testing.assert_allclose(build(shrink_mean=True)(far).mean, 0.0, atol=1e-6)
+    assert jnp.abs(build()(far).mean).min() > 0  # the paper leaves the mean alone
+
+
+def test_without_gate_the_density_is_that_of_the_spread(x):
+    network = build(NormalSpread, gate=False)
+    dist = network(x)
+    assert isinstance(dist, Normal)
+    expected = network.spread(x, network.mean(x)).variance
+    np.testing.assert_allclose(dist.variance, expected, rtol=1e-6)
+    assert (network.gate_value(x) == 0).all()
+
+
+def test_factor_widens_the_data_but_not_the_prior():
+    network = build(gate=True)
+    wide = eqx.tree_at(lambda n: n.factor, network, jnp.asarray(2.0))
+    assert network.gate is not None
+    near = Inputs(network.gate.inducing_points[:3])
+    np.testing.assert_allclose(wide(near).variance, 4 * network(near).variance, rtol=1e-3)
+    far = Inputs(jnp.array([[60.0, -50.0]]))
+    np.testing.assert_allclose(wide(far).variance, 1.0, rtol=1e-4)
+
+
+def test_concentration_always_leaves_a_variance(x):
+    spread = build().spread
+    shut = eqx.tree_at(lambda s: s.concentration.mlp.biases[-1], spread, jnp.full(3, -100.0))
+    variance = shut(x, jnp.zeros((40, 3))).variance
+    assert jnp.isfinite(variance).all() and (variance > 0).all()

@@ -24,6 +24,7 @@ from .estimators import LinearRegressor as LinearRegressor
 from .estimators import LocalRegressor as LocalRegressor
 from .estimators import MCDropoutRegressor as MCDropoutRegressor
 from .estimators import MeanVarianceRegressor as MeanVarianceRegressor
+from .estimators import SigmaxRegressor as SigmaxRegressor
 from .estimators import SparseGPRegressor as SparseGPRegressor
 from .estimators import fit_parquet as fit_parquet
 from .generative import VAE as VAE

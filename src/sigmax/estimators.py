@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length
@@ -22,6 +23,7 @@ from sigmax.experts.gaussian_process import GaussianProcess, GPFitted, SparseGau
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted, add_rows
 from sigmax.experts.rows import TrainingRows
+from sigmax.experts.stack import Stack, StackFitted
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.experts.stream import AbstractRowStream, ArrayStream, ParquetStream, fit_stream
 from sigmax.files import HEADER, read_bytes, read_header
@@ -44,6 +46,7 @@ __all__ = [
     "MCDropoutRegressor",
     "MarginalRegressor",
     "MeanVarianceRegressor",
+    "SigmaxRegressor",
     "SparseGPRegressor",
     "find_class",
     "fit_parquet",
@@ -1067,6 +1070,93 @@ class MarginalRegressor(AbstractRegressor):
         store(self, locals())
 
 
+@final
+class SigmaxRegressor(AbstractRegressor):
+    r"""Several experts, stacked: linear, Gaussian process, forest and networks.
+
+    Each expert is fitted to all rows and predicts every training row from a fit that has not seen
+    it. The weights of the mixture maximise the likelihood of these predictions (Yao et al. 2018),
+    so that which kind of function suits the table is decided by the data. Away from them, the
+    prediction tends to the overall distribution of the target.
+
+    Parameters
+    ----------
+    effort : "quick", "default" or "best"
+        "quick" fits the experts that take seconds: marginal, linear, Gaussian process and forest,
+        the last three also on a transformed target where it is skewed. "default" adds networks
+        (`LocalRegressor`), "best" also the paper's method (`CombinedRegressor`).
+    experts : "auto" or list
+        Names ("linear", "gp", "forest", "local", "combined", "dropout", "bayesian") or experts of
+        `sigmax.experts`, instead of those of the effort.
+    time_limit : float, optional
+        Seconds after which no further expert is begun; those that are missing are not in
+        `leaderboard_`.
+    support : "auto" or (low, high)
+        Least and greatest possible value of y, of which either may be None: densities and intervals
+        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
+        is skewed, and otherwise no bound.
+    categorical_features, numeric_features : list of str or int, optional
+        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        text, truth values and pandas' categories are categories, and text that is a date throughout
+        is a time.
+    random_state : int, RandomState, Generator or None
+        Seed of all draws.
+    verbose : int
+        1 shows the progress of experts that take long.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import SigmaxRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 6, size=(100, 1))
+    >>> model = SigmaxRegressor(effort="quick", random_state=0)
+    >>> model = model.fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=100))
+    >>> model.leaderboard_["expert"].iloc[0]
+    'gp'
+    >>> mean, std = model.predict([[1.5], [60.0]], return_std=True)
+    >>> bool(abs(mean[0] - 1) < 0.1), bool(std[1] > 4 * std[0])
+    (True, True)
+    """
+
+    presets = MappingProxyType({"default": Stack()})
+
+    def __init__(
+        self,
+        effort="default",
+        *,
+        experts="auto",
+        time_limit=None,
+        support="auto",
+        categorical_features=None,
+        numeric_features=None,
+        random_state=None,
+        verbose=0,
+    ):
+        store(self, locals())
+
+    @property
+    def leaderboard_(self) -> pd.DataFrame:
+        """Experts by weight: their names, weights, held-out log-likelihood and seconds."""
+        check_is_fitted(self)
+        fitted = self.model_.fitted
+        assert isinstance(fitted, StackFitted)
+        names = ("weight", "log_likelihood", "seconds")
+        rows = [
+            {"expert": one.name} | {name: getattr(one, name) for name in names}
+            for one in fitted.experts
+        ]
+        found = pd.DataFrame(rows).sort_values("weight", ascending=False)
+        return found.reset_index(drop=True)
+
+    @classmethod
+    def setting(cls, value: Any) -> Any:
+        """An argument of the constructor from the JSON of `save`."""
+        if isinstance(value, list):
+            return tuple(super(SigmaxRegressor, cls).setting(one) for one in value)
+        return super().setting(value)
+
+
 CLASSES: tuple[type[AbstractRegressor], ...] = (
     BayesianRegressor,
     CombinedRegressor,
@@ -1076,6 +1166,7 @@ CLASSES: tuple[type[AbstractRegressor], ...] = (
     MCDropoutRegressor,
     MarginalRegressor,
     MeanVarianceRegressor,
+    SigmaxRegressor,
     SparseGPRegressor,
 )
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from sigmax.distributions import Mixture, Predictive
+from sigmax.distributions import Mixture, Predictive, Stacked
 from sigmax.experts.base import AbstractExpert, AbstractFitted
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import Completion, Features, TargetUnits
@@ -64,7 +64,7 @@ class Model:
         bounds = self.target.interval_ends(self.target.within_support(bounds))
         return bounds[:, 0] if self.is_single_output else bounds
 
-    def predictive(self, mixture: Mixture) -> Predictive:
+    def predictive(self, mixture: Mixture | Stacked) -> Predictive:
         """Densities of the transformed target as predictions in the units of y."""
         dist = self.target.distribution(mixture)
         if self.is_single_output:

@@ -7,6 +7,7 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
 from sigmax.distributions.spline import MonotoneSpline
+from sigmax.distributions.stacked import Part, PowerTransform, Stacked, Units
 from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
 
 __all__ = [
@@ -17,8 +18,12 @@ __all__ = [
     "Mixture",
     "MonotoneSpline",
     "Normal",
+    "Part",
+    "PowerTransform",
     "Predictive",
+    "Stacked",
     "StudentT",
+    "Units",
     "log_gamma",
     "log_gamma_ratio",
 ]

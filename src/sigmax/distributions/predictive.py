@@ -13,11 +13,15 @@ from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.spline import MonotoneSpline
+from sigmax.distributions.stacked import PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.padding import LARGEST_BLOCK, padded_blocks
 from sigmax.random import draw_seed
 
 Ends = Callable[[np.ndarray], np.ndarray]
+
+OF_ALL_ROWS = (MonotoneSpline, PowerTransform, Units)
+"""Parts of a density that all rows share."""
 
 ROWS_SOLVED = 1024
 """Rows whose quantiles a CPU solves for together: all wait for the last, and fit into a cache."""
@@ -59,7 +63,9 @@ class Predictive:
 
     def __repr__(self) -> str:
         name = type(self.dist).__name__
-        if isinstance(self.dist, Mixture | Mapped | Bounded):
+        if isinstance(self.dist, Stacked):
+            name += f" of {self.dist.n_members} experts"
+        elif isinstance(self.dist, Mixture | Mapped | Bounded):
             name += f" of {self.dist.n_members} {type(self.dist.components).__name__}"
         return f"Predictive({name}, shape={self.shape})"
 
@@ -164,6 +170,8 @@ class Predictive:
         ``random_state`` is an int, RandomState, Generator or None.
         """
         n, seed, draws = check_count("n", n), draw_seed(random_state), []
+        if isinstance(self.dist, Stacked):
+            return self.dist.sample(np.random.default_rng(seed), n)
         with jax.enable_x64(True):
             for n_rows, (dist,) in self._blocks():
                 key = jax.random.fold_in(jax.random.key(seed), len(draws))
@@ -172,6 +180,14 @@ class Predictive:
 
     def _compute(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         """A property or a method of the density, for arguments of its shape."""
+        if isinstance(self.dist, Stacked):
+            parts = []
+            for first in range(0, len(self), ROWS_SOLVED):
+                rows = np.arange(first, min(first + ROWS_SOLVED, len(self)))
+                dist, *own = self._take(rows, (self.dist, *arguments))
+                found = getattr(dist, name)
+                parts.append(found(*own) if own else found)
+            return np.concatenate(parts)
         with jax.enable_x64(True):
             is_solved = name == "quantile" and jax.default_backend() == "cpu"
             largest = ROWS_SOLVED if is_solved else LARGEST_BLOCK
@@ -190,11 +206,11 @@ class Predictive:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first
 
         def take(leaf: Any) -> Any:
-            if isinstance(leaf, MonotoneSpline):  # of all rows
+            if isinstance(leaf, OF_ALL_ROWS):
                 return leaf
             return leaf.take(rows, axis=leaf.ndim - n_axes)
 
-        return jax.tree.map(take, tree, is_leaf=lambda leaf: isinstance(leaf, MonotoneSpline))
+        return jax.tree.map(take, tree, is_leaf=lambda leaf: isinstance(leaf, OF_ALL_ROWS))
 
     def _check_y(self, y) -> np.ndarray:
         try:

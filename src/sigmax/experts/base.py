@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from sigmax.calibration import ConformalScores
-from sigmax.distributions import Mixture, Normal, Predictive
+from sigmax.distributions import Mixture, Normal, Predictive, Stacked
 from sigmax.errors import InvalidArgumentError
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import SUPPORT, TargetUnits
@@ -34,7 +34,7 @@ class HeldOut(eqx.Module):
     rows out in closed form has one member, which leaves out every row.
     """
 
-    dist: Mixture
+    dist: Mixture | Stacked
     """Densities of the transformed targets, leaves (components, k, outputs). Members that have
     learned from a row have weight 0 there."""
     y: Float[np.ndarray, "k outputs"]
@@ -105,7 +105,9 @@ class HeldOut(eqx.Module):
         parts = self.y, dist.mean, dist.std, self.weight, fold.reshape(-1)
         return ConformalScores.create(*parts), folds
 
-    def conformal_interval(self, dist: Mixture, coverage: float) -> Float[np.ndarray, "n p 2"]:
+    def conformal_interval(
+        self, dist: Mixture | Stacked, coverage: float
+    ) -> Float[np.ndarray, "n p 2"]:
         """Conformal intervals of new rows with the predictive densities ``dist``.
 
         A new row is predicted by the members of every fold of held-out rows, and compared with the
@@ -130,8 +132,13 @@ class HeldOut(eqx.Module):
         return np.concatenate(bounds)
 
 
-def member_moments(mixture: Mixture, n_members: int) -> tuple[np.ndarray, np.ndarray]:
+def member_moments(
+    mixture: Mixture | Stacked, n_members: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every ensemble member, whose components follow each other."""
+    if isinstance(mixture, Stacked):
+        mean, variance, _ = mixture.summary
+        return mean[None], variance[None]
     # Rows come first: `Predictive` computes in blocks of them.
     parts = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
     shape = *parts.shape[:1], n_members, -1, *parts.shape[2:]
@@ -151,14 +158,16 @@ class AbstractFitted(eqx.Module):
     held_out: eqx.AbstractVar[HeldOut]
 
     @abstractmethod
-    def density(self, X: Inputs) -> Mixture:
+    def density(self, X: Inputs) -> Mixture | Stacked:
         """Predictive densities of the transformed target: leaves (components, rows, outputs)."""
 
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"] | None:
         """Extrapolation gate, 0 on the data and 1 far from them; None if there is none."""
         return None
 
-    def describe(self, X: Inputs) -> tuple[Mixture, dict[str, Float[np.ndarray, " rows"]]]:
+    def describe(
+        self, X: Inputs
+    ) -> tuple[Mixture | Stacked, dict[str, Float[np.ndarray, " rows"]]]:
         """`density`, and further quantities of every row by name, ``gate`` if there is one."""
         gate = self.gate(X)
         return self.density(X), {} if gate is None else {"gate": gate}

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.distributions import Mixture
+from sigmax.distributions import Mixture, Stacked
 from sigmax.tables import MISSING, CategoryColumn, Table
 
 N_COMPLETIONS, N_SIMILAR = 16, 64
@@ -38,7 +38,7 @@ class Completion:
         """Number of the given rows."""
         return len(self.table) if self.choices is None else self.choices.shape[1]
 
-    def mixture(self, mixture: Mixture) -> Mixture:
+    def mixture(self, mixture: Mixture | Stacked) -> Mixture | Stacked:
         """The predictions of the given rows: mixtures over their completions."""
         if self.choices is None or self.log_weight is None:
             return mixture

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sigmax.compilation import compiled
-from sigmax.distributions import AbstractDistribution, Bounded, Mapped, Mixture, MonotoneSpline
+from sigmax.distributions import (
+    AbstractDistribution,
+    Bounded,
+    Mapped,
+    Mixture,
+    MonotoneSpline,
+    Stacked,
+)
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.padding import padded_blocks
 from sigmax.scaling import FARTHEST, Standardizer
@@ -362,19 +369,21 @@ class TargetUnits:
             return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
         return in_double("log_slope", self.spline, y)
 
-    def distribution(self, mixture: Mixture) -> AbstractDistribution:
+    def distribution(self, mixture: Mixture | Stacked) -> AbstractDistribution:
         """What networks predict, as a density of y."""
-        if self.spline is None:
+        if self.spline is None or isinstance(mixture, Stacked):
             dist = mixture.affine(self.scaling.mean, self.scaling.scale)
         else:
             dist = Mapped(mixture, self.spline)
         return self.bounded(dist)
 
-    def bounded(self, dist: Mixture | Mapped) -> AbstractDistribution:
+    def bounded(self, dist: Mixture | Mapped | Stacked) -> AbstractDistribution:
         """Densities of y, (n, p) or (n,), without what lies outside the support."""
         if not any(own.is_bounded for own in self.support):
             return dist
         bounds = np.array(self.support, np.float64)
+        if isinstance(dist, Stacked):
+            return dist.bounded(*bounds.T)
         return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
 
     def within_support(self, bounds: np.ndarray) -> np.ndarray:

@@ -1,0 +1,346 @@
+"""Forests of extremely randomised trees, whose leaves are samples of the target.
+
+Trees (Geurts, Ernst and Wehenkel 2006) are grown until a leaf holds one training row, or rows that
+no split can separate. The share of the trees that send x to training row j is the weight of that
+row at x (Meinshausen 2006): the targets of the leaves are draws from the forest's prediction.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+from joblib import cpu_count
+
+from sigmax.distributions import Mixture, Normal, Part
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.rows import Rows
+from sigmax.inputs import Inputs
+from sigmax.random import named_generator
+from sigmax.settings import COUNT, setting
+
+MOST_ROWS = 2**14
+"""Rows that a tree is grown on, at most."""
+
+MOST_FEATURES = 128
+"""Features that a tree tries in every split, at most."""
+
+PATHS_AT_ONCE = 2**20
+"""Pairs of a tree and a row that are followed at once."""
+
+LEAF = -1
+
+DRAWS = 71
+"""Seed of what is drawn where rows are added to trees."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Forests:
+    """Forests of equally many trees, one for every ensemble member.
+
+    Nodes of all trees follow each other.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 8, dtype=np.float32)[:, None]
+    >>> rows = [np.array([0, 2, 4, 6]), np.array([1, 3, 5, 7])]
+    >>> forests, named = Forests.grow(X, X, np.ones(8), rows, 3, np.random.default_rng(0), X[:1])
+    >>> forests.rows_at(X[:1]).ravel().tolist(), bool((forests.rows_at(X[:1]) == named).all())
+    ([0, 0, 0, 1, 1, 1], True)
+    """
+
+    feature: Int[np.ndarray, " nodes"]
+    """Feature by which a node splits; -1 for a leaf."""
+    threshold: Float[np.ndarray, " nodes"]
+    """Rows with a larger value go right."""
+    left: Int[np.ndarray, " nodes"]
+    right: Int[np.ndarray, " nodes"]
+    """Child; in a leaf, its training row."""
+    roots: Int[np.ndarray, "members trees"]
+
+    @classmethod
+    def grow(
+        cls,
+        X: Float[np.ndarray, "rows features"],
+        y: Float[np.ndarray, "rows outputs"],
+        weight: Float[np.ndarray, " rows"],
+        learned: Sequence[Int[np.ndarray, " _"]],
+        n_trees: int,
+        rng: np.random.Generator,
+        asked: Float[np.ndarray, "asked features"],
+    ) -> "tuple[Forests, Int[np.ndarray, 'members trees asked']]":
+        """Grow ``n_trees`` for every entry of ``learned``, the rows that they learn from.
+
+        Also returns `rows_at` of the rows ``asked``, at a tenth of its cost.
+        """
+        X, asked = (np.ascontiguousarray(rows, dtype=np.float32) for rows in (X, asked))
+        rows = [own for own in learned for _ in range(n_trees)]
+        rngs = rng.spawn(len(rows))
+        with ThreadPoolExecutor(cpu_count()) as threads:
+            grown = threads.map(
+                lambda own, rng: grow_tree(X, y, weight, own, rng, asked), rows, rngs
+            )
+            trees, leaf_rows = zip(*grown, strict=True)
+        sizes = [len(feature) for feature, *_ in trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        for (feature, _, left, right), root in zip(trees, roots, strict=True):
+            left += root
+            right[feature != LEAF] += root
+        feature, threshold, left, right = (
+            np.concatenate(parts) for parts in zip(*trees, strict=True)
+        )
+        roots = roots.reshape(len(learned), n_trees).astype(np.int32)
+        forests = cls(feature, threshold, left, right, roots)
+        return forests, np.stack(leaf_rows).reshape(*roots.shape, len(asked))
+
+    def __getitem__(self, members: Int[np.ndarray, " _"]) -> "Forests":
+        """Forests of some members."""
+        return replace(self, roots=self.roots[members])
+
+    def with_rows(
+        self,
+        X: Float[np.ndarray, "rows features"],
+        weight: Float[np.ndarray, " rows"],
+        first: int,
+        n_before: int = 0,
+    ) -> "Forests":
+        """Trees with the rows from number ``first`` on in their leaves.
+
+        Each row is added to every tree: the leaf that it reaches is split between it and the row
+        of the leaf, at a threshold that is uniform between the two, along a feature drawn with a
+        probability proportional to their distance in it. Of rows with the same features, a leaf
+        holds one, drawn by their weights. The draws depend on the row's number alone, which
+        ``n_before`` added rows precede: rows may be added together or one by one.
+        """
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        n_old, n_trees = len(self.feature), self.roots.size
+        room = 0, 2 * n_trees * (len(X) - first)
+        feature = np.pad(self.feature, room, constant_values=LEAF)
+        threshold, left, right = (
+            np.pad(part, room) for part in (self.threshold, self.left, self.right)
+        )
+        grown = replace(self, feature=feature, threshold=threshold, left=left, right=right)
+        for row in range(first, len(X)):
+            chance = np.random.default_rng((DRAWS, n_before + row - first)).random((2, n_trees))
+            leaf = grown._leaves(X[row : row + 1])
+            other = right[leaf]
+            apart = np.abs(X[other] - X[row]).astype(np.float64)
+            is_same = ~apart.any(axis=1)
+            if is_same.any():
+                known = weight[: row + 1][(X[: row + 1] == X[row]).all(axis=1)]
+                is_drawn = is_same & (chance[0] < weight[row] / known.sum())
+                right[leaf[is_drawn]] = row
+            at, other, apart = leaf[~is_same], other[~is_same], apart[~is_same]
+            if not len(at):
+                continue
+            total = np.cumsum(apart, axis=1)
+            axis = np.sum(total <= (chance[0, ~is_same] * total[:, -1])[:, None], axis=1)
+            ends = np.sort([X[other, axis], np.broadcast_to(X[row, axis], len(at))], axis=0)
+            cut = (ends[0] + chance[1, ~is_same] * (ends[1] - ends[0])).astype(np.float32)
+            cut = np.where(cut < ends[1], cut, ends[0])
+            child = n_old + 2 * np.arange(len(at), dtype=np.int32)
+            n_old += 2 * len(at)
+            goes_right = X[row, axis] > cut
+            right[child] = np.where(goes_right, other, row)
+            right[child + 1] = np.where(goes_right, row, other)
+            feature[at], threshold[at], left[at], right[at] = axis, cut, child, child + 1
+        of_nodes = {"feature": feature, "threshold": threshold, "left": left, "right": right}
+        return replace(self, **{name: part[:n_old] for name, part in of_nodes.items()})
+
+    def rows_at(self, X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "members trees n"]:
+        """Training row to which every tree sends every row of ``X``."""
+        n_at_once = max(1, PATHS_AT_ONCE // self.roots.size)
+        blocks = [
+            self.right[self._leaves(np.asarray(X[first : first + n_at_once], np.float32))]
+            for first in range(0, len(X), n_at_once)
+        ]
+        parts = [block.reshape(*self.roots.shape, -1) for block in blocks]
+        return np.concatenate(parts, axis=-1)
+
+    def _leaves(self, X: np.ndarray) -> np.ndarray:
+        """Leaf that every row reaches in every tree, one tree after the other."""
+        node = np.repeat(self.roots.reshape(-1), len(X))
+        row = np.tile(np.arange(len(X)), self.roots.size)
+        on_the_way = np.flatnonzero(self.feature[node] != LEAF)
+        while len(on_the_way):
+            at = node[on_the_way]
+            goes_right = X[row[on_the_way], self.feature[at]] > self.threshold[at]
+            at = np.where(goes_right, self.right[at], self.left[at])
+            node[on_the_way] = at
+            on_the_way = on_the_way[self.feature[at] != LEAF]
+        return node
+
+    def check_paths(self, n_members: int, n_rows: int, n_features: int) -> None:
+        """Raise ValueError unless every path ends at a training row."""
+        own, n_nodes, is_leaf = (
+            np.arange(len(self.feature)),
+            len(self.feature),
+            self.feature == LEAF,
+        )
+        children = np.stack([self.left, self.right])
+        sound = np.where(
+            is_leaf,
+            (self.right >= 0) & (self.right < n_rows),
+            # Children come after their parents: no path goes round in circles.
+            (self.feature >= 0)
+            & (self.feature < n_features)
+            & (children.min(axis=0) > own)
+            & (children.max(axis=0) < n_nodes),
+        )
+        starts = (self.roots >= 0) & (self.roots < n_nodes)
+        if not (sound.all() and starts.all() and len(self.roots) == n_members):
+            raise ValueError("forests have paths that do not end at a training row")
+
+
+def grow_tree(
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+    asked: np.ndarray,
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """Nodes of one tree (feature, threshold, left, right), and its rows for those ``asked``."""
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeRegressor  # here: the import takes long
+
+    if len(rows) > MOST_ROWS:
+        rows = rng.choice(rows, MOST_ROWS, replace=False)
+    tree = ExtraTreeRegressor(
+        max_features=min(X.shape[1], MOST_FEATURES), random_state=int(rng.integers(2**31))
+    )
+    # Checks in Python, of what was checked before, would block the other threads.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        nodes = tree.fit(X[rows], y[rows], sample_weight=weight[rows], check_input=False).tree_
+    is_leaf = nodes.children_left == LEAF
+    # X has single precision: x is above a threshold if it is above the next such number below.
+    threshold = nodes.threshold.astype(np.float32)
+    threshold = np.where(
+        threshold > nodes.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold
+    )
+    # Of the rows of a leaf one is drawn, by their weights (Efraimidis and Spirakis 2006).
+    order = np.argsort(np.log(rng.random(len(rows))) / weight[rows])
+    right = nodes.children_right.astype(np.int32)
+    right[nodes.apply(X[rows[order]])] = rows[order]
+    feature = np.where(is_leaf, LEAF, nodes.feature).astype(np.int32)
+    tree = feature, threshold, nodes.children_left.astype(np.int32), right
+    return tree, right[nodes.apply(asked)]
+
+
+N_PARTS, PER_PART = 25, 6
+"""Normal components of a prediction, and quantiles of the leaves that each of them stands for."""
+
+SHARE = 0.63
+"""Share of the rows that a tree learns from."""
+
+BANDWIDTHS = np.geomspace(0.03, 0.6, 9)
+"""Standard deviations that are added to the components, of which the best is taken."""
+
+MOST_HELD_OUT = 20_000
+"""Rows whose held-out densities are computed, at most."""
+
+ROWS_AT_ONCE = 8192
+
+
+@final
+class ForestFitted(AbstractFitted):
+    """Grown trees and the targets that their leaves hold."""
+
+    forests: Forests
+    """One tree for each of its members."""
+    y: Float[np.ndarray, "rows outputs"]
+    bandwidth: Float[np.ndarray, " outputs"]
+    held_out: HeldOut
+    """Densities from the trees that have not learned from a row, nor from its duplicates."""
+
+    def density(self, X: Inputs) -> Mixture:
+        """Mixture of Normal components at groups of the leaves' targets."""
+        rows = np.asarray(X.coordinates, np.float32)
+        parts = []
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            leaves = self.forests.rows_at(rows[first : first + ROWS_AT_ONCE])[:, 0]
+            parts.append(grouped(self.y[leaves]))
+        mean, variance = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+        return smoothed_mixture(mean, variance, self.bandwidth)
+
+    def check(self) -> None:
+        """Raise ValueError unless every path ends at a training row."""
+        n_features = int(self.forests.feature.max(initial=0)) + 1
+        self.forests.check_paths(len(self.forests.roots), len(self.y), n_features)
+        if not np.all(self.bandwidth > 0):
+            raise ValueError("bandwidths must be above 0")
+
+
+def smoothed_mixture(mean, variance, bandwidth) -> Mixture:
+    """One member with equally weighted components, widened by the bandwidths."""
+    return Mixture(Normal(mean, np.sqrt(variance + bandwidth**2)), n_parts=len(mean))
+
+
+def grouped(
+    values: Float[np.ndarray, "trees rows outputs"],
+) -> tuple[Float[np.ndarray, "parts rows outputs"], Float[np.ndarray, "parts rows outputs"]]:
+    """Means and variances of groups of equally many sorted values; NaN are left out.
+
+    Examples
+    --------
+    >>> mean, variance = grouped(np.array([3.0, np.nan, 1.0, 2.0]).reshape(4, 1, 1))
+    >>> mean.shape, float(mean.mean()), float(mean[0, 0, 0]), float(variance.max())
+    ((25, 1, 1), 2.0, 1.0, 0.25)
+    """
+    count = np.sum(~np.isnan(values), axis=0)
+    level = (np.arange(N_PARTS * PER_PART) + 0.5) / (N_PARTS * PER_PART)
+    place = (level[:, None, None] * count).astype(int).clip(0, np.maximum(count - 1, 0))
+    found = np.take_along_axis(np.sort(values, axis=0), place, axis=0)
+    found = found.reshape(N_PARTS, PER_PART, *count.shape)
+    return found.mean(axis=1), found.var(axis=1)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Forest(AbstractExpert):
+    """Forest of extremely randomised trees."""
+
+    n_trees: int = setting(200, COUNT, "Number of trees.")
+
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> ForestFitted:
+        """Grow trees on random rows, and choose the bandwidths on the others."""
+        rng = named_generator(key, "forest")
+        X, label = np.asarray(rows.X.coordinates, np.float32), rows.given.duplicate_group
+        n_groups = int(label.max()) + 1
+        is_learned = np.zeros((self.n_trees, len(X)), dtype=bool)
+        for own in is_learned:
+            group = np.zeros(n_groups, dtype=bool)
+            group[rng.choice(n_groups, max(1, round(SHARE * n_groups)), replace=False)] = True
+            own[:] = group[label]
+        learned = [np.flatnonzero(own) for own in is_learned]
+        asked = np.sort(rng.permutation(len(X))[:MOST_HELD_OUT])
+        forests, leaves = Forests.grow(X, rows.y, rows.weight, learned, 1, rng, X[asked])
+        values = rows.y[leaves[:, 0]]
+        values[is_learned[:, asked]] = np.nan
+        has_tree = ~np.isnan(values[:, :, 0]).all(axis=0)
+        asked, values = asked[has_tree], values[:, has_tree]
+        mean, variance = grouped(values)
+        bandwidth = np.array(
+            [
+                best_bandwidth(mean[..., p], variance[..., p], rows.y[asked, p], rows.weight[asked])
+                for p in range(rows.y.shape[1])
+            ]
+        )
+        dist, members = smoothed_mixture(mean, variance, bandwidth), np.ones((len(asked), 1), bool)
+        held_out = HeldOut(dist, rows.y[asked], rows.weight[asked], asked, members)
+        return ForestFitted(forests=forests, y=rows.y, bandwidth=bandwidth, held_out=held_out)
+
+
+def best_bandwidth(mean, variance, y, weight) -> float:
+    """Bandwidth of largest held-out log-likelihood of one output."""
+    scores = [
+        np.average(
+            np.log(np.maximum(Part(smoothed_mixture(mean, variance, h)).density(y), 1e-300)),
+            weights=weight,
+        )
+        for h in BANDWIDTHS
+    ]
+    return float(BANDWIDTHS[int(np.argmax(scores))])

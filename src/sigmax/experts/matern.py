@@ -1,0 +1,372 @@
+r"""Gaussian process with a Matérn and a linear covariance, and noise that varies with x.
+
+On standardised rows and targets, with a length-scale $\ell$ of every column or group of
+coordinates, $r^2 = \sum_j (x_j - x'_j)^2 / \ell_j^2$ and $t = \sqrt5\, r$,
+
+$$k(x, x') = s_f^2 (1 + t + t^2/3) e^{-t} + s_l^2 (1 + x^\top x' / G), \qquad
+\text{Var}(\varepsilon_i) = \sigma^2 g(x_i) / w_i.$$
+
+The hyper-parameters maximise the evidence times weak log-normal priors; the gradient is analytic,
+so that nothing is compiled. The relative noise $g$ is a kernel smoother of the logarithms of the
+squared leave-one-out residuals. Scale and tails of the predictions are those that suit the
+leave-one-out residuals best.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+from scipy import linalg, optimize
+from threadpoolctl import threadpool_limits
+
+from sigmax.distributions import Mixture, StudentT
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.leave_out import DuplicateGroups, leave_groups_out
+from sigmax.experts.rows import Rows
+from sigmax.inputs import Inputs
+from sigmax.random import named_generator
+from sigmax.settings import COUNT, setting
+
+JITTER = 1e-6
+BOUNDS = {"signal": (-9.0, 4.0), "noise": (-9.0, 2.0), "linear": (-9.0, 4.0), "length": (-4.0, 9.0)}
+"""Bounds of the logarithms of variances and length-scales."""
+
+STARTS = ((0.0, -2.0, -2.0, 0.3), (0.0, -0.5, -1.0, 1.0))
+"""Starts of the search: log variances, and log(ℓ / √G)."""
+
+PRIOR_MEAN, PRIOR_STD = np.array([0.0, -2.0, -1.0]), np.array([2.0, 3.0, 3.0])
+LENGTH_MEAN, LENGTH_STD = 0.5, math.sqrt(2)
+"""Normal priors of the same."""
+
+BANDWIDTHS = (0.3, 0.6, 1.2, 2.5)
+"""Bandwidths of the noise smoother that are tried, in length-scales."""
+
+PSEUDO_ROWS, FEWEST_VARYING = 5.0, 30
+"""Rows at the average noise that the smoother adds; with fewer rows the noise is constant."""
+
+DFS, FACTORS = (3.0, 5.0, 10.0, 30.0, 200.0), np.linspace(0.75, 1.3, 12)
+"""Degrees of freedom and factors on the scale of predictions that are tried."""
+
+Matrix = Float[np.ndarray, "rows others"]
+Vector = Float[np.ndarray, " rows"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """Covariance of rows as a function of the vector of hyper-parameters.
+
+    The vector has the logarithms of $s_f^2$, $\\sigma^2$, $s_l^2$ and of all length-scales.
+    """
+
+    group: Int[np.ndarray, " coordinates"]
+    """Length-scale of every coordinate, numbered from 0."""
+
+    @property
+    def n_groups(self) -> int:
+        """Number of length-scales."""
+        return int(self.group.max()) + 1 if len(self.group) else 1
+
+    def scaled(self, theta: Vector, X: Matrix) -> Matrix:
+        """Rows in units of the length-scales."""
+        return X * np.exp(-theta[3:])[self.group]
+
+    def matern(self, theta: Vector, A: Matrix, B: Matrix) -> tuple[Matrix, Matrix]:
+        """√5 times the distances of rows, and the exponential of minus these."""
+        A, B = self.scaled(theta, A), self.scaled(theta, B)
+        squared = np.sum(A**2, axis=1)[:, None] + np.sum(B**2, axis=1) - 2 * A @ B.T
+        t = np.sqrt(5 * np.maximum(squared, 0))
+        return t, np.exp(-t)
+
+    def linear(self, A: Matrix, B: Matrix) -> Matrix:
+        return 1 + A @ B.T / self.n_groups
+
+    def __call__(self, theta: Vector, A: Matrix, B: Matrix) -> Matrix:
+        """Covariance of the function at the rows of ``A`` and ``B``."""
+        t, decay = self.matern(theta, A, B)
+        smooth = np.exp(theta[0]) * (1 + t + t**2 / 3) * decay
+        return smooth + np.exp(theta[2]) * self.linear(A, B)
+
+    def variance(self, theta: Vector, X: Matrix) -> Vector:
+        """Variance of the function at every row."""
+        linear = 1 + np.sum(X**2, axis=1) / self.n_groups
+        return np.exp(theta[0]) + np.exp(theta[2]) * linear
+
+    def loss(self, theta: Vector, X: Matrix, y: Vector, weight: Vector) -> tuple[float, Vector]:
+        """Negative log posterior density of the hyper-parameters, and its gradient."""
+        (t, decay), linear = self.matern(theta, X, X), self.linear(X, X)
+        signal, noise, slope = np.exp(theta[:3])
+        smooth = signal * (1 + t + t**2 / 3) * decay
+        total = smooth + slope * linear
+        total[np.diag_indices(len(X))] += (noise + JITTER) / weight
+        try:
+            root = linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        inverse, _ = linalg.lapack.dpotri(root, lower=1)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        solved = inverse @ y
+        outer = np.outer(solved, solved) - inverse
+        # The derivative by log ℓ of a pair is `pull` times its squared distance along the group.
+        pull, scaled = outer * (signal * 5 / 3 * (1 + t) * decay), self.scaled(theta, X)
+        along = 2 * (pull.sum(axis=1) @ scaled**2 - np.sum(scaled * (pull @ scaled), axis=0))
+        gradient = -0.5 * np.concatenate(
+            [
+                [np.sum(outer * smooth)],
+                [noise * np.sum(np.diag(outer) / weight)],
+                [slope * np.sum(outer * linear)],
+                np.bincount(self.group, along, minlength=self.n_groups),
+            ]
+        )
+        z = (theta[:3] - PRIOR_MEAN) / PRIOR_STD
+        center = LENGTH_MEAN + 0.5 * math.log(self.n_groups)
+        z_length = (theta[3:] - center) / LENGTH_STD
+        loss = 0.5 * y @ solved + np.sum(np.log(np.diag(root)))
+        loss += 0.5 * (np.sum(z**2) + np.sum(z_length**2))
+        return loss, gradient + np.concatenate([z / PRIOR_STD, z_length / LENGTH_STD])
+
+    def search(
+        self, starts: list[Vector], X: Matrix, y: Vector, weight: Vector, max_iter: int
+    ) -> Vector:
+        """Hyper-parameters of largest posterior density from several starts, by L-BFGS-B."""
+        length = [BOUNDS["length"]] * self.n_groups
+        bounds = [BOUNDS["signal"], BOUNDS["noise"], BOUNDS["linear"], *length]
+        options = {"maxiter": max_iter, "ftol": 1e-7}
+        found = [
+            optimize.minimize(
+                self.loss, start, (X, y, weight), "L-BFGS-B", True, bounds=bounds, options=options
+            )
+            for start in starts
+        ]
+        return min(found, key=lambda one: one.fun).x
+
+    def starts(self) -> list[Vector]:
+        """Hyper-parameters from which the search starts."""
+        length = 0.5 * math.log(self.n_groups)
+        return [np.r_[start[:3], np.full(self.n_groups, start[3] + length)] for start in STARTS]
+
+
+@final
+class MaternFitted(AbstractFitted):
+    """Fitted Gaussian processes, one for every output."""
+
+    X: Float[np.ndarray, "points coordinates"]
+    """Coordinates of the rows that predictions rest on."""
+    y: Float[np.ndarray, "points outputs"]
+    weight: Float[np.ndarray, " points"]
+    group: Int[np.ndarray, " coordinates"]
+    """Length-scale of every coordinate, numbered from 0."""
+    theta: Float[np.ndarray, "outputs parameters"]
+    """Logarithms of the variances and length-scales of every output."""
+    log_noise: Float[np.ndarray, "points outputs"]
+    """Logarithms of squared residuals less their mean, which are smoothed over."""
+    point_noise: Float[np.ndarray, "points outputs"]
+    """Relative noise of the points, smoothed without their own residuals."""
+    bandwidth: Float[np.ndarray, " outputs"]
+    """Bandwidth of this smoother in length-scales; infinite where the noise is constant."""
+    factor: Float[np.ndarray, " outputs"]
+    """Factor on the scales of predictions."""
+    df: Float[np.ndarray, " outputs"]
+    held_out: HeldOut
+    """Leave-one-out densities in closed form, at the hyper-parameters given all rows."""
+
+    @cached_property
+    def solved(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Cholesky factor of the covariance of the points, and weights of predictions."""
+        found = []
+        with threadpool_limits(1, user_api="blas"):
+            for output, y in enumerate(self.y.T):
+                theta = self.theta[output]
+                noise = np.exp(theta[1]) * self.point_noise[:, output] / self.weight
+                root = factorized(Covariance(self.group), theta, self.X, noise)
+                found.append((root, linalg.cho_solve((root, True), y)))
+        return found
+
+    def noise(self, X: Matrix, output: int) -> Vector:
+        """Variance of the noise at rows of weight 1, without `JITTER`."""
+        theta, bandwidth = self.theta[output], self.bandwidth[output]
+        if np.isinf(bandwidth):
+            return np.full(len(X), np.exp(theta[1]))
+        covariance, log_noise = Covariance(self.group), self.log_noise[:, output]
+        return np.exp(theta[1] + smoothed(covariance, theta, X, self.X, log_noise, bandwidth))
+
+    def density(self, X: Inputs) -> Mixture:
+        """Student-t densities of new measurements, with noise."""
+        rows, covariance, parts = coordinates(X), Covariance(self.group), []
+        for output, (root, solved) in enumerate(self.solved):
+            theta = self.theta[output]
+            across = covariance(theta, rows, self.X)
+            reduced = linalg.solve_triangular(root, across.T, lower=True, check_finite=False)
+            latent = covariance.variance(theta, rows) - np.sum(reduced**2, axis=0)
+            parts.append((across @ solved, np.maximum(latent, 1e-9), self.noise(rows, output)))
+        mean, latent, noise = (np.stack(part, axis=-1)[None] for part in zip(*parts, strict=True))
+        return student_t(mean, latent, noise, self.factor, self.df)
+
+    def check(self) -> None:
+        """Raise ValueError unless the arrays fit each other and scales are above 0."""
+        n_groups = Covariance(self.group).n_groups
+        if self.theta.shape[1] != 3 + n_groups or self.X.shape[1] != len(self.group):
+            raise ValueError("hyper-parameters do not fit the coordinates")
+        if not (np.all(self.factor > 0) and np.all(self.df > 2) and np.all(self.bandwidth > 0)):
+            raise ValueError("factor, df and bandwidth must be above 0")
+
+
+def coordinates(X: Inputs) -> Matrix:
+    return np.asarray(X.coordinates, np.float64)
+
+
+def factorized(covariance: Covariance, theta: Vector, X: Matrix, noise: Vector) -> Matrix:
+    """Cholesky factor of the covariance of rows with their noise."""
+    total = covariance(theta, X, X)
+    total[np.diag_indices(len(X))] += noise + JITTER
+    return linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
+
+
+def smoothed(
+    covariance: Covariance,
+    theta: Vector,
+    X: Matrix,
+    points: Matrix,
+    values: Vector,
+    bandwidth: float,
+    *,
+    leave_out: bool = False,
+) -> Vector:
+    """Averages of values of mean 0 at ``points`` about the rows of ``X``, with a Normal kernel."""
+    t, _ = covariance.matern(theta, X, points)
+    kernel = np.exp(-0.1 * (t / bandwidth) ** 2)
+    if leave_out:
+        np.fill_diagonal(kernel, 0.0)
+    return kernel @ values / (kernel.sum(axis=1) + PSEUDO_ROWS)
+
+
+def student_t(mean, latent, noise, factor, df) -> Mixture:
+    """Densities of measurements, whose scales are multiplied by ``factor``."""
+    total = latent + noise
+    components = StudentT(mean, np.broadcast_to(df, mean.shape).copy(), factor * np.sqrt(total))
+    return Mixture(components, latent / total)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MaternProcess(AbstractExpert):
+    """Gaussian process with a Matérn and a linear covariance."""
+
+    n_search: int = setting(400, COUNT, "Rows on which hyper-parameters are searched, at most.")
+    n_polish: int = setting(1000, COUNT, "Rows on which the search goes on for a few iterations.")
+    n_points: int = setting(2000, COUNT, "Rows that predictions rest on, at most.")
+    max_iter: int = setting(60, COUNT, "Iterations of the search, at most.")
+
+    POLISH_ITER = 8
+
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MaternFitted:
+        """Fit one process per output."""
+        X, weight = coordinates(rows.X), rows.weight / rows.weight.mean()
+        group = np.arange(X.shape[1])
+        if not rows.features.schema.is_plain:
+            group = np.asarray(rows.features.length_scale_groups())
+        rng = named_generator(key, "rows")
+        chosen = np.sort(rng.permutation(len(X))[: self.n_points])
+        with threadpool_limits(1, user_api="blas"):
+            found = [
+                self.fit_output(X, y, weight, group, chosen, rows, rng)
+                for y in np.ascontiguousarray(rows.y.T)
+            ]
+        theta, log_noise, relative, bandwidth, factor, df, left_out = zip(*found, strict=True)
+        mean, latent, noise = (np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True))
+        return MaternFitted(
+            X=X[chosen],
+            y=rows.y[chosen],
+            weight=weight[chosen],
+            group=group,
+            theta=np.stack(theta),
+            log_noise=np.stack(log_noise, axis=-1),
+            point_noise=np.stack(relative, axis=-1),
+            bandwidth=np.array(bandwidth),
+            factor=np.array(factor),
+            df=np.array(df),
+            held_out=HeldOut.of_rows(
+                student_t(mean, latent, noise, np.array(factor), np.array(df)), rows
+            ),
+        )
+
+    def fit_output(self, X, y, weight, group, chosen, rows, rng):
+        """Parameters and leave-one-out predictions of one output."""
+        covariance, order = Covariance(group), rng.permutation(len(chosen))
+        some = chosen[order[: self.n_search]]
+        theta = covariance.search(covariance.starts(), X[some], y[some], weight[some], self.max_iter)
+        if len(chosen) > self.n_search:
+            some = chosen[order[: self.n_polish]]
+            theta = covariance.search([theta], X[some], y[some], weight[some], self.POLISH_ITER)
+        labels = np.unique(rows.given.duplicate_group[chosen], return_inverse=True)[1].reshape(-1)
+        groups, others = DuplicateGroups.create(labels), np.setdiff1d(np.arange(len(X)), chosen)
+
+        def leave_out(relative: Vector) -> tuple[Vector, Vector, Vector]:
+            """Mean, latent and noise variance of every row given all but its duplicates."""
+            noise = np.exp(theta[1]) * relative
+            own = noise[chosen] / weight[chosen] + JITTER
+            root = factorized(covariance, theta, X[chosen], own - JITTER)
+            inverse = linalg.cho_solve((root, True), np.eye(len(chosen)))
+            solved = inverse @ y[chosen]
+            ordered = inverse[np.ix_(groups.order, groups.order)]
+            blocks = np.add.reduceat(np.add.reduceat(ordered, groups.first, 0), groups.first, 1)
+            precision, residual = np.diag(blocks), groups.sum(solved)
+            left = leave_groups_out(groups, y[chosen], own[None], precision[None], residual[None])
+            mean, latent = np.zeros(len(X)), np.zeros(len(X))
+            mean[chosen], latent[chosen] = left.mean[0], np.maximum(left.latent[0], 1e-9)
+            if len(others):
+                across = covariance(theta, X[others], X[chosen])
+                mean[others] = across @ solved
+                reduced = np.sum((across @ inverse) * across, axis=1)
+                variance = covariance.variance(theta, X[others])
+                latent[others] = np.maximum(variance - reduced, 1e-9)
+            return mean, latent, noise / weight
+
+        relative, bandwidth, log_noise = np.ones(len(X)), np.inf, np.zeros(len(chosen))
+        mean, latent, noise = leave_out(relative)
+        if len(chosen) >= FEWEST_VARYING:
+            squared = (y - mean)[chosen] ** 2 / (latent + noise)[chosen]
+            log_noise = np.log(squared + 1e-3)
+            log_noise -= log_noise.mean()
+            tried = [
+                smoothed(covariance, theta, X[chosen], X[chosen], log_noise, h, leave_out=True)
+                for h in BANDWIDTHS
+            ]
+            errors = [np.mean((log_noise - own) ** 2) for own in tried]
+            if min(errors) < np.mean(log_noise**2):
+                bandwidth = BANDWIDTHS[int(np.argmin(errors))]
+                relative[chosen] = np.exp(tried[int(np.argmin(errors))])
+                if len(others):
+                    points = X[others], X[chosen], log_noise, bandwidth
+                    relative[others] = np.exp(smoothed(covariance, theta, *points))
+                mean, latent, noise = leave_out(relative)
+        factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), rows.weight)
+        return theta, log_noise, relative[chosen], bandwidth, factor, df, (mean, latent, noise)
+
+
+def best_scale_and_tails(error: Vector, scale: Vector, weight: Vector) -> tuple[float, float]:
+    """Factor on the scales and degrees of freedom of largest likelihood, shrunk for few rows.
+
+    The grid is centred on the root mean square of the standardised errors. With few rows, whose
+    leave-one-out errors are slightly too small, the factor is taken towards 1.
+    """
+    n = len(error)
+    root = np.sqrt(np.average((error / scale) ** 2, weights=weight))
+    start = max(root ** (n / (n + 50)), 0.8)
+    best, found = -np.inf, (1.0, DFS[0])
+    for df in DFS:
+        for factor in start * FACTORS:
+            own = student_t_log_density(error / (factor * scale), df) - math.log(factor)
+            score = np.average(own, weights=weight) - 0.5 / n * abs(math.log(df / 20))
+            if score > best:
+                best, found = score, (float(factor), df)
+    return found
+
+
+def student_t_log_density(z: Vector, df: float) -> Vector:
+    """Log density of the standard Student-t."""
+    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+    return constant - (df + 1) / 2 * np.log1p(z**2 / df)

@@ -1,0 +1,355 @@
+r"""The stack: several experts, weighted by how well they predict rows they have not seen.
+
+$$p(y | x) = (1 - \nu(x)) \sum_k w_k\, p_k(y | x) + \nu(x)\, p_0(y)$$
+
+The weights maximise the held-out log score $\sum_i \log \sum_k w_k p_k^{(-i)}(y_i | x_i)$ with a weak
+Dirichlet prior (Yao, Vehtari, Simpson and Gelman 2018), a concave problem that expectation
+maximisation solves. $\nu$ is the paper's extrapolation gate (EX), once for all experts: away from
+the data, the stack tends to the marginal distribution $p_0$ of the target.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sigmax.compilation import compiled
+from sigmax.distributions import Mixture, Part, PowerTransform, Stacked, Units
+from sigmax.errors import InvalidArgumentError
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.combined import PRESETS
+from sigmax.experts.ensemble import gate_relevance
+from sigmax.experts.forest import Forest
+from sigmax.experts.linear import Linear, Marginal
+from sigmax.experts.local import LOCAL_PRESETS
+from sigmax.experts.matern import MaternProcess
+from sigmax.experts.rows import Rows
+from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
+from sigmax.inputs import Inputs
+from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate
+from sigmax.padding import by_blocks
+from sigmax.random import named_key
+from sigmax.settings import Rule, one_of, setting
+
+EXPERTS: dict[str, AbstractExpert] = {
+    "marginal": Marginal(),
+    "linear": Linear(),
+    "gp": MaternProcess(),
+    "forest": Forest(),
+    "local": LOCAL_PRESETS["fast"],
+    "combined": PRESETS["default"],
+    "dropout": DROPOUT_PRESETS["default"],
+    "bayesian": BAYESIAN_PRESETS["default"],
+}
+"""Experts by name."""
+
+EFFORTS = {
+    "quick": ("marginal", "linear", "gp", "forest"),
+    "default": ("marginal", "linear", "gp", "forest", "local"),
+    "best": ("marginal", "linear", "gp", "forest", "local", "combined"),
+}
+"""Names of the experts of every effort; the marginal, p_0 of the gate, comes first in all."""
+
+TRANSFORMED = ("linear", "gp", "forest")
+"""Experts that are also fitted to the transformed target, where it is skewed."""
+
+PRIOR_COUNT = 1.0
+"""Rows that the Dirichlet prior adds to every expert."""
+
+LEAST_SCALE, SHARE_OF_GAP, OFTEN = 1e-3, 0.3, 0.1
+"""Least scale of all components, in standard deviations of y. Where more than a share `OFTEN` of
+the targets repeats others, it is at least so large a share of the smallest gap between them, or the
+log score would reward narrow peaks on repeated values without limit."""
+
+N_INDUCING = 256
+MAX_ROUNDS = 500
+
+
+def check_experts(name: str, experts: Any) -> Any:
+    """The setting: "auto", or a list of names and experts."""
+    if isinstance(experts, str) and experts == "auto":
+        return experts
+    rule = f'"auto" or a list of experts or of names among {", ".join(EXPERTS)}'
+    is_list = isinstance(experts, list | tuple) and len(experts) > 0
+    if not is_list or not all(
+        isinstance(one, AbstractExpert) or (isinstance(one, str) and one in EXPERTS)
+        for one in experts
+    ):
+        raise InvalidArgumentError(f"`{name}` must be {rule}, got {experts!r}.")
+    return tuple(experts)
+
+
+def check_seconds(name: str, seconds: Any) -> Any:
+    """The setting: None, or a number above 0."""
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise InvalidArgumentError(f"`{name}` must be None or above 0, got {seconds!r}.")
+    return seconds
+
+
+@final
+class Standing(AbstractFitted):
+    """One fitted expert of a stack: its target transform, and how it was weighted."""
+
+    name: str
+    fitted: AbstractFitted
+    transform: PowerTransform | None
+    least_scale: Float[np.ndarray, " outputs"]
+    """Least scale of its components, in the units that it was fitted in."""
+    weight: float
+    log_likelihood: float
+    """Mean held-out log-likelihood, in units of the standard deviation of y."""
+    seconds: float
+    held_out: HeldOut
+
+    def part(self, mixture: Mixture) -> Part:
+        """Prediction of the expert, with its least scale."""
+        return Part(floored(mixture, self.least_scale), self.transform)
+
+    def density(self, X: Inputs) -> Mixture:
+        """Densities in the units that the expert was fitted in."""
+        return self.fitted.density(X)
+
+
+@final
+class StackFitted(AbstractFitted):
+    """Fitted experts and their weights; the prediction is their mixture."""
+
+    experts: tuple[Standing, ...]
+    extrapolation: ExtrapolationGate
+    held_out: HeldOut
+    """Densities of the stack at the rows that all experts hold out."""
+
+    def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
+        """Extrapolation gate of every row."""
+        rows = np.asarray(X.coordinates, np.float32)
+        return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), rows, axis=0))
+
+    def density(self, X: Inputs) -> Stacked:
+        return self.describe(X)[0]
+
+    def describe(self, X: Inputs) -> tuple[Stacked, dict[str, Float[np.ndarray, " rows"]]]:
+        """`density`, and the ``gate``."""
+        gate = self.gate(X).astype(np.float64)
+        weight = np.array([one.weight for one in self.experts])
+        at_rows = weight[:, None] * (1 - gate)
+        at_rows[0] += gate  # the marginal
+        parts = [one.part(one.density(X)) for one in self.experts]
+        return stacked(parts, at_rows), {"gate": gate}
+
+    def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
+        """Shape of the predictions; raises an error if arrays do not fit each other."""
+        shapes = {one.fitted.prediction_shape(X) for one in self.experts}
+        if len(shapes) != 1:
+            raise ValueError(f"experts predict the shapes {shapes}")
+        return shapes.pop()
+
+    def check(self) -> None:
+        """Raise ValueError unless the weights are those of a mixture."""
+        weight = np.array([one.weight for one in self.experts])
+        if not (len(weight) and np.all(weight >= 0) and abs(weight.sum() - 1) < 1e-6):
+            raise ValueError("weights of experts must not be negative, and sum to 1")
+
+
+@compiled
+def evaluate_gate(
+    gate: ExtrapolationGate, X: Float[Array, "rows coordinates"]
+) -> Float[Array, " rows"]:
+    return gate(X, jnp.full(len(X), NO_CENTER))
+
+
+def stacked(parts: Sequence[Part], weight: Float[np.ndarray, "experts rows"]) -> Stacked:
+    """Mixture of the parts, with weights of every row."""
+    shape = parts[0].mixture.shape
+    log_weight = np.log(np.maximum(weight, 1e-300))[:, :, None]
+    log_weight = np.broadcast_to(log_weight, (len(parts), *shape)).copy()
+    return Stacked(tuple(parts), log_weight, Units.standard(shape[-1]))
+
+
+def floored(mixture: Mixture, least: Float[np.ndarray, " outputs"]) -> Mixture:
+    """Mixture with all scales at least ``least``, by adding variance."""
+    scale = np.asarray(mixture.components.unit, np.float64)
+    return mixture.widen(np.sqrt(1 + (least / scale) ** 2))
+
+
+def least_scales(y: Float[np.ndarray, "rows outputs"]) -> Float[np.ndarray, " outputs"]:
+    """Least scale of components for every output, from the resolution of the targets.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(200, 1)) / 1.4
+    >>> float(least_scales(counts)[0].round(3)), float(least_scales(np.arange(9.0)[:, None])[0])
+    (0.214, 0.001)
+    """
+    found = []
+    for column in y.T:
+        values = np.unique(column)
+        gaps = np.diff(values)
+        gaps = gaps[gaps > 1e-6 * np.ptp(column)]
+        repeats = len(values) < (1 - OFTEN) * len(column) and len(gaps)
+        found.append(max(LEAST_SCALE, SHARE_OF_GAP * gaps.min() if repeats else 0.0))
+    return np.array(found)
+
+
+def stacking_weights(
+    log_density: Float[np.ndarray, "rows experts"], weight: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, " experts"]:
+    """Weights of experts that maximise the log score of rows, with a weak Dirichlet prior.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> log_density = np.column_stack([np.zeros(500), rng.normal(-2.0, 0.1, 500)])
+    >>> stacking_weights(log_density, np.ones(500)).round(2)
+    array([1., 0.])
+    """
+    density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    weight = weight / weight.mean()
+    found = np.full(density.shape[1], 1 / density.shape[1])
+    for _ in range(MAX_ROUNDS):
+        share = found * density
+        share *= (weight / share.sum(axis=1))[:, None]
+        new = share.sum(axis=0) + PRIOR_COUNT
+        new /= new.sum()
+        is_done, found = np.abs(new - found).max() < 1e-6, new
+        if is_done:
+            break
+    return found
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Stack(AbstractExpert):
+    """Several experts, weighted by the held-out log score."""
+
+    effort: str = setting(
+        "default",
+        one_of(EFFORTS),
+        """"quick" fits experts that take seconds; "default" adds an ensemble of networks, "best"
+        more of them.""",
+    )
+    experts: Any = setting(
+        "auto",
+        Rule('"auto" or list', check_experts),
+        """Experts, or names of experts, instead of those of the effort; the marginal distribution
+        is always one of them.""",
+    )
+    time_limit: float | None = setting(
+        None,
+        Rule("float or None", check_seconds),
+        "Seconds after which no further expert is fitted; None for no limit.",
+    )
+
+    def named_experts(self) -> dict[str, AbstractExpert]:
+        """Experts to fit, by name, the marginal first."""
+        chosen = EFFORTS[self.effort] if self.experts == "auto" else ("marginal", *self.experts)
+        found: dict[str, AbstractExpert] = {}
+        for one in chosen:
+            found[one if isinstance(one, str) else type(one).__name__] = (
+                EXPERTS[one] if isinstance(one, str) else one
+            )
+        return found
+
+    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> StackFitted:
+        """Fit all experts, weigh them on held-out rows, and fit the gate."""
+        start, transform = perf_counter(), PowerTransform.fit(rows.y)
+        entries = []
+        for name, expert in self.named_experts().items():
+            entries.append((name, expert, None))
+            if transform is not None and name in TRANSFORMED:
+                entries.append((f"{name} (transformed)", expert, transform))
+        standings: list[Standing] = []
+        for name, expert, own in entries:
+            if standings and self.time_limit and perf_counter() - start > self.time_limit:
+                break
+            standings.append(fit_expert(name, expert, rows, own, key, verbose=verbose))
+        experts, held_out = weighed(standings, rows)
+        X = np.asarray(rows.X.coordinates, np.float32)
+        relevance = gate_relevance(rows, rows.X.astype(np.float32), key)
+        gate, _ = create_gate(X, N_INDUCING, key, relevance=relevance)
+        return StackFitted(experts=experts, extrapolation=gate, held_out=held_out)
+
+
+def fit_expert(
+    name: str,
+    expert: AbstractExpert,
+    rows: Rows,
+    transform: PowerTransform | None,
+    key: PRNGKeyArray,
+    *,
+    verbose: int = 0,
+) -> Standing:
+    """Fit one expert, to transformed targets if there is a transform."""
+    start = perf_counter()
+    if transform is not None:
+        rows = replace(rows, y=transform(rows.y))
+    fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name), verbose=verbose)
+    least, seconds = least_scales(rows.y), perf_counter() - start
+    return Standing(name, fitted, transform, least, 0.0, 0.0, seconds, fitted.held_out)
+
+
+def weighed(standings: Sequence[Standing], rows: Rows) -> tuple[tuple[Standing, ...], HeldOut]:
+    """Experts with their weights, and held-out densities of their mixture.
+
+    Experts that hold out all rows are weighted first; each further one, such as an ensemble whose
+    members hold out a part of the rows, is then weighted against the mixture so far on its rows.
+    """
+    n_rows = len(rows)
+    covers = [len(one.held_out) >= n_rows // 2 for one in standings]
+    first = [one for one, is_full in zip(standings, covers, strict=True) if is_full]
+    later = [one for one, is_full in zip(standings, covers, strict=True) if not is_full]
+    common = first[0].held_out.row
+    for one in first[1:]:
+        common = np.intersect1d(common, one.held_out.row)
+    log_density = {one.name: log_densities(one, rows.y) for one in standings}
+    outputs, weight = rows.y.shape[1], rows.weight[common]
+    scores = np.stack([log_density[one.name][common] for one in first], axis=-1)
+    found = stacking_weights(scores.reshape(-1, len(first)), np.repeat(weight, outputs))
+    weights = dict(zip((one.name for one in first), found, strict=True))
+    for one in later:
+        own = np.intersect1d(common, one.held_out.row)
+        mixed = np.stack([log_density[name][own] + np.log(w) for name, w in weights.items()])
+        pair = np.stack([np.logaddexp.reduce(mixed), log_density[one.name][own]], axis=-1)
+        share = stacking_weights(pair.reshape(-1, 2), np.repeat(rows.weight[own], outputs))[1]
+        weights = {name: w * (1 - share) for name, w in weights.items()} | {one.name: share}
+        common = own
+    experts = tuple(
+        replace(
+            one,
+            weight=float(weights[one.name]),
+            log_likelihood=float(np.nanmean(log_density[one.name][common])),
+        )
+        for one in standings
+    )
+    parts = [one.part(taken(one.held_out, common)) for one in experts]
+    at_rows = np.repeat([[one.weight] for one in experts], len(common), axis=1)
+    members = np.ones((len(common), 1), dtype=bool)
+    dist = stacked(parts, at_rows)
+    return experts, HeldOut(dist, rows.y[common], rows.weight[common], common, members)
+
+
+def log_densities(standing: Standing, y: Float[np.ndarray, "rows outputs"]) -> np.ndarray:
+    """Held-out log density of every row and output; NaN for rows that are not held out."""
+    held_out = standing.held_out
+    found = np.full(y.shape, np.nan)
+    mixture = jax_free(held_out.dist)
+    density = standing.part(mixture).density(y[held_out.row])
+    found[held_out.row] = np.log(np.maximum(density, 1e-300))
+    return found
+
+
+def taken(held_out: HeldOut, row: np.ndarray) -> Mixture:
+    """Held-out densities of some rows."""
+    place = np.searchsorted(held_out.row, row)
+    return jax_free(held_out.dist, place)
+
+
+def jax_free(mixture: Any, rows: Any = slice(None)) -> Mixture:
+    """Mixture with leaves of NumPy in double precision, of some rows."""
+    import jax
+
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, rows], mixture)

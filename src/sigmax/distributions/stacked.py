@@ -1,6 +1,7 @@
 """The weighted mixture of the predictions of several experts, evaluated with NumPy and SciPy."""
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
 
@@ -211,12 +212,30 @@ class Units(eqx.Module):
     low: Float[np.ndarray, "*outputs"]
     high: Float[np.ndarray, "*outputs"]
     """Least and greatest possible value, in the units of the user."""
+    values: Float[np.ndarray, "values *outputs"] | None = None
+    cells: Float[np.ndarray, "values ends *outputs"] | None = None
+    """Values of positive probability, and the edges of the cells whose probability each of them
+    has; of a single output, in the units of the user, None if there are none."""
 
     @classmethod
     def standard(cls, n_outputs: int) -> "Units":
         """Standardised targets without bounds."""
         infinite = np.full(n_outputs, np.inf)
         return cls(np.zeros(n_outputs), np.ones(n_outputs), -infinite, infinite)
+
+    def cell_of(self, y: Numbers) -> tuple[Any, Numbers, Numbers, Numbers]:
+        """True where ``y`` lies in a cell, the value of the cell and its edges."""
+        if self.values is None or self.cells is None:
+            return np.zeros(y.shape, bool), y, y, y
+        values, edges = self.values.reshape(-1), self.cells.reshape(-1, 2)
+        index = np.searchsorted(edges[:, 1], y, side="right").clip(0, len(values) - 1)
+        low, high = edges[index, 0], edges[index, 1]
+        return (y >= low) & (y < high), values[index], low, high
+
+    def to_values(self, y: Numbers) -> Numbers:
+        """Numbers within bounds, those in a cell moved to its value."""
+        is_inside, value, _, _ = self.cell_of(y)
+        return np.clip(np.where(is_inside, value, y), self.low, self.high)
 
 
 @final
@@ -309,18 +328,29 @@ class Stacked(AbstractDistribution):
     @property
     def mean_difference(self) -> Numbers:
         """E|X − X'| for an independent copy X'."""
-        return 2 * self._integrate(lambda cdf, _: cdf * (1 - cdf), self.summary[0])
+        return 2 * self._integrate(lambda cdf, _: cdf * (1 - cdf), self.mean)
 
     def log_prob(self, y: Numbers) -> Numbers:
-        """Logarithm of the density at ``y``; -infinity beyond the bounds."""
+        """Logarithm of the density at ``y``; -infinity beyond the bounds.
+
+        Within a cell it is the probability of the cell over its width.
+        """
         y = np.broadcast_to(y, self.shape)
-        found = np.log(self._density(self._standardized(y)) / self.units.scale)
-        return np.where((y >= self.units.low) & (y <= self.units.high), found, -np.inf)
+        density = self._density(self._standardized(y)) / self.units.scale
+        is_inside, _, low, high = self.units.cell_of(y)
+        if np.any(is_inside):
+            mass = self._cdf(self._standardized(high)) - self._cdf(self._standardized(low))
+            average = np.maximum(mass, 1e-300) / np.where(is_inside, high - low, 1.0)
+            density = np.where(is_inside, average, density)
+        is_possible = (y >= self.units.low) & (y <= self.units.high)
+        return np.where(is_possible, np.log(density), -np.inf)
 
     def cdf(self, y: Numbers) -> Numbers:
         """P(X ≤ y)."""
         y = np.broadcast_to(y, self.shape)
-        found = np.where(y < self.units.low, 0.0, self._cdf(self._standardized(y)))
+        is_inside, value, low, high = self.units.cell_of(y)
+        end = np.where(is_inside, np.where(y >= value, high, low), y)
+        found = np.where(y < self.units.low, 0.0, self._cdf(self._standardized(end)))
         return np.where(y >= self.units.high, 1.0, found)
 
     def _standardized(self, y: Numbers) -> Numbers:
@@ -353,8 +383,7 @@ class Stacked(AbstractDistribution):
             trusted = (newton > lower) & (newton < upper) & (np.abs(error) < np.abs(last) / 2)
             x = np.where(done, x, np.where(trusted, newton, (lower + upper) / 2))
             last = error
-        y = self.units.shift + self.units.scale * x
-        return np.clip(y, self.units.low, self.units.high)
+        return self.units.to_values(self.units.shift + self.units.scale * x)
 
     def quantile(self, q: Any) -> Numbers:
         """The value below which a share ``q`` lies; ``q``: one number, or one per element."""
@@ -374,19 +403,21 @@ class Stacked(AbstractDistribution):
         return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf) ** 2, y)
 
     def _integrate(self, function: Any, y: Numbers) -> Numbers:
-        """∫ function(F(t), t < y) dt, in the units of y."""
-        at, (low, high) = self._standardized(y), self.bounds
-        mean, variance, _ = self.summary
-        spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
-        cuts = np.clip(mean + spread * GRID.reshape(-1, *[1] * mean.ndim), low, high)
-        cuts = np.sort(np.concatenate([cuts, at[None]]), axis=0)
-        total = np.zeros(self.shape)
+        """∫ function(F(t), t < y) dt."""
+        units, at = self.units, np.broadcast_to(y, self.shape)
+        grid = GRID.reshape(-1, *[1] * len(self.shape))
+        spread = np.where(np.isfinite(self.std), self.std, units.scale)
+        cuts = [np.clip(self.mean + spread * grid, units.low, units.high), at[None]]
+        if units.values is not None:  # between them, the cdf is constant
+            ends = np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)])
+            ends = ends.reshape(-1, *[1] * len(self.shape))
+            cuts.append(np.broadcast_to(ends, (len(ends), *self.shape)))
+        cuts, total = np.sort(np.concatenate(cuts), axis=0), np.zeros(self.shape)
         for first, second in zip(cuts[:-1], cuts[1:], strict=True):
             for node in GAUSS:
                 t = first + node * (second - first)
-                cdf = np.where(t < low, 0.0, np.where(t >= high, 1.0, self._cdf(t)))
-                total += 0.5 * (second - first) * function(cdf, t < at)
-        return self.units.scale * total
+                total += 0.5 * (second - first) * function(self.cdf(t), t < at)
+        return total
 
     def sample(self, key: Any, n: int) -> Numbers:
         """``n`` independent draws along a new first axis; ``key`` is a generator of NumPy."""
@@ -398,23 +429,29 @@ class Stacked(AbstractDistribution):
                 values = part.quantiles(key.random(self.shape))
                 own = np.take_along_axis(values, component, axis=0)[0]
                 np.copyto(draw, own, where=chosen == expert)
-        return np.clip(
-            self.units.shift + self.units.scale * draws, self.units.low, self.units.high
-        )
+        return np.clip(self.units.shift + self.units.scale * draws, self.units.low, self.units.high)
 
     def affine(self, shift: Any, scale: Any) -> "Stacked":
         """The distribution of ``shift + scale * X`` for ``scale > 0``."""
         own = self.units
-        values = (shift + scale * part for part in (own.shift, own.low, own.high))
-        moved, low, high = (np.asarray(value, float) for value in values)
-        units = Units(moved, np.asarray(own.scale * scale, float), low, high)
+        moved = (
+            None if part is None else np.asarray(shift + scale * part, float)
+            for part in (own.shift, own.low, own.high, own.values, own.cells)
+        )
+        at, *others = moved
+        units = Units(at, np.asarray(own.scale * scale, float), *others)
         return Stacked(self.parts, self.log_weight, units)
 
     def bounded(self, low: Any, high: Any) -> "Stacked":
         """The distribution moved into bounds; all probability beyond a bound becomes its own."""
-        own, shape = self.units, np.shape(self.units.shift)
-        ends = (np.broadcast_to(np.asarray(end, float), shape) for end in (low, high))
-        return Stacked(self.parts, self.log_weight, Units(own.shift, own.scale, *ends))
+        shape = np.shape(self.units.shift)
+        low, high = (np.broadcast_to(np.asarray(end, float), shape) for end in (low, high))
+        return Stacked(self.parts, self.log_weight, replace(self.units, low=low, high=high))
+
+    def discrete(self, values: Any, cells: Any) -> "Stacked":
+        """The distribution with the probability of cells (k, 2) at values (k,), of one output."""
+        values, cells = (np.asarray(part, float)[..., None] for part in (values, cells))
+        return Stacked(self.parts, self.log_weight, replace(self.units, values=values, cells=cells))
 
     def widen(self, factor: Any) -> "Stacked":
         """Every component widened by ``factor`` about its own mean."""

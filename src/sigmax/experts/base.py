@@ -132,9 +132,7 @@ class HeldOut(eqx.Module):
         return np.concatenate(bounds)
 
 
-def member_moments(
-    mixture: Mixture | Stacked, n_members: int
-) -> tuple[np.ndarray, np.ndarray]:
+def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every ensemble member, whose components follow each other."""
     if isinstance(mixture, Stacked):
         mean, variance, _ = mixture.summary

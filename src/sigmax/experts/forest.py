@@ -71,6 +71,7 @@ class Forests:
         n_trees: int,
         rng: np.random.Generator,
         asked: Float[np.ndarray, "asked features"],
+        min_leaf: int = 1,
     ) -> "tuple[Forests, Int[np.ndarray, 'members trees asked']]":
         """Grow ``n_trees`` for every entry of ``learned``, the rows that they learn from.
 
@@ -81,7 +82,7 @@ class Forests:
         rngs = rng.spawn(len(rows))
         with ThreadPoolExecutor(cpu_count()) as threads:
             grown = threads.map(
-                lambda own, rng: grow_tree(X, y, weight, own, rng, asked), rows, rngs
+                lambda own, rng: grow_tree(X, y, weight, own, rng, asked, min_leaf), rows, rngs
             )
             trees, leaf_rows = zip(*grown, strict=True)
         sizes = [len(feature) for feature, *_ in trees]
@@ -202,6 +203,7 @@ def grow_tree(
     rows: np.ndarray,
     rng: np.random.Generator,
     asked: np.ndarray,
+    min_leaf: int = 1,
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
     """Nodes of one tree (feature, threshold, left, right), and its rows for those ``asked``."""
     from sklearn import config_context
@@ -210,7 +212,9 @@ def grow_tree(
     if len(rows) > MOST_ROWS:
         rows = rng.choice(rows, MOST_ROWS, replace=False)
     tree = ExtraTreeRegressor(
-        max_features=min(X.shape[1], MOST_FEATURES), random_state=int(rng.integers(2**31))
+        max_features=min(X.shape[1], MOST_FEATURES),
+        min_samples_leaf=min_leaf,
+        random_state=int(rng.integers(2**31)),
     )
     # Checks in Python, of what was checked before, would block the other threads.
     with config_context(assume_finite=True, skip_parameter_validation=True):
@@ -235,6 +239,9 @@ N_PARTS, PER_PART = 25, 6
 
 SHARE = 0.63
 """Share of the rows that a tree learns from."""
+
+LEAVES = (1, 8)
+"""Least numbers of rows in a leaf, of which the held-out log-likelihood chooses one."""
 
 BANDWIDTHS = np.geomspace(0.03, 0.6, 9)
 """Standard deviations that are added to the components, of which the best is taken."""
@@ -317,25 +324,29 @@ class Forest(AbstractExpert):
             own[:] = group[label]
         learned = [np.flatnonzero(own) for own in is_learned]
         asked = np.sort(rng.permutation(len(X))[:MOST_HELD_OUT])
-        forests, leaves = Forests.grow(X, rows.y, rows.weight, learned, 1, rng, X[asked])
-        values = rows.y[leaves[:, 0]]
+        asked = asked[~is_learned[:, asked].all(axis=0)]
+        leaves = LEAVES if len(X) > 2 * LEAVES[-1] else LEAVES[:1]
+        grown = [self.grow(X, rows, learned, is_learned, asked, leaf, rng) for leaf in leaves]
+        return max(grown, key=lambda one: one[0])[1]
+
+    def grow(self, X, rows, learned, is_learned, asked, min_leaf, rng):
+        """Forest with a least number of rows in a leaf, after its held-out log-likelihood."""
+        y, weight = rows.y[asked], rows.weight[asked]
+        forests, found = Forests.grow(X, rows.y, rows.weight, learned, 1, rng, X[asked], min_leaf)
+        values = rows.y[found[:, 0]]
         values[is_learned[:, asked]] = np.nan
-        has_tree = ~np.isnan(values[:, :, 0]).all(axis=0)
-        asked, values = asked[has_tree], values[:, has_tree]
         mean, variance = grouped(values)
-        bandwidth = np.array(
-            [
-                best_bandwidth(mean[..., p], variance[..., p], rows.y[asked, p], rows.weight[asked])
-                for p in range(rows.y.shape[1])
-            ]
-        )
+        outputs = range(y.shape[1])
+        best = [best_bandwidth(mean[..., p], variance[..., p], y[:, p], weight) for p in outputs]
+        bandwidth = np.array([width for _, width in best])
         dist, members = smoothed_mixture(mean, variance, bandwidth), np.ones((len(asked), 1), bool)
-        held_out = HeldOut(dist, rows.y[asked], rows.weight[asked], asked, members)
-        return ForestFitted(forests=forests, y=rows.y, bandwidth=bandwidth, held_out=held_out)
+        held_out = HeldOut(dist, y, weight, asked, members)
+        fitted = ForestFitted(forests=forests, y=rows.y, bandwidth=bandwidth, held_out=held_out)
+        return sum(score for score, _ in best), fitted
 
 
-def best_bandwidth(mean, variance, y, weight) -> float:
-    """Bandwidth of largest held-out log-likelihood of one output."""
+def best_bandwidth(mean, variance, y, weight) -> tuple[float, float]:
+    """Largest mean held-out log-likelihood of one output, and its bandwidth."""
     scores = [
         np.average(
             np.log(np.maximum(Part(smoothed_mixture(mean, variance, h)).density(y), 1e-300)),
@@ -343,4 +354,4 @@ def best_bandwidth(mean, variance, y, weight) -> float:
         )
         for h in BANDWIDTHS
     ]
-    return float(BANDWIDTHS[int(np.argmax(scores))])
+    return max(zip(scores, BANDWIDTHS.tolist(), strict=True))

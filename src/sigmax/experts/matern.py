@@ -276,7 +276,9 @@ class MaternProcess(AbstractExpert):
                 for y in np.ascontiguousarray(rows.y.T)
             ]
         theta, log_noise, relative, bandwidth, factor, df, left_out = zip(*found, strict=True)
-        mean, latent, noise = (np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True))
+        mean, latent, noise = (
+            np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True)
+        )
         return MaternFitted(
             X=X[chosen],
             y=rows.y[chosen],
@@ -297,7 +299,9 @@ class MaternProcess(AbstractExpert):
         """Parameters and leave-one-out predictions of one output."""
         covariance, order = Covariance(group), rng.permutation(len(chosen))
         some = chosen[order[: self.n_search]]
-        theta = covariance.search(covariance.starts(), X[some], y[some], weight[some], self.max_iter)
+        theta = covariance.search(
+            covariance.starts(), X[some], y[some], weight[some], self.max_iter
+        )
         if len(chosen) > self.n_search:
             some = chosen[order[: self.n_polish]]
             theta = covariance.search([theta], X[some], y[some], weight[some], self.POLISH_ITER)

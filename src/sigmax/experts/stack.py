@@ -14,9 +14,10 @@ from functools import partial
 from time import perf_counter
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import compiled
 from sigmax.distributions import Mixture, Part, PowerTransform, Stacked, Units
@@ -61,12 +62,15 @@ TRANSFORMED = ("linear", "gp", "forest")
 PRIOR_COUNT = 1.0
 """Rows that the Dirichlet prior adds to every expert."""
 
-LEAST_SCALE, SHARE_OF_GAP, OFTEN = 1e-3, 0.3, 0.1
-"""Least scale of all components, in standard deviations of y. Where more than a share `OFTEN` of
-the targets repeats others, it is at least so large a share of the smallest gap between them, or the
-log score would reward narrow peaks on repeated values without limit."""
+LEAST_SCALE = 1e-3
+"""Least scale of all components, in standard deviations of the target that they are fitted to."""
 
-N_INDUCING = 256
+N_INDUCING = 2048
+"""Inducing points of the gate: all rows, if there are fewer."""
+
+GATE_FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+"""Factors on the width of the gate, of which the held-out log score chooses one."""
+
 MAX_ROUNDS = 500
 
 
@@ -98,8 +102,6 @@ class Standing(AbstractFitted):
     name: str
     fitted: AbstractFitted
     transform: PowerTransform | None
-    least_scale: Float[np.ndarray, " outputs"]
-    """Least scale of its components, in the units that it was fitted in."""
     weight: float
     log_likelihood: float
     """Mean held-out log-likelihood, in units of the standard deviation of y."""
@@ -107,8 +109,9 @@ class Standing(AbstractFitted):
     held_out: HeldOut
 
     def part(self, mixture: Mixture) -> Part:
-        """Prediction of the expert, with its least scale."""
-        return Part(floored(mixture, self.least_scale), self.transform)
+        """Prediction of the expert, its scales at least `LEAST_SCALE`, by adding variance."""
+        scale = np.asarray(mixture.components.unit, np.float64)
+        return Part(mixture.widen(np.sqrt(1 + (LEAST_SCALE / scale) ** 2)), self.transform)
 
     def density(self, X: Inputs) -> Mixture:
         """Densities in the units that the expert was fitted in."""
@@ -127,19 +130,17 @@ class StackFitted(AbstractFitted):
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
         """Extrapolation gate of every row."""
         rows = np.asarray(X.coordinates, np.float32)
-        return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), rows, axis=0))
+        at = rows, np.full(len(rows), NO_CENTER)
+        return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), at, axis=0))
 
     def density(self, X: Inputs) -> Stacked:
         return self.describe(X)[0]
 
     def describe(self, X: Inputs) -> tuple[Stacked, dict[str, Float[np.ndarray, " rows"]]]:
         """`density`, and the ``gate``."""
-        gate = self.gate(X).astype(np.float64)
-        weight = np.array([one.weight for one in self.experts])
-        at_rows = weight[:, None] * (1 - gate)
-        at_rows[0] += gate  # the marginal
+        gate = self.gate(X)
         parts = [one.part(one.density(X)) for one in self.experts]
-        return stacked(parts, at_rows), {"gate": gate}
+        return stacked(parts, [one.weight for one in self.experts], gate), {"gate": gate}
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
         """Shape of the predictions; raises an error if arrays do not fit each other."""
@@ -157,42 +158,45 @@ class StackFitted(AbstractFitted):
 
 @compiled
 def evaluate_gate(
-    gate: ExtrapolationGate, X: Float[Array, "rows coordinates"]
+    gate: ExtrapolationGate,
+    rows: tuple[Float[Array, "rows coordinates"], Int[Array, " rows"]],
 ) -> Float[Array, " rows"]:
-    return gate(X, jnp.full(len(X), NO_CENTER))
+    """Gate at rows, given with the inducing point that each of them is."""
+    return gate(*map(jnp.asarray, rows))
 
 
-def stacked(parts: Sequence[Part], weight: Float[np.ndarray, "experts rows"]) -> Stacked:
-    """Mixture of the parts, with weights of every row."""
+def stacked(
+    parts: Sequence[Part], weight: Sequence[float], gate: Float[np.ndarray, " rows"]
+) -> Stacked:
+    """Mixture of the parts; the gate moves the weights of a row to the first, the marginal."""
+    at_rows = np.array(weight)[:, None] * (1 - gate)
+    at_rows[0] += gate
     shape = parts[0].mixture.shape
-    log_weight = np.log(np.maximum(weight, 1e-300))[:, :, None]
+    log_weight = np.log(np.maximum(at_rows, 1e-300))[:, :, None]
     log_weight = np.broadcast_to(log_weight, (len(parts), *shape)).copy()
     return Stacked(tuple(parts), log_weight, Units.standard(shape[-1]))
 
 
-def floored(mixture: Mixture, least: Float[np.ndarray, " outputs"]) -> Mixture:
-    """Mixture with all scales at least ``least``, by adding variance."""
-    scale = np.asarray(mixture.components.unit, np.float64)
-    return mixture.widen(np.sqrt(1 + (least / scale) ** 2))
+def densities(part: Part, rows: Rows, at: Int[np.ndarray, " held_out"]) -> np.ndarray:
+    """Densities of targets; of a repeated value, the probability of its cell over its width.
 
-
-def least_scales(y: Float[np.ndarray, "rows outputs"]) -> Float[np.ndarray, " outputs"]:
-    """Least scale of components for every output, from the resolution of the targets.
-
-    Examples
-    --------
-    >>> counts = np.random.default_rng(0).poisson(2.0, size=(200, 1)) / 1.4
-    >>> float(least_scales(counts)[0].round(3)), float(least_scales(np.arange(9.0)[:, None])[0])
-    (0.214, 0.001)
+    A density could be as large as it likes at a value that repeats; a probability cannot.
     """
-    found = []
-    for column in y.T:
-        values = np.unique(column)
-        gaps = np.diff(values)
-        gaps = gaps[gaps > 1e-6 * np.ptp(column)]
-        repeats = len(values) < (1 - OFTEN) * len(column) and len(gaps)
-        found.append(max(LEAST_SCALE, SHARE_OF_GAP * gaps.min() if repeats else 0.0))
-    return np.array(found)
+    y = rows.y[at]
+    found = part.density(y)
+    for output, own in enumerate(rows.target.repeated):
+        if own is not None:
+            scaling = rows.target.scaling
+            edges = (own.cells - scaling.mean[output]) / scaling.scale[output]
+            index = np.searchsorted(edges[:, 1], y[:, output]).clip(0, len(edges) - 1)
+            low, high = (
+                np.where(np.arange(y.shape[1]) == output, edges[index, [k]][:, None], y)
+                for k in (0, 1)
+            )
+            mass = (part.cdf(high) - part.cdf(low))[:, output] / np.diff(edges[index])[:, 0]
+            is_inside = (y[:, output] >= edges[index, 0]) & (y[:, output] <= edges[index, 1])
+            found[:, output] = np.where(is_inside, mass, found[:, output])
+    return np.maximum(found, 1e-300)
 
 
 def stacking_weights(
@@ -267,11 +271,47 @@ class Stack(AbstractExpert):
             if standings and self.time_limit and perf_counter() - start > self.time_limit:
                 break
             standings.append(fit_expert(name, expert, rows, own, key, verbose=verbose))
-        experts, held_out = weighed(standings, rows)
-        X = np.asarray(rows.X.coordinates, np.float32)
-        relevance = gate_relevance(rows, rows.X.astype(np.float32), key)
-        gate, _ = create_gate(X, N_INDUCING, key, relevance=relevance)
+        experts, common = weighed(standings, rows)
+        parts = [one.part(taken(one.held_out, common)) for one in experts]
+        weight = [one.weight for one in experts]
+        gate, opening = fit_gate(rows, parts, weight, common, key)
+        held_out = HeldOut(
+            stacked(parts, weight, opening),
+            rows.y[common],
+            rows.weight[common],
+            common,
+            np.ones((len(common), 1), dtype=bool),
+        )
         return StackFitted(experts=experts, extrapolation=gate, held_out=held_out)
+
+
+def fit_gate(
+    rows: Rows,
+    parts: Sequence[Part],
+    weight: Sequence[float],
+    common: Int[np.ndarray, " held_out"],
+    key: PRNGKeyArray,
+) -> tuple[ExtrapolationGate, Float[np.ndarray, " held_out"]]:
+    """Gate of the width that gives held-out rows the largest log score, and its values there.
+
+    A held-out row is no inducing point to itself.
+    """
+    X = np.asarray(rows.X.coordinates, np.float32)
+    relevance = gate_relevance(rows, rows.X.astype(np.float32), key)
+    gate, own_center = create_gate(X, N_INDUCING, key, relevance=relevance)
+    row_weight = rows.weight[common]
+    density = np.stack([densities(part, rows, common) for part in parts])
+    marginal, mixed = density[0], np.tensordot(np.array(weight), density, axes=1)
+    best, found = -np.inf, (gate, np.zeros(len(common)))
+    for factor in GATE_FACTORS:
+        wider = gate.widened(factor)
+        at = X[common], own_center[common]
+        opening = np.asarray(by_blocks(partial(evaluate_gate, wider), at, axis=0))
+        gated = opening[:, None] * marginal + (1 - opening[:, None]) * mixed
+        score = np.average(np.log(np.maximum(gated, 1e-300)).mean(axis=1), weights=row_weight)
+        if score > best + 1e-6:
+            best, found = score, (wider, opening)
+    return found
 
 
 def fit_expert(
@@ -288,12 +328,14 @@ def fit_expert(
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
     fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name), verbose=verbose)
-    least, seconds = least_scales(rows.y), perf_counter() - start
-    return Standing(name, fitted, transform, least, 0.0, 0.0, seconds, fitted.held_out)
+    seconds = perf_counter() - start
+    return Standing(name, fitted, transform, 0.0, 0.0, seconds, fitted.held_out)
 
 
-def weighed(standings: Sequence[Standing], rows: Rows) -> tuple[tuple[Standing, ...], HeldOut]:
-    """Experts with their weights, and held-out densities of their mixture.
+def weighed(
+    standings: Sequence[Standing], rows: Rows
+) -> tuple[tuple[Standing, ...], Int[np.ndarray, " held_out"]]:
+    """Experts with their weights, and the rows that all of them hold out.
 
     Experts that hold out all rows are weighted first; each further one, such as an ensemble whose
     members hold out a part of the rows, is then weighted against the mixture so far on its rows.
@@ -305,7 +347,7 @@ def weighed(standings: Sequence[Standing], rows: Rows) -> tuple[tuple[Standing, 
     common = first[0].held_out.row
     for one in first[1:]:
         common = np.intersect1d(common, one.held_out.row)
-    log_density = {one.name: log_densities(one, rows.y) for one in standings}
+    log_density = {one.name: log_densities(one, rows) for one in standings}
     outputs, weight = rows.y.shape[1], rows.weight[common]
     scores = np.stack([log_density[one.name][common] for one in first], axis=-1)
     found = stacking_weights(scores.reshape(-1, len(first)), np.repeat(weight, outputs))
@@ -325,31 +367,18 @@ def weighed(standings: Sequence[Standing], rows: Rows) -> tuple[tuple[Standing, 
         )
         for one in standings
     )
-    parts = [one.part(taken(one.held_out, common)) for one in experts]
-    at_rows = np.repeat([[one.weight] for one in experts], len(common), axis=1)
-    members = np.ones((len(common), 1), dtype=bool)
-    dist = stacked(parts, at_rows)
-    return experts, HeldOut(dist, rows.y[common], rows.weight[common], common, members)
+    return experts, common
 
 
-def log_densities(standing: Standing, y: Float[np.ndarray, "rows outputs"]) -> np.ndarray:
+def log_densities(standing: Standing, rows: Rows) -> Float[np.ndarray, "rows outputs"]:
     """Held-out log density of every row and output; NaN for rows that are not held out."""
-    held_out = standing.held_out
-    found = np.full(y.shape, np.nan)
-    mixture = jax_free(held_out.dist)
-    density = standing.part(mixture).density(y[held_out.row])
-    found[held_out.row] = np.log(np.maximum(density, 1e-300))
+    at, found = standing.held_out.row, np.full(rows.y.shape, np.nan)
+    part = standing.part(taken(standing.held_out, at))
+    found[at] = np.log(densities(part, rows, at))
     return found
 
 
-def taken(held_out: HeldOut, row: np.ndarray) -> Mixture:
-    """Held-out densities of some rows."""
+def taken(held_out: HeldOut, row: Int[np.ndarray, " held_out"]) -> Mixture:
+    """Held-out densities of some rows, with leaves of NumPy in double precision."""
     place = np.searchsorted(held_out.row, row)
-    return jax_free(held_out.dist, place)
-
-
-def jax_free(mixture: Any, rows: Any = slice(None)) -> Mixture:
-    """Mixture with leaves of NumPy in double precision, of some rows."""
-    import jax
-
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, rows], mixture)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)

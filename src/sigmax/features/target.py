@@ -33,6 +33,9 @@ NEAR_SHARE = 0.05
 SINGLE_PRECISION = 2.0**-20
 """Relative difference below which two values may be one value, rounded twice."""
 
+MOST_VALUES = 256
+"""Repeated values at most that have a probability each; densities of more are continuous."""
+
 SMALL_GAP = 1e-3
 """Two values are one if their difference is also below this share of usual differences."""
 
@@ -371,7 +374,12 @@ class TargetUnits:
 
     def distribution(self, mixture: Mixture | Stacked) -> AbstractDistribution:
         """What networks predict, as a density of y."""
-        if self.spline is None or isinstance(mixture, Stacked):
+        if isinstance(mixture, Stacked):
+            dist = mixture.affine(self.scaling.mean, self.scaling.scale)
+            own = self.repeated[0] if len(self.repeated) == 1 else None
+            if own is not None and len(own.values) <= MOST_VALUES:
+                dist = dist.discrete(own.values.mean(axis=1), own.cells)
+        elif self.spline is None:
             dist = mixture.affine(self.scaling.mean, self.scaling.scale)
         else:
             dist = Mapped(mixture, self.spline)

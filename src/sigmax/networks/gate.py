@@ -118,8 +118,8 @@ class ExtrapolationGate(eqx.Module):
         slots = jnp.arange(len(centers))
         excluded = ~self.is_used[None] | (slots[None] == own_center[:, None])
         squared = lax.stop_gradient(jnp.where(excluded, jnp.inf, squared))
-        is_nearest = squared <= jnp.min(squared, axis=1)[:, None]
-        return jnp.min(jnp.where(is_nearest, slots[None], len(slots) - 1), axis=1)  # argmin
+        # No comparison with the minimum, of which a fused copy may be rounded differently.
+        return jnp.argmin(squared, axis=1)
 
     def offset(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
@@ -162,6 +162,19 @@ class ExtrapolationGate(eqx.Module):
         margin = jnp.maximum(jnp.nanquantile(distances, on_data), SMALLEST_MARGIN)
         return eqx.tree_at(
             lambda g: (g.log_scale, g.margin), self, (jnp.log(margin / OFFSET), margin)
+        )
+
+    def widened(self, factor: float) -> "ExtrapolationGate":
+        """The gate with all margins and widths multiplied by a factor."""
+        return eqx.tree_at(
+            lambda g: (g.log_scale, g.margin, g.axis_scale, g.axis_margin),
+            self,
+            (
+                self.log_scale + math.log(factor),
+                factor * self.margin,
+                factor * self.axis_scale,
+                factor * self.axis_margin,
+            ),
         )
 
     def shut_on_offsets(self, offsets: Float[Array, "rows features"]) -> "ExtrapolationGate":

@@ -41,7 +41,7 @@ def home(tmp_path, monkeypatch) -> Iterator[Path]:
     before = {name: getattr(jax.config, name) for name in (FOLDER, *LIMITS)}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(SWITCH, raising=False)
-    monkeypatch.setattr(cache, "user_cache_path", lambda name, **_: tmp_path / name)
+    monkeypatch.setattr(cache, "user_cache_folder", lambda: tmp_path / "sigmax")
     jax.config.update(FOLDER, None)
     yield tmp_path
     for name, value in before.items():
@@ -131,9 +131,9 @@ def test_a_home_that_cannot_be_written_to_is_no_failure(home):
 
 def test_no_home_is_no_failure(home, monkeypatch):
     (home / "file").write_text("no folder", encoding="utf-8")
-    monkeypatch.setattr(cache, "user_cache_path", lambda name, **_: home / "file" / name)
+    monkeypatch.setattr(cache, "user_cache_folder", lambda: home / "file" / "sigmax")
     assert keep_programs() is None
-    monkeypatch.setattr(cache, "user_cache_path", lambda name, **_: Path("~/.cache") / name)
+    monkeypatch.setattr(cache, "user_cache_folder", lambda: Path("~/.cache/sigmax"))
     monkeypatch.chdir(home)
     assert keep_programs() is None and not (home / "~").exists()
 

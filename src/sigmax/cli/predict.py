@@ -81,13 +81,13 @@ from sigmax.tables.writing import ParquetRows, plain_frame, write_table
 ROWS_PER_PART = 16 * ROWS_PER_CHUNK
 """Largest number of rows per part, if the row groups of a file allow it."""
 CHUNKS_PER_GROUP = 4
-"""Number of chunks per row group of a part."""
 MANIFEST = "_sigmax_predict.json"
 """Readers of whole folders skip names that begin with an underscore."""
 LOCK = ".sigmax_predict.lock"
 FOOTER = "sigmax_predict"
 """Key of the metadata in the footer of a part."""
 FORMAT = 1
+RESTART = "name another folder, or restart with --force"
 PARTIAL = re.compile(r"\.part-\d{5,}\.parquet\..*\.partial")
 KNOWN = re.compile(rf"part-\d{{5,}}\.parquet|{PARTIAL.pattern}|{re.escape(LOCK)}")
 
@@ -138,7 +138,7 @@ def predict(
     options.check()
     if not (engine.uses_ray() or is_parts(data, out)):
         written, unusual = predict_file(
-            load_folder(model), data[0], out, options, reading.options, overwrite=overwrite
+            load_folder(model), data[0], out, options, asdict(reading), overwrite=overwrite
         )
         for line in (*unusual.sentences(), f"Predictions saved to {written}"):
             show_status(escape(line))
@@ -149,7 +149,7 @@ def predict(
             data,
             out,
             options,
-            reading.options,
+            asdict(reading),
             rows_per_part=rows_per_part,
             engine=engine if engine.uses_ray() else None,
             force=overwrite,
@@ -159,13 +159,7 @@ def predict(
 
 
 def is_parts(sources: Sequence[str], out: str | None) -> bool:
-    """True if predictions are written as a folder of parts, False for one file.
-
-    Examples
-    --------
-    >>> is_parts(["new.csv"], "out.csv"), is_parts(["new/*.csv"], None), is_parts(["a.csv"], "out/")
-    (False, True, True)
-    """
+    """True if predictions are written as a folder of parts, False for one file."""
     is_folder = out is not None and (out.endswith("/") or is_address(out) or Path(out).is_dir())
     return is_folder or len(sources) > 1 or any(map(is_many_files, sources))
 
@@ -193,13 +187,7 @@ def predict_file(
 
 
 def default_output(source: Path) -> Path:
-    """A file next to the source: Parquet if the source is Parquet, else CSV.
-
-    Examples
-    --------
-    >>> default_output(Path("a/new.csv.gz")).name, default_output(Path("new.parquet")).name
-    ('new_predicted.csv', 'new_predicted.parquet')
-    """
+    """File next to the source: Parquet if the source is Parquet, else CSV."""
     stem = source.name.split(".")[0] or source.name
     is_parquet = source.suffix.lower() in (".parquet", ".pq")
     return source.with_name(f"{stem}_predicted{'.parquet' if is_parquet else '.csv'}")
@@ -219,18 +207,8 @@ def predict_parts(
 ) -> str:
     """Predict all rows of many files, or continue a run; return the result as a sentence.
 
-    Parameters
-    ----------
-    folder
-        Folder of the model.
-    sources
-        Files, folders and patterns on this machine, or addresses of stores.
-    out
-        Folder of the parts.
-    engine
-        Ray cluster; without it this process predicts one part after the other.
-    force
-        Restart, even if the folder is from another run.
+    Without an ``engine``, this process predicts one part after the other. ``force`` restarts, even
+    if the folder ``out`` is from another run.
     """
     saved = load_folder(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -283,12 +261,10 @@ class Run:
         """Check the inputs and divide them into units, one per part."""
         check_count("--rows-per-part", rows_per_part)
         if out is None:
-            raise InvalidArgumentError(
-                "Predictions for many files are written as a folder of parts: name it with `--out`."
-            )
+            raise InvalidArgumentError("`--out` must name a folder for the parts of many files.")
         if out == "-" or "-" in sources:
             raise InvalidArgumentError(
-                "A folder of parts can be made neither from standard input nor on standard output."
+                "Parts need files and a folder, not standard input or output."
             )
         inputs = read_inputs(sources, out, reading)
         columns = common_columns(inputs)
@@ -311,7 +287,6 @@ class Run:
         return checksum(self.manifest)
 
     def part(self, unit: Unit) -> str:
-        """Address of the part of a unit."""
         return join_path(self.out, f"part-{unit.number:05d}.parquet")
 
     def check_part(self, unit: Unit) -> tuple[str | None, int]:
@@ -345,9 +320,8 @@ class Run:
             n_written += n_rows
         known = [file.n_rows for file in self.inputs if file.n_rows is not None]
         if len(known) == len(self.inputs) and sum(known) != n_written:
-            raise TableFileError(
-                f"{self.out} has {n_written:,} rows in total, but its inputs have {sum(known):,}."
-            )
+            rows = f"{n_written:,} rows, but its inputs have {sum(known):,}"
+            raise TableFileError(f"{self.out} has {rows}.")
         self.remove_partial()
         self.write_manifest({"rows": n_written, "parts": len(self.units)})
         return n_written
@@ -358,10 +332,8 @@ class Run:
         system, path = file_system(self.out)
         others = [name for name in list_folder(self.out) if name != MANIFEST]
         if unknown := [name for name in others if not KNOWN.fullmatch(name)]:
-            raise TableFileError(
-                f"{self.out} contains files that are not predictions, such as {unknown[0]}: name"
-                " another folder."
-            )
+            others = f"other files, such as {unknown[0]}"
+            raise TableFileError(f"{self.out} has {others}: name another folder.")
         system.create_dir(path, recursive=True)
         try:
             lock = nullcontext()
@@ -373,15 +345,10 @@ class Run:
             parts = [name for name in others if name.startswith("part-")]
             before = None if force else self.read_manifest()
             if before is None and parts and not force:
-                raise TableFileError(
-                    f"{self.out} has parts but no {MANIFEST}: name another folder, or replace them"
-                    " with --force."
-                )
+                raise TableFileError(f"{self.out} has parts but no {MANIFEST}: {RESTART}.")
             if before is not None and before != self.manifest:
-                raise InvalidArgumentError(
-                    f"{self.out} was started with {differences(before, self.manifest)}: name"
-                    " another folder, or restart with --force."
-                )
+                started = f"{self.out} was started with {differences(before, self.manifest)}"
+                raise InvalidArgumentError(f"{started}: {RESTART}.")
             self.remove_partial()
             if before is None:
                 for name in parts:
@@ -397,10 +364,8 @@ class Run:
                 found = json.loads(stream.read())
             return {name: found[name] for name in ("format", "model", "options", "inputs")}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TableFileError(
-                f"{join_path(self.out, MANIFEST)} is damaged: name another folder, or restart with"
-                " --force."
-            ) from error
+            place = join_path(self.out, MANIFEST)
+            raise TableFileError(f"{place} is damaged: {RESTART}.") from error
 
     def write_manifest(self, finished: dict[str, int] | None = None) -> None:
         with new_output(join_path(self.out, MANIFEST)) as stream:
@@ -416,16 +381,7 @@ class Run:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Differences between two manifests, for a sentence.
-
-    Examples
-    --------
-    >>> differences(
-    ...     {"model": 1, "options": {"coverage": 0.9}, "inputs": [], "format": 1},
-    ...     {"model": 2, "options": {"coverage": 0.8}, "inputs": [], "format": 1},
-    ... )
-    'another model, another `coverage` (0.9, now 0.8)'
-    """
+    """Differences between two manifests, for a sentence."""
     found = [f"another {name}" for name in ("format", "model") if before[name] != now[name]]
     old, new = before["options"], now["options"]
     changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
@@ -438,10 +394,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def predict_unit(saved: SavedTableModel, run: Run, unit: Unit) -> None:
-    """Predict the rows of a unit and write its part, unless it is finished.
-
-    A worker may have died between the end of its part and its answer.
-    """
+    """Predict a unit and write its part, unless a worker finished it before it died."""
     if run.check_part(unit)[0] is None:
         return
     n_read = 0
@@ -477,10 +430,7 @@ def predict_unit(saved: SavedTableModel, run: Run, unit: Unit) -> None:
 def predict_table(
     saved: SavedTableModel, run: Run, unit: Unit, table: pa.Table, n_before: int = 0
 ) -> pa.Table:
-    """A table with its predictions as additional columns; other columns stay as they were read.
-
-    ``n_before`` is the number of rows of the file before the table.
-    """
+    """A table with predictions as additional columns, after ``n_before`` rows of its file."""
     names = new_names(table.column_names, run.options)
     found = dict.fromkeys(names, ())
     if len(table):
@@ -504,7 +454,8 @@ def predict_on_ray(
     with ray_session(engine.address, engine.workers) as ray:
         n_workers = engine.workers or len(worker_nodes(ray, engine.device))
         remote = ray.remote(**task_options(engine.device))(predict_sent_unit)
-        model, waiting, pending = [ray.put(dict(files))], list(reversed(units)), []
+        model = [ray.put(dict(files))]  # in a list, so that workers fetch it only if they need it
+        waiting, pending = list(reversed(units)), []
         while waiting or pending:
             while waiting and len(pending) < n_workers:
                 pending.append(remote.remote(model, run, waiting.pop()))
@@ -520,11 +471,7 @@ def predict_on_ray(
 
 
 def predict_sent_unit(model: Sequence[Any], run: Run, unit: Unit) -> str:
-    """Predict a unit in a Ray worker; return the message of an error.
-
-    ``model`` is a reference to the files of the model, in a list so that Ray sends them only to
-    workers that have not loaded them.
-    """
+    """Predict a unit in a Ray worker, which loads the model once; return the text of an error."""
     try:
         predict_unit(load_sent_model(model[0]), run, unit)
     except SigmaxError as error:

@@ -51,7 +51,6 @@ STATIC = Path(__file__).parent / "static"
 MAX_QUICK_LEVELS = 16
 """Quantiles and probabilities of a request that is answered in a batch with others."""
 MAX_ERRORS = 20
-"""Errors in one response."""
 ERRORS = {
     400: "The body is not JSON, or the host name is unknown",
     401: "The token is missing or wrong",

@@ -48,17 +48,9 @@ SECURITY_HEADERS = {
 @final
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """Options of `sigmax serve`.
+    """Options of `sigmax serve`."""
 
-    Examples
-    --------
-    >>> ServeOptions().is_loopback, ServeOptions(host="0.0.0.0").is_loopback
-    (True, False)
-    """
-
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 8000
     allowed_hosts: Annotated[
         tuple[str, ...],
@@ -80,9 +72,7 @@ class ServeOptions:
     max_rows: Annotated[int, typer.Option(help="Largest number of rows in a JSON request.")] = 1000
     max_body: Annotated[float, typer.Option(help="Largest size of a JSON request in MiB.")] = 4.0
     max_upload: Annotated[float, typer.Option(help="Largest size of a file in MiB.")] = 100.0
-    max_upload_rows: Annotated[int, typer.Option(help="Largest number of rows in a file.")] = (
-        1_000_000
-    )
+    max_upload_rows: Annotated[int, typer.Option(help="Most rows in a file.")] = 1_000_000
     max_parallel: Annotated[int, typer.Option(help="JSON requests at the same time.")] = 64
     max_uploads: Annotated[int, typer.Option(help="Uploads at the same time.")] = 2
     max_connections: Annotated[int, typer.Option(help="Open connections.")] = 512

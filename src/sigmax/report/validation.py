@@ -292,8 +292,7 @@ def spread_chart(rows: HeldOutRows, target: str) -> Chart:
     description = (
         f"{len(bins)} bins of similar predicted spread. The error is {number_text(error[0], 3)}"
         f" where the spread is smallest and {number_text(error[-1], 3)} where it is largest; the"
-        " rank correlation of spread"
-        f" and error of single rows is {number_text(ranks, 2)}."
+        f" rank correlation of spread and error of single rows is {number_text(ranks, 2)}."
     )
     n_infinite = int(np.sum(~np.isfinite(rows.std)))
     omitted = f" Omitted: {count_text(n_infinite, 'row')} of infinite variance." * bool(n_infinite)

@@ -11,7 +11,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.data import IMAGE_SETS, ImageData, TwoMoons, load_images
+from sigmax.data import IMAGE_SETS, TwoMoons, load_images
 from sigmax.generative import VAE, CombVAE, fit_together
 from sigmax.generative.vae import AbstractVAE
 from sigmax.paper.benchmark import PUBLISHED, method_rows
@@ -124,13 +124,8 @@ def latent_map(model: AbstractVAE, X_train: NDArray) -> NDArray:
 
 def groups_of(records: Sequence[Record]) -> dict[tuple[str, str], dict[str, list[Record]]]:
     """Done records: data set and settings -> method -> seeds."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
-    found = group_done(
-        in_order(records, GENERATIVE_METHODS), lambda t: (t.dataset, t.settings_text, t.method)
-    )
-    for (dataset, settings, method), seeds in found.items():
-        groups.setdefault((dataset, settings), {})[method] = seeds
-    return groups
+    ordered = in_order(records, GENERATIVE_METHODS)
+    return group_done(ordered, lambda t: (t.dataset, t.settings_text), lambda t: t.method)
 
 
 def title_with_settings(text: str, settings: str) -> str:
@@ -250,41 +245,37 @@ MOONS_SCORES = {
 
 
 def moons_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One table per settings."""
-    return [moons_table(settings, methods) for (_, settings), methods in groups_of(records).items()]
-
-
-def moons_table(settings: str, methods: dict[str, list[Record]]) -> ReportTable:
-    """One row per method, and one for the data themselves."""
-    longest = max(methods.values(), key=len)
-    truth = {
-        name: [record.scores[f"{name}_of_data"] for record in longest]
-        for name in ("energy", "sliced_wasserstein", "off_data")
-    }
-    truth["log_prob"] = [record.scores["log_prob"] + record.scores["excess"] for record in longest]
-    of_data = [
-        mean_and_error(truth.get(name, []), digits=digits) for name, digits in MOONS_SCORES.values()
-    ]
-    some, run = longest[0], run_settings(longest[0].task)
-    return ReportTable(
-        title=title_with_settings(
-            f"two moons in four dimensions: {some.data['n_train']} points", settings
-        ),
-        header=["model", *MOONS_SCORES],
-        rows=[*method_rows(GENERATIVE_METHODS, methods, MOONS_SCORES), ["data", *of_data]],
-        notes=[
-            f"Mean ± standard error over seeds ({len(longest)}). Distances (energy: the root form)"
-            f" between {N_SAMPLES:,} samples with noise and {N_SAMPLES:,} new points, in units of"
-            " the data. Last row: other new points in place of samples, and log p(x) of the true"
-            " density.",
-            f"Off the data: share of samples whose nearest of {N_REFERENCE:,} new points is"
-            " farther away than it is for 99.9 % of new points.",
-            f"log p(x) of {run.n_test:,} new points with {run.n_importance} codes each, in nats;"
-            " σ²: decoder variance summed over the four dimensions, at the codes of new points"
-            " and far from all codes, relative to the variance of the data.",
-            *energy_note(methods),
-        ],
-    )
+    """One table per settings, with one row per method and one for the data themselves."""
+    tables = []
+    for (_, settings), methods in groups_of(records).items():
+        longest = max(methods.values(), key=len)
+        truth = {
+            name: [record.scores[f"{name}_of_data"] for record in longest]
+            for name in ("energy", "sliced_wasserstein", "off_data")
+        }
+        truth["log_prob"] = [r.scores["log_prob"] + r.scores["excess"] for r in longest]
+        of_data = [mean_and_error(truth.get(n, []), digits=d) for n, d in MOONS_SCORES.values()]
+        some, run = longest[0], run_settings(longest[0].task)
+        title = f"two moons in four dimensions: {some.data['n_train']} points"
+        table = ReportTable(
+            title=title_with_settings(title, settings),
+            header=["model", *MOONS_SCORES],
+            rows=[*method_rows(GENERATIVE_METHODS, methods, MOONS_SCORES), ["data", *of_data]],
+            notes=[
+                f"Mean ± standard error over seeds ({len(longest)}). Distances (energy: the root"
+                f" form) between {N_SAMPLES:,} samples with noise and {N_SAMPLES:,} new points, in"
+                " units of the data. Last row: other new points in place of samples, and log p(x)"
+                " of the true density.",
+                f"Off the data: share of samples whose nearest of {N_REFERENCE:,} new points is"
+                " farther away than it is for 99.9 % of new points.",
+                f"log p(x) of {run.n_test:,} new points with {run.n_importance} codes each, in"
+                " nats; σ²: decoder variance summed over the four dimensions, at the codes of new"
+                " points and far from all codes, relative to the variance of the data.",
+                *energy_note(methods),
+            ],
+        )
+        tables.append(table)
+    return tables
 
 
 def energy_note(methods: dict[str, list[Record]]) -> list[str]:
@@ -295,11 +286,9 @@ def energy_note(methods: dict[str, list[Record]]) -> list[str]:
     }
     ours, counts = energy.pop("comb-vae", {}), []
     for method, theirs in energy.items():
-        shared = ours.keys() & theirs.keys()
-        if shared:
+        if shared := ours.keys() & theirs.keys():
             nearer = sum(ours[split] < theirs[split] for split in shared)
-            title = GENERATIVE_METHODS[method].title
-            counts.append(f"{title} on {nearer} of {len(shared)} seeds")
+            counts.append(f"{GENERATIVE_METHODS[method].title} on {nearer} of {len(shared)} seeds")
     return [f"Comb-VAE has a smaller energy distance than {', '.join(counts)}."] if counts else []
 
 
@@ -393,10 +382,8 @@ def image_settings(dataset: str) -> dict[str, Any]:
     return {"n_latent": 2 if is_grey else 10, "min_std": MIN_PIXEL_STD, "scaling": "none"}
 
 
-@lru_cache(maxsize=1)
-def load_cached_images(name: str) -> ImageData:
-    """Load a set, and keep it for the next job."""
-    return load_images(name)
+load_cached_images = lru_cache(maxsize=1)(load_images)
+"""Load a set, and keep it for the next job."""
 
 
 def run_images(job: Sequence[Task]) -> list[Record]:

@@ -68,11 +68,8 @@ COLUMNS = {
 
 def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     """Done records: station -> method -> draws."""
-    found: dict[str, dict[str, list[Record]]] = {}
-    draws = group_done(in_order(records, METHODS), lambda task: (task.dataset, task.method))
-    for (station, method), records in draws.items():
-        found.setdefault(station, {})[method] = records
-    return found
+    ordered = in_order(records, METHODS)
+    return group_done(ordered, lambda task: task.dataset, lambda task: task.method)
 
 
 def weather_tables(records: Sequence[Record]) -> list[ReportTable]:

@@ -136,7 +136,7 @@ def test_set_is_read_from_its_original_files_and_cached(name, shrink, cache):
     np.testing.assert_array_equal(np.rint(255 * data.X_test), arrays["X_test"].reshape(2, -1))
     np.testing.assert_array_equal(data.y_train, arrays["y_train"])
     np.testing.assert_array_equal(data.y_test, arrays["y_test"])
-    assert not data.is_subset and data.content_hash == hash_of(arrays)
+    assert not data.note and data.content_hash == hash_of(arrays)
     again = load_images(name)  # from the cache, without the net
     assert len(asked) == len(files)
     np.testing.assert_array_equal(again.X_train, data.X_train)
@@ -185,10 +185,10 @@ def test_known_subset_is_loaded_with_a_note_if_there_is_no_whole_set(shrink, cac
     cache.mkdir(parents=True)
     np.savez(cache / subset.file, **part)
     data = load_images("svhn")
-    assert not asked and data.is_subset and data.note.startswith("a subset")
+    assert not asked and data.note.startswith("a subset")
     assert data.X_train.shape == (4, 3072)
     np.savez(cache / "svhn.npz", **whole)
-    assert not load_images("svhn").is_subset
+    assert not load_images("svhn").note
     (cache / "svhn.npz").unlink()
     np.savez(cache / subset.file, **tiny_arrays((32, 32, 3), 4, 1))
     with pytest.raises(DataFileError, match="is not the known subset of SVHN: its content hash"):
@@ -237,7 +237,7 @@ def test_unknown_name_raises_an_error():
 def test_files_of_the_data_folder_are_the_published_sets(data_folder):
     """Two whole sets and two parts; the shape, the hash and the mean grey that are published."""
     mnist = load_images("mnist")
-    assert not mnist.is_subset
+    assert not mnist.note
     assert mnist.X_train.mean() == pytest.approx(0.1307, abs=1e-4)
     assert mnist.X_train.std() == pytest.approx(0.3081, abs=1e-4)
     svhn = load_images("svhn")

@@ -101,11 +101,6 @@ class ImageData:
         """Height, width and, for colour images, channels."""
         return self.description.shape
 
-    @property
-    def is_subset(self) -> bool:
-        """True if this is a subset of the original set."""
-        return bool(self.note)
-
     @cached_property
     def content_hash(self) -> str:
         """Sixteen hex digits that depend on every pixel and label."""

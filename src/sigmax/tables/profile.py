@@ -138,8 +138,6 @@ class Profile:
     n_rows: int
     columns: tuple[ColumnProfile, ...]
     target: TargetProfile
-    n_duplicates: int
-    """Rows with a target that equal an earlier row."""
     findings: tuple[Finding, ...]
     schema: Schema
 
@@ -188,7 +186,7 @@ def profile_table(
     if time_column is None and group_column is None:
         findings += split_findings(columns, len(y))
     about_target = describe_target(target, y, n_rows - len(y))
-    return Profile(n_rows, columns, about_target, n_duplicates, tuple(findings), schema)
+    return Profile(n_rows, columns, about_target, tuple(findings), schema)
 
 
 def describe_target(name: str, y: Numbers, n_missing: int) -> TargetProfile:
@@ -345,24 +343,9 @@ def find_leaks(
 ) -> dict[tuple[str, ...], str]:
     """Leaks, as names of columns and the rest of a sentence about them.
 
-    NaN and the code -1 are missing values. The search is repeated without the leaks that it found,
-    until there are no more.
+    NaN and the code -1 are missing values. The terms of a sum or a product are not searched one by
+    one. The search is repeated without the leaks that it found, until there are no more.
     """
-    leaks: dict[tuple[str, ...], str] = {}
-    while True:
-        known = {name for names in leaks for name in names}
-        numbers = {name: x for name, x in numbers.items() if name not in known}
-        codes = {name: x for name, x in codes.items() if name not in known}
-        found = search(numbers, codes, y)
-        if not found:
-            return leaks
-        leaks |= found
-
-
-def search(
-    numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
-) -> dict[tuple[str, ...], str]:
-    """Leaks among columns; the terms of a sum or a product are not searched one by one."""
     leaks: dict[tuple[str, ...], str] = {}
     if terms := exact_terms(numbers, y):
         leaks[terms] = "together give the target exactly, as a sum"
@@ -387,7 +370,12 @@ def search(
     for name, x in codes.items():
         if how := tells_target(x, y, determined=DETERMINED):
             leaks[(name,)] = how
-    return leaks
+    if not leaks:
+        return {}
+    known = {name for names in leaks for name in names}
+    numbers = {name: x for name, x in numbers.items() if name not in known}
+    codes = {name: x for name, x in codes.items() if name not in known}
+    return leaks | find_leaks(numbers, codes, y)
 
 
 def find_near_copies(
@@ -523,7 +511,7 @@ def exact_terms(numbers: Mapping[str, Numbers], y: Numbers) -> tuple[str, ...]:
     usable = {name: x for name, x in usable.items() if not is_exact({name: x}, y)}  # without copies
     if not is_exact(usable, y):
         return ()
-    sizes = dict(zip(usable, np.abs(lstsq(design(usable), y)), strict=False))
+    sizes = dict(zip(usable, np.abs(coefficients(usable, y)), strict=False))
     terms = [name for name in usable if sizes[name] > SLIGHT * y.std()]
     for name in sorted(terms, key=lambda name: sizes[name]):
         fewer = [term for term in terms if term != name]
@@ -537,14 +525,13 @@ def is_exact(columns: Mapping[str, Numbers], y: Numbers) -> bool:
     """True if a linear fit to every second row leaves no variance in the other rows."""
     if not columns:
         return False
-    left = y[1::2] - design(columns)[1::2] @ lstsq(design(columns)[::2], y[::2])
+    every_second = {name: x[::2] for name, x in columns.items()}
+    *slopes, constant = coefficients(every_second, y[::2])
+    left = y[1::2] - np.column_stack([x[1::2] for x in columns.values()]) @ slopes - constant
     return bool(np.mean(left**2) <= REMAINDER * max(np.var(y[1::2]), 1e-300))
 
 
-def design(columns: Mapping[str, Numbers]) -> Numbers:
-    values = np.column_stack(list(columns.values()))
-    return np.column_stack([values, np.ones(len(values))])
-
-
-def lstsq(X: Numbers, y: Numbers) -> Numbers:
+def coefficients(columns: Mapping[str, Numbers], y: Numbers) -> Numbers:
+    """Slopes and, last, the constant of a linear fit."""
+    X = np.column_stack([*columns.values(), np.ones(len(y))])
     return np.asarray(np.linalg.lstsq(X, y, rcond=None)[0], dtype=np.float64)

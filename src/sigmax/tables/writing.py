@@ -71,18 +71,16 @@ def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> N
 
 def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) -> None:
     """Write rows as delimited text without formulas, with or without a header."""
-    columns = [harmless_column(frame.iloc[:, i], separator) for i in range(frame.shape[1])]
-    shown = pd.concat(columns, axis=1) if columns else frame.copy()
-    shown.columns = pd.Index([harmless(str(name), separator) for name in frame.columns])
+
+    def clean(cell: Any) -> Any:
+        return harmless(cell, separator) if isinstance(cell, str) else cell
+
+    shown = frame.copy(deep=False)
+    for i, kind in enumerate(frame.dtypes):
+        if isinstance(kind, pd.CategoricalDtype) or pd.api.types.is_string_dtype(kind):
+            shown.isetitem(i, frame.iloc[:, i].astype(object).map(clean))
+    shown.columns = pd.Index([clean(str(name)) for name in frame.columns])
     shown.to_csv(text, sep=separator, index=False, header=header, lineterminator="\n")
-
-
-def harmless_column(column: pd.Series, separator: str) -> pd.Series:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
-        return column
-    return column.map(lambda cell: harmless(cell, separator) if isinstance(cell, str) else cell)
 
 
 def harmless(cell: str, separator: str = ",") -> str:

@@ -14,13 +14,14 @@ from sigmax.paper.benchmark import (
     PUBLISHED,
     RMSE,
     arrange,
+    by_dataset,
     gap_to_normal,
     uci_figures,
     uci_tables,
 )
 from sigmax.report.tables import ReportTable
 from sigmax.runs.records import Record, Task, done, failed, infeasible
-from sigmax.runs.report import write_report
+from sigmax.runs.report import spans, write_report
 
 MACHINE = {"device": "cpu", "cores": 2, "jax": "0.10.2"}
 FACTS = {"copies": 0.0, "n_distinct_targets": 229}
@@ -104,6 +105,11 @@ def test_the_gap_of_a_normal_with_the_same_rmse_is_zero():
     rmse = np.sqrt(np.mean(y**2))
     score = np.mean(-0.5 * np.log(2 * np.pi * rmse**2) - 0.5 * y**2 / rmse**2)
     assert gap_to_normal(float(score), float(rmse)) == pytest.approx(0, abs=1e-12)
+
+
+def test_counts_and_splits_are_abbreviated():
+    assert by_dataset({"boston": 20, "protein": 5, "yacht": 20}) == "20 (protein 5)"
+    assert spans([0, 1, 2, 5]) == "0-2, 5"
 
 
 def test_summary_counts_leaders_and_pairs(records):

@@ -78,13 +78,7 @@ LEAST_STD = 0.2
 
 
 def most_levels(n_rows: int) -> int:
-    """Columns of more levels are seen by statistics of the target and the letters of their names.
-
-    Examples
-    --------
-    >>> most_levels(1000), most_levels(50_000), most_levels(1_000_000)
-    (200, 40, 20)
-    """
+    """Columns of more levels are seen by statistics of the target and the letters of their names."""
     return int(np.clip(MOST_CELLS // n_rows, FEWEST_LEVELS, MOST_LEVELS))
 
 

@@ -230,13 +230,7 @@ def score_row(benchmark: Benchmark, dataset: str, score: Score, name: str = "") 
 
 
 def by_dataset(counts: dict[str, int]) -> str:
-    """The most frequent count, and the data sets with another.
-
-    Examples
-    --------
-    >>> by_dataset({"boston": 20, "protein": 5, "yacht": 20})
-    '20 (protein 5)'
-    """
+    """The most frequent count, and the data sets with another."""
     usual = Counter(counts.values()).most_common(1)[0][0]
     others = ", ".join(f"{name} {n}" for name, n in counts.items() if n != usual)
     return f"{usual} ({others})" if others else f"{usual}"
@@ -380,13 +374,7 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
 
 
 def gap_to_normal(log_likelihood: float, rmse: float) -> float:
-    """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE.
-
-    Examples
-    --------
-    >>> round(gap_to_normal(-1.19, 4.12), 2)
-    1.64
-    """
+    """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE."""
     return log_likelihood + 0.5 * math.log(2 * math.pi * math.e * max(rmse, 1e-300) ** 2)
 
 

@@ -429,14 +429,7 @@ def sample_sheet(model: AbstractVAE, shape: tuple[int, ...], seed: int) -> NDArr
 
 
 def tiled(images: NDArray) -> NDArray:
-    """Arrange a square number of images (n, height, width[, channels]) as one picture.
-
-    Examples
-    --------
-    >>> tiled(np.arange(4).reshape(4, 1, 1))
-    array([[0, 1],
-           [2, 3]])
-    """
+    """Arrange a square number of images (n, height, width[, channels]) as one picture."""
     side = round(len(images) ** 0.5)
     height, width, *channels = images.shape[1:]
     square = images.reshape(side, side, height, width, *channels)
@@ -452,13 +445,7 @@ def pack(picture: NDArray) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any]) -> NDArray[np.float64]:
-    """Decode a picture of `pack`.
-
-    Examples
-    --------
-    >>> unpack(pack(np.array([[0.0, 0.2, 1.0]])))
-    array([[0. , 0.2, 1. ]])
-    """
+    """Decode a picture of `pack`."""
     try:
         content = np.frombuffer(base64.b64decode(packed["levels"], validate=True), np.uint8)
     except ValueError as error:

@@ -219,13 +219,7 @@ def is_missing(value: Any) -> bool:
 
 
 def category_name(value: Any) -> str:
-    """Name of a category, the same for text, numbers and booleans.
-
-    Examples
-    --------
-    >>> [category_name(value) for value in ("a", 1, 1.0, 1.5, True)]
-    ['a', '1', '1', '1.5', 'True']
-    """
+    """Name of a category, the same for text, numbers and booleans."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool | np.bool_):
@@ -253,16 +247,7 @@ def parse_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
 
 
 def find_time_format(values: NDArray[Any]) -> str | None:
-    """Format in which all values are dates or times written as text, or None.
-
-    Examples
-    --------
-    >>> find_time_format(np.array(["09/22/1986", "12/01/1999"], dtype=object))
-    '%m/%d/%Y'
-    >>> find_time_format(np.array(["2019-03-23 20:21:09", "2020-01-01"], dtype=object))
-    'ISO8601'
-    >>> find_time_format(np.array(["12", "15"], dtype=object))
-    """
+    """Format in which all values are dates or times written as text, or None."""
     texts = pd.Series(values, dtype=object)
     if not len(texts) or not all(isinstance(text, str) for text in values):
         return None
@@ -352,13 +337,7 @@ def check_names(names: Iterable[str], columns: Sequence[str], *, option: str) ->
 
 
 def split_columns(given: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns on the command line: one per option, or several separated by commas.
-
-    Examples
-    --------
-    >>> split_columns(["a,b", "net, gross"], ["a", "b", "net, gross"])
-    ('a', 'b', 'net, gross')
-    """
+    """Names of columns on the command line: one per option, or several separated by commas."""
     known, found = set(columns), []
     for text in given:
         parts = [text] if text in known else [part.strip() for part in text.split(",")]

@@ -367,17 +367,7 @@ def cut_units(inputs: Sequence[InputFile], rows_per_part: int) -> tuple[Unit, ..
 
 
 def cut_groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int, int, int]]:
-    """First row group, number of groups, rows to skip in the first, and rows, of every unit.
-
-    Examples
-    --------
-    >>> list(cut_groups([40, 40, 40, 150], 100))
-    [(0, 2, 0, 80), (2, 1, 0, 40), (3, 1, 0, 150)]
-    >>> list(cut_groups([250], 100))
-    [(0, 1, 0, 100), (0, 1, 100, 100), (0, 1, 200, 50)]
-    >>> list(cut_groups([], 100))
-    [(0, 0, 0, 0)]
-    """
+    """First row group, number of groups, rows to skip in the first, and rows, of every unit."""
     if not sum(sizes):
         yield 0, 0, 0, 0
     first = n_rows = 0

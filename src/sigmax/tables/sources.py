@@ -292,13 +292,7 @@ def find_files(source: str) -> list[FoundFile]:
 
 
 def split_pattern(source: str) -> tuple[str, list[str]]:
-    """Folder before the first name with a wildcard, and the names from there on.
-
-    Examples
-    --------
-    >>> split_pattern("s3://bucket/2024/*/new.parquet?region=eu-north-1")
-    ('s3://bucket/2024?region=eu-north-1', ['*', 'new.parquet'])
-    """
+    """Folder before the first name with a wildcard, and the names from there on."""
     mark = query = ""
     if is_address(source):
         source, mark, query = source.partition("?")
@@ -312,13 +306,7 @@ def split_pattern(source: str) -> tuple[str, list[str]]:
 
 
 def matches(names: list[str], pattern: list[str]) -> bool:
-    """True if names of folders and a file match a pattern.
-
-    Examples
-    --------
-    >>> matches(["a", "b", "c.csv"], ["**", "*.csv"]), matches(["a", "c.csv"], ["*.csv"])
-    (True, False)
-    """
+    """True if names of folders and a file match a pattern."""
     if not pattern:
         return not names
     if pattern[0] == "**":

@@ -84,13 +84,7 @@ def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) 
 
 
 def harmless(cell: str, separator: str = ",") -> str:
-    """Cell of text that no spreadsheet runs as a formula.
-
-    Examples
-    --------
-    >>> harmless("=1+1"), harmless("-3.5"), harmless("plain"), harmless("a;=2+2;-1")
-    ("'=1+1", '-3.5', 'plain', "a;'=2+2;-1")
-    """
+    """Cell of text that no spreadsheet runs as a formula."""
     if "\r" in cell:  # many readers take it for the end of the row
         cell = cell.replace("\r\n", "\n").replace("\r", "\n")
     if NUMBER.fullmatch(cell):

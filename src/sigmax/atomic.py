@@ -77,7 +77,8 @@ def new_folder(
         yield fresh
         check_new_folder(path, force=force, names=tuple(os.listdir(fresh)), failure=failure)
         for file in fresh.rglob("*"):
-            sync(file)
+            with suppress(OSError), file.open("rb") as stream:  # folders cannot be opened
+                os.fsync(stream.fileno())
         if path.exists():
             path.rename(older)
         try:
@@ -137,19 +138,13 @@ def remove_stale(path: Path) -> None:
     host = re.escape(socket.gethostname())
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{host}-(\d+)-\w+\.partial")
     for name in os.listdir(path.parent):
-        found = pattern.fullmatch(name)
-        if found and not is_alive(int(found[1])):
-            shutil.rmtree(path.parent / name, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # a process of another user, or not a process number
-        return True
-    return True
+        if found := pattern.fullmatch(name):
+            try:
+                os.kill(int(found[1]), 0)
+            except ProcessLookupError:
+                shutil.rmtree(path.parent / name, ignore_errors=True)
+            except (OSError, OverflowError):  # a process of another user, or not a process number
+                pass
 
 
 @contextmanager
@@ -170,16 +165,6 @@ def signals_as_exceptions() -> Iterator[None]:
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
-
-
-def sync(path: Path) -> None:
-    """Flush a file to disk, as far as the system can."""
-    with suppress(OSError):
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def reason(error: BaseException) -> str:

@@ -20,22 +20,16 @@ from typing import Any
 
 from sigmax.errors import SigmaxError, TableFileError
 
-Failure = type[SigmaxError] | None
-"""Class of the error for a path that cannot be written; with None, OSErrors pass unchanged."""
-
 
 @contextmanager
-def new_file(path: str | Path, *, failure: Failure = TableFileError) -> Iterator[Any]:
+def new_file(path: str | Path, *, failure: type[SigmaxError] = TableFileError) -> Iterator[Any]:
     """Binary stream to a file that appears, or replaces an older one, when the block ends.
 
-    Raises
-    ------
-    ``failure``
-        If the file cannot be written.
+    ``failure`` is the class of the error if the file cannot be written.
     """
     path = Path(path).expanduser().resolve()  # a link stays one, and its target is replaced
     if path.is_dir():
-        raise (failure or IsADirectoryError)(f"{path} is a folder: name a file in it.")
+        raise failure(f"{path} is a folder: name a file in it.")
     with temporary_folder(path, failure) as folder:
         fresh = folder / "new"
         with fresh.open("w+b") as stream:
@@ -51,22 +45,13 @@ def new_folder(
     *,
     force: bool = False,
     names: tuple[str, ...] = (),
-    failure: Failure = TableFileError,
+    failure: type[SigmaxError] = TableFileError,
 ) -> Iterator[Path]:
     """Empty folder to fill, which becomes ``path`` when the block ends.
 
-    Parameters
-    ----------
-    force : bool
-        Replace an older folder of that name; without it, only an empty one is replaced.
-    names : tuple of str
-        Names of all files that will be written, if they are known: an older folder with any other
-        file raises the error before the work. It always does after it, so that no file is lost.
-
-    Raises
-    ------
-    ``failure``
-        If an older folder may not be replaced, or the folder cannot be written.
+    With ``force`` an older folder is replaced; without it, only an empty one. ``names`` are those
+    of the files that will be written, if known: an older folder with any other file raises
+    ``failure`` before the work, and always after it, so that no file is lost.
     """
     path = Path(path).expanduser()
     check_new_folder(path, force=force, names=names, failure=failure)
@@ -94,26 +79,26 @@ def check_new_folder(
     *,
     force: bool = False,
     names: tuple[str, ...] = (),
-    failure: Failure = TableFileError,
+    failure: type[SigmaxError] = TableFileError,
 ) -> None:
     """Raise the error that `new_folder` raises before its block."""
-    path, error = Path(path).expanduser(), failure or FileExistsError
+    path = Path(path).expanduser()
     if path.exists() and not path.is_dir():
-        raise error(f"{path} is a file: name another folder.")
+        raise failure(f"{path} is a file: name another folder.")
     if not path.exists() or not any(path.iterdir()):
         return
     if not force:
-        raise error(f"{path} exists: name another folder, or replace it by --force.")
+        raise failure(f"{path} exists: name another folder, or replace it by --force.")
     if names and (others := sorted(set(os.listdir(path)) - set(names))):
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        raise error(
+        raise failure(
             f"{path} also holds {', '.join(others[:3])}{more}, which would be lost: move that away,"
             " or name another folder."
         )
 
 
 @contextmanager
-def temporary_folder(path: Path, failure: Failure) -> Iterator[Path]:
+def temporary_folder(path: Path, failure: type[SigmaxError]) -> Iterator[Path]:
     """Folder for unfinished content in the same folder as ``path``, removed at the end."""
     folder = None
     try:
@@ -128,7 +113,7 @@ def temporary_folder(path: Path, failure: Failure) -> Iterator[Path]:
                 if folder is not None:
                     shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        if failure is None or isinstance(error, SigmaxError | BrokenPipeError):
+        if isinstance(error, SigmaxError | BrokenPipeError):
             raise
         raise failure(f"{path} cannot be written: {reason(error)}.") from error
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.io import savemat
 
 from sigmax.data import IMAGE_SETS, load_images, store
-from sigmax.data.images import NAMES, read_cifar, read_idx
+from sigmax.data.images import FORMATS, NAMES, read_cifar, read_idx
 from sigmax.data.store import content_hash
 from sigmax.errors import DataFileError, InvalidArgumentError
 
@@ -78,10 +78,7 @@ def original_files(name, arrays):
     if name == "svhn":
         parts = {p: (arrays[f"X_{p}"], arrays[f"y_{p}"]) for p in ("train", "test")}
         return {f"{part}_32x32.mat": mat(*pair) for part, pair in parts.items()}
-    return {
-        file: idx(arrays[part])
-        for file, part in zip(IMAGE_SETS[name].source.md5, NAMES, strict=True)
-    }
+    return {file: idx(arrays[part]) for file, part in zip(IMAGE_SETS[name].md5, NAMES, strict=True)}
 
 
 @pytest.fixture
@@ -92,7 +89,7 @@ def shrink(monkeypatch, cache):
         described = IMAGE_SETS[name]
         arrays = tiny_arrays(described.shape)
         files = original_files(name, arrays)
-        md5 = {file: hashlib.md5(files[file]).hexdigest() for file in described.source.md5}
+        md5 = {file: hashlib.md5(files[file]).hexdigest() for file in described.md5}
         if spoiled:
             files[spoiled] += b" "
         tiny = replace(
@@ -102,7 +99,7 @@ def shrink(monkeypatch, cache):
             shape=shape or described.shape,
             content_hash=None,
             subset=None,
-            source=replace(described.source, md5=md5),
+            md5=md5,
         )
         monkeypatch.setitem(IMAGE_SETS, name, tiny)
         asked = []
@@ -224,9 +221,9 @@ def test_broken_cifar_and_svhn_files_raise_an_error(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(DataFileError, match="cannot be read"):
-        IMAGE_SETS["cifar10"].source.read([path])
+        FORMATS["cifar"]([path])
     with pytest.raises(DataFileError, match="cannot be read"):
-        IMAGE_SETS["svhn"].source.read([path, path])
+        FORMATS["svhn"]([path, path])
 
 
 def test_unknown_name_raises_an_error():

@@ -32,28 +32,6 @@ Arrays = Sequence[NDArray[np.uint8]]
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ImageFiles:
-    """Original files of an image set."""
-
-    read: Callable[[Sequence[Path]], Arrays]
-    """Function that reads the files, in the order of ``md5``."""
-    url: str
-    """Address of the folder of the files."""
-    md5: dict[str, str]
-    """File name -> checksum, as published by the authors or torchvision."""
-
-    def fetch(self, name: str) -> Arrays:
-        """Read the files, in folder ``name`` of the cache; remove downloaded ones after use."""
-        with ExitStack() as stack:
-            files = (
-                original_file(f"{name}/{file}", f"{self.url}/{file}", known_hash=f"md5:{md5}")
-                for file, md5 in self.md5.items()
-            )
-            return self.read([stack.enter_context(file) for file in files])
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
 class ImageSubset:
     """File with a subset of an image set."""
 
@@ -76,10 +54,24 @@ class ImageSet:
     n_test: int
     shape: tuple[int, ...]
     """Height, width and, for colour images, channels."""
-    source: ImageFiles
+    format: str
+    """Format of the original files: a key of `FORMATS`."""
+    url: str
+    """Address of the folder of the original files."""
+    md5: dict[str, str]
+    """File name -> checksum, as published by the authors or torchvision."""
     content_hash: str | None = None
     """Hash of the whole set, if known."""
     subset: ImageSubset | None = None
+
+    def fetch(self) -> "Arrays":
+        """Read the original files, in a folder of the cache; remove downloads after use."""
+        with ExitStack() as stack:
+            files = (
+                original_file(f"{self.name}/{file}", f"{self.url}/{file}", known_hash=f"md5:{md5}")
+                for file, md5 in self.md5.items()
+            )
+            return FORMATS[self.format]([stack.enter_context(file) for file in files])
 
 
 @final
@@ -125,7 +117,7 @@ def load_images(name: str) -> ImageData:
     X_train, y_train, X_test, y_test = load_set(
         stem,
         NAMES,
-        partial(described.source.fetch, name),
+        described.fetch,
         partial(check_images, described, subset if note else None),
         f"uint8 arrays {', '.join(NAMES)}",
     )
@@ -156,11 +148,6 @@ def check_images(
         problem = f"its content hash is {found}, not {part.content_hash}"
     what = f"the known subset of {described.title}" if subset else described.title
     raise DataFileError(f"{where} is not {what}: {problem}.")
-
-
-def read_idx_files(paths: Sequence[Path]) -> Arrays:
-    """Read four gzipped idx files: images and labels of the training, then of the test part."""
-    return [read_idx(path) for path in paths]
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -228,17 +215,18 @@ def read_svhn_files(paths: Sequence[Path]) -> Arrays:
     return arrays
 
 
-FORMATS = {"idx": read_idx_files, "cifar": read_cifar_archive, "svhn": read_svhn_files}
+FORMATS: dict[str, Callable[[Sequence[Path]], Arrays]] = {
+    "idx": lambda paths: [read_idx(path) for path in paths],
+    "cifar": read_cifar_archive,
+    "svhn": read_svhn_files,
+}
 
 
 def describe_set(name: str, values: dict[str, Any]) -> ImageSet:
     """Read the description of a set from the values of the TOML file."""
-    source, subset = values["source"], values.pop("subset", None)
-    read = FORMATS[source.pop("format")]
-    typed = {"shape": tuple(values["shape"]), "source": ImageFiles(read=read, **source)}
-    return ImageSet(
-        name=name, subset=ImageSubset(**subset) if subset else None, **{**values, **typed}
-    )
+    subset, shape = values.pop("subset", None), tuple(values.pop("shape"))
+    part = ImageSubset(**subset) if subset else None
+    return ImageSet(name=name, shape=shape, subset=part, **values.pop("source"), **values)
 
 
 IMAGE_SETS: dict[str, ImageSet] = {

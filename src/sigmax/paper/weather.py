@@ -41,13 +41,9 @@ def run_weather(job: Sequence[Task]) -> list[Record]:
 def score_weather(station: Station, curve: Curve) -> dict[str, float]:
     """Scores of a prediction for every calendar day against mean and variance of all years.
 
-    Returns
-    -------
-    dict with
-        ``variance_error``, mean |σ²_true - σ²|, the paper's Err, in squared degrees;
-        ``std_error``, mean |σ_true - σ|, in degrees;
-        ``variance_bias``, mean σ² - σ²_true: below 0 if the model is overconfident;
-        ``mean_error``, root mean squared difference of the means.
+    ``variance_error`` is the paper's Err, mean |σ²_true - σ²|, and ``std_error`` mean |σ_true - σ|;
+    ``variance_bias``, mean σ² - σ²_true, is below 0 if the model is overconfident, and
+    ``mean_error`` is the root mean squared difference of the means.
     """
     variance, true_variance = curve.std**2, station.variance()
     return {

@@ -169,29 +169,19 @@ def run_table(records: Sequence[Record], n_unknown: int, experiments: Experiment
     for name in dict.fromkeys(record.task.experiment for record in records):
         own = [record for record in records if record.task.experiment == name]
         counts = Counter(record.status for record in own)
-        titles = {record.task.method: method_title(record.task, experiments) for record in own}
         known = list(experiments[name].known_methods) if name in experiments else []
-        order = [*(m for m in known if m in titles), *sorted(titles.keys() - set(known))]
-        rows.append(
-            [
-                name,
-                ", ".join(sorted({record.task.dataset for record in own})),
-                ", ".join(titles[method] for method in order),
-                str(len(own)),
-                ", ".join(f"{count} {status}" for status, count in counts.items()),
-            ]
-        )
+        titles = {record.task.method: method_title(record.task, experiments) for record in own}
+        order = [*known, *sorted(titles.keys() - set(known))]
+        datasets = ", ".join(sorted({record.task.dataset for record in own}))
+        methods = ", ".join(titles[method] for method in order if method in titles)
+        status = ", ".join(f"{count} {status}" for status, count in counts.items())
+        rows.append([name, datasets, methods, str(len(own)), status])
     finished = sorted(record.finished for record in records if record.finished)
     notes = [f"Finished between {finished[0]} and {finished[-1]}."] if finished else []
     if n_unknown:
         notes.append(f"Records of an unknown experiment or method, not shown: {n_unknown}.")
-    return ReportTable(
-        title="experiments",
-        header=["experiment", "data sets", "methods", "records", "status"],
-        rows=rows,
-        notes=notes,
-        in_words=True,
-    )
+    header = ["experiment", "data sets", "methods", "records", "status"]
+    return ReportTable(title="experiments", header=header, rows=rows, notes=notes, in_words=True)
 
 
 def failure_table(records: Sequence[Record], experiments: Experiments) -> ReportTable:
@@ -232,12 +222,7 @@ def spans(splits: Iterable[int]) -> str:
 def machine_table(records: Sequence[Record]) -> ReportTable:
     """Hardware and versions of the records, one row per distinct combination."""
     names = dict.fromkeys(name for record in records for name in record.machine)
-    counts = Counter(
-        tuple(str(record.machine.get(name, "")) for name in names) for record in records
-    )
-    return ReportTable(
-        title="machines and versions",
-        header=["records", *names],
-        rows=[[str(count), *values] for values, count in counts.most_common()],
-        in_words=True,
-    )
+    counts = Counter(tuple(str(r.machine.get(name, "")) for name in names) for r in records)
+    rows = [[str(count), *values] for values, count in counts.most_common()]
+    header = ["records", *names]
+    return ReportTable(title="machines and versions", header=header, rows=rows, in_words=True)

@@ -255,8 +255,13 @@ def leak_findings(frame: pd.DataFrame, schema: Schema, y: Numbers) -> list[Findi
         text = f"{subject} {how}. Drop {them} unless you know {them} before the target."
         findings.append(Finding("leak", names, text))
         leaking.update(names)
-    near = find_near_copies(numbers, codes, y[rows])
-    near = {name: why for name, why in near.items() if name not in leaking}
+    near = {}  # they may be real predictors
+    for name, x in numbers.items():
+        if name not in leaking and (rank := rank_correlation(x, y[rows])) >= NEAR_COPY:
+            near[name] = f"rank correlation {rank:.3f}"
+    for name, x in {**{name: pd.factorize(x)[0] for name, x in numbers.items()}, **codes}.items():
+        if name not in leaking and band_share(x, y[rows], fewest=3) >= NEAR_BANDS:
+            near[name] = "bands of the target that hardly overlap"
     if near:
         text = (
             f"{', '.join(f'{name!r} ({why})' for name, why in near.items())}: nearly the target"
@@ -314,20 +319,20 @@ def split_findings(columns: Sequence[ColumnProfile], n_rows: int) -> list[Findin
             f" --time-column {quote(times[0])}; a random split would look too good."
         )
         findings.append(Finding("time column with a random split", times, text))
-    if groups := tuple(c.name for c in columns if is_group(c, n_rows)):
+    groups = tuple(  # names of subjects or sites, each with several rows
+        c.name
+        for c in columns
+        if 5 <= c.n_distinct <= (n_rows - c.n_missing) / 2
+        and c.kind is not Kind.TIME
+        and GROUP_NAME.search(c.name.lower())
+    )
+    if groups:
         text = (
             f"The rows seem to form groups ({listed(groups)}). If you will predict new groups, add"
             f" --group-column {quote(groups[0])}; a random split would look too good."
         )
         findings.append(Finding("groups across the split", groups, text))
     return findings
-
-
-def is_group(column: ColumnProfile, n_rows: int) -> bool:
-    """True for a name of subjects or sites, each with several rows."""
-    n_present = n_rows - column.n_missing
-    is_repeated = 5 <= column.n_distinct <= n_present / 2
-    return is_repeated and bool(GROUP_NAME.search(column.name.lower())) and column.kind != Kind.TIME
 
 
 def find_leaks(
@@ -370,20 +375,6 @@ def find_leaks(
     return leaks | find_leaks(numbers, codes, y)
 
 
-def find_near_copies(
-    numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
-) -> dict[str, str]:
-    """Columns that are nearly the target, and why; they may be real predictors."""
-    found = {}
-    for name, x in numbers.items():
-        if (rank := rank_correlation(x, y)) >= NEAR_COPY:
-            found[name] = f"rank correlation {rank:.3f}"
-    for name, x in {**{name: pd.factorize(x)[0] for name, x in numbers.items()}, **codes}.items():
-        if band_share(x, y, fewest=3) >= NEAR_BANDS:
-            found[name] = "bands of the target that hardly overlap"
-    return found
-
-
 def tells_target(codes: Codes, y: Numbers, *, determined: float) -> str:
     """Rest of a sentence if the values of one column give the target away, or else empty."""
     if band_share(codes, y) >= BANDS:
@@ -405,36 +396,39 @@ def is_trend(x: Numbers, y: Numbers) -> bool:
     return abs(float(np.corrcoef(*steps)[0, 1])) < STEPS
 
 
+def is_few(is_known: NDArray[np.bool_]) -> bool:
+    """True if too few values are known to search for a leak."""
+    return bool(is_known.sum() < max(MIN_ROWS, 0.5 * len(is_known)))
+
+
 def rank_correlation(x: Numbers, y: Numbers) -> float:
     """Absolute rank correlation in the rows without missing values, 0 for too few of them."""
     is_known = np.isfinite(x)
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    x, y = x[is_known], y[is_known]
+    # `band_share` is stricter for few distinct values
+    if is_few(is_known) or len(np.unique(x)) <= MAX_BANDS or np.ptp(y) == 0:
         return 0.0
-    if len(np.unique(x[is_known])) <= MAX_BANDS:  # for which `band_share` is stricter
-        return 0.0
-    ranks = rankdata(x[is_known]), rankdata(y[is_known])
-    if min(map(np.ptp, ranks)) == 0:
-        return 0.0
-    return float(abs(np.corrcoef(*ranks)[0, 1]))
+    return float(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]))
 
 
 def band_share(codes: Codes, y: Numbers, *, fewest: int = 2) -> float:
     """Variance of ranks that values explain, over that of bands of the same sizes."""
     is_known = codes >= 0
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    if is_few(is_known):
         return 0.0
     codes, ranks = codes[is_known], rankdata(y[is_known])
     sizes = np.bincount(codes)
-    sums = np.bincount(codes, ranks)
-    sizes, sums = sizes[sizes > 0], sums[sizes > 0]
-    is_few = fewest <= len(sizes) <= min(MAX_BANDS, len(codes) // 10)
-    if not is_few or np.sort(sizes)[-2] < MIN_ROWS:
+    means = np.bincount(codes, ranks)[sizes > 0] / sizes[sizes > 0]
+    sizes = sizes[sizes > 0]
+    if (
+        not fewest <= len(sizes) <= min(MAX_BANDS, len(codes) // 10)
+        or np.sort(sizes)[-2] < MIN_ROWS
+    ):
         return 0.0
     middle = ranks.mean()
-    explained = np.sum(sizes * (sums / sizes - middle) ** 2)
-    in_order = np.sort(ranks)
-    ends = np.cumsum(sizes[np.argsort(sums / sizes)])
-    bands = np.split(in_order, ends[:-1])
+    explained = np.sum(sizes * (means - middle) ** 2)
+    ends = np.cumsum(sizes[np.argsort(means)])
+    bands = np.split(np.sort(ranks), ends[:-1])
     possible = sum(len(band) * (band.mean() - middle) ** 2 for band in bands)
     return float(explained / possible) if possible > 0 else 0.0
 
@@ -445,7 +439,7 @@ def group_share(codes: Codes, y: Numbers) -> float:
     The means are those of the rows with the same value; extremes of the target are clipped.
     """
     is_known = codes >= 0
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    if is_few(is_known):
         return 0.0
     codes, y = codes[is_known], y[is_known]
     others = np.bincount(codes)[codes] - 1

@@ -169,10 +169,7 @@ class Table:
 
 
 def infer_schema(
-    X: Any,
-    *,
-    categorical: Sequence[Any] | None = None,
-    numeric: Sequence[Any] | None = None,
+    X: Any, *, categorical: Sequence[Any] | None = None, numeric: Sequence[Any] | None = None
 ) -> Schema:
     """Schema of a frame or an array, with its columns in the same order.
 

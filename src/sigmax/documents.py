@@ -74,11 +74,8 @@ def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 def decode(kind: type[T], document: Any, arrays: dict[str, np.ndarray]) -> T:
     """Value of a class that `encode` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the document or an array is of another type or shape than the class declares, if an
-        array is left over, or if ``check`` of a class finds that its fields do not fit.
+    Types and shapes that the class does not declare, additional arrays, and fields that do not
+    pass ``check`` raise ValueError.
     """
     left = dict(arrays)
     try:

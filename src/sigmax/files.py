@@ -35,10 +35,7 @@ def write_model(
 ) -> None:
     """Write a model folder, whole or not at all; an older model of the same name is replaced.
 
-    Raises
-    ------
-    ModelFileError
-        If the folder cannot be written, or holds anything but a model: no other file is deleted.
+    A folder with anything but a model raises ModelFileError: no other file is deleted.
     """
     folder = Path(folder)
     is_model = all((folder / name).is_file() for name in (HEADER, ARRAYS))
@@ -64,10 +61,7 @@ def write_model(
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a model folder, exactly as they were written.
 
-    Raises
-    ------
-    ModelFileError
-        If a file is missing, too many or changed, or if another version of sigmax wrote them.
+    A missing, changed or additional file, or one of another format, raises ModelFileError.
     """
     folder = Path(folder)
     if not (folder / HEADER).is_file():
@@ -81,13 +75,9 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray
 
 
 def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Content of a regular file.
+    """Content of a regular file of at most ``largest`` bytes, or else ModelFileError.
 
-    Raises
-    ------
-    ModelFileError
-        If the file is missing, larger than ``largest`` bytes, or anything but a regular file: a
-        pipe would block, and a device need not end.
+    A pipe would block, and a device need not end.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

@@ -73,14 +73,8 @@ def find_file(name: str) -> Path:
 def download(url: str, path: Path, *, known_hash: str | None = None) -> None:
     """Download a file; ``path`` is written completely or not at all.
 
-    ``known_hash`` is the hash of the content: ``md5:`` or ``sha256:`` and digits.
-
-    Raises
-    ------
-    DataFileError
-        If the download fails, is incomplete, has another hash or cannot be written.
-    MissingExtraError
-        If pooch is not installed.
+    ``known_hash`` is the hash of the content: ``md5:`` or ``sha256:`` and digits. A download that
+    fails, is incomplete or has another hash raises DataFileError.
     """
     try:
         import pooch

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -81,7 +81,7 @@ def read_station(path: Path, *, name: str) -> Station:
     Days without a value are ignored; every calendar day needs values of at least ten years.
     """
     try:
-        table = pd.read_csv(path, dtype=str, skip_blank_lines=False)
+        table: Any = pd.read_csv(path, dtype=str, skip_blank_lines=False)
     except pd.errors.EmptyDataError:
         table = pd.DataFrame()
     except (OSError, EOFError, ValueError) as error:
@@ -89,8 +89,8 @@ def read_station(path: Path, *, name: str) -> Station:
     if not len(table) or not {"date", "tmax"} <= set(table):
         raise DataFileError(f"{path}: needs rows with the columns date and tmax.")
     table = table[table["tmax"].fillna("").str.strip() != ""]
-    when = pd.to_datetime(table["date"].str.strip(), format="%Y-%m-%d", errors="coerce")
-    values = pd.to_numeric(table["tmax"], errors="coerce")
+    when: Any = pd.to_datetime(table["date"].str.strip(), format="%Y-%m-%d", errors="coerce")
+    values: Any = pd.to_numeric(table["tmax"], errors="coerce")
     if (is_bad := when.isna() | values.isna()).any():
         row = int(is_bad.to_numpy().argmax())
         date, value = table.iloc[row][["date", "tmax"]]

@@ -479,20 +479,16 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
     for dataset in datasets:
         ours, row = benchmark.means(dataset, score), [dataset]
         for method in methods:
-            if method not in paper[dataset]:
-                row.append("-")
-                continue
-            mean, error = paper[dataset][method]
-            text = f"{mean:.2f} ± {error:.2f}"
-            if method in ours:
+            mean, error = paper[dataset].get(method, (0.0, 0.0))
+            text = f"{mean:.2f} ± {error:.2f}" if method in paper[dataset] else "-"
+            if method in ours and method in paper[dataset]:
                 text += f" ({ours[method]:.3g})" if seconds else f" ({ours[method] - mean:+.2f})"
             row.append(text)
         rows.append(row)
-    notes = [
-        "In brackets: ours. The hardware differs; ours is without compilation."
-        if seconds
-        else "In brackets: ours minus the paper's. ± as printed; the splits of the paper differ."
-    ]
+    ending = "ours" if seconds else "ours minus theirs"
+    notes = ["In brackets: ours minus the paper's. ± as printed; the splits of the paper differ."]
+    if seconds:
+        notes = ["In brackets: ours. The hardware differs; ours is without compilation."]
     if score == LOG_LIKELIHOOD:
         errors = PUBLISHED["uci"]["rmse"]
         gaps = {  # with the smallest RMSE that rounds to the printed one
@@ -506,7 +502,6 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
                 "Printed values that are more than 0.5 nats above −½ log(2πe RMSE²) for the printed"
                 f" RMSE: {listed}."
             )
-    ending = "ours" if seconds else "ours minus theirs"
     return ReportTable(
         title=full_title(benchmark, f"the paper's {score.title}, and {ending}"),
         header=["data set", *titles(methods)],

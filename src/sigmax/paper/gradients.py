@@ -1,9 +1,8 @@
 """Gradients: effect of locality batches on the sparsity and the variance of gradients.
 
-A network is trained with the settings of the paper. At checkpoints, with fixed parameters,
-independent batches of equal size are drawn uniformly and by locality, and each gives one gradient.
-The weights make it an unbiased estimate of the gradient of the mean negative log-likelihood of all
-rows.
+A network is trained with the settings of the paper. At checkpoints, independent batches of equal
+size are drawn uniformly and by locality; each gives an unbiased estimate of the gradient of the
+mean negative log-likelihood of all rows.
 """
 
 import itertools

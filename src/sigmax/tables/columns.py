@@ -355,9 +355,10 @@ def clean_names(source: str, names: Iterable[object]) -> tuple[str, ...]:
     taken = set(given) - {""}
     result: dict[str, None] = {}
     for i, name in enumerate(given, start=1):
-        unique = name or unused("column", i, taken)
-        if unique in result:
-            unique = unused(name, 2, taken)
+        unique = name
+        if not name or name in result:
+            stem, first = (name, 2) if name else ("column", i)
+            unique = next(new for n in count(first) if (new := f"{stem}_{n}") not in taken)
         taken.add(unique)
         result[unique] = None
     changed = [new for old, new in zip(given, result, strict=True) if old != new]
@@ -365,11 +366,6 @@ def clean_names(source: str, names: Iterable[object]) -> tuple[str, ...]:
         text = f"{source} has blank or repeated column names, which became {listed(changed)}."
         warnings.warn(text, TableFileWarning, stacklevel=2)
     return tuple(result)
-
-
-def unused(stem: str, first: int, taken: set[str]) -> str:
-    """Name with the first number that is not taken."""
-    return next(name for i in count(first) if (name := f"{stem}_{i}") not in taken)
 
 
 def listed(names: Sequence[str]) -> str:

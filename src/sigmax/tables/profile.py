@@ -51,10 +51,8 @@ GROUP_NAME = re.compile(
 )
 TIME_NAME = re.compile(r"year|date|day|time|month|week|hour|minute|second|(^|_)(t|yr)($|_)", re.I)
 
-COPY = 0.995
-"""Rank correlation with the target from which a column is a copy of it."""
-NEAR_COPY = 0.97
-"""Rank correlation from which it may be one."""
+COPY, NEAR_COPY = 0.995, 0.97
+"""Rank correlation with the target from which a column is a copy of it, and may be one."""
 STEPS = 0.9
 """Correlation of differences from row to row from which columns share more than a trend."""
 BANDS, NEAR_BANDS = 0.9995, 0.985
@@ -65,10 +63,8 @@ DETERMINED, DETERMINED_BY_NUMBER = 0.98, 0.995
 """Share of the variance from which categories, and repeated numbers, determine the target."""
 FEW = 5
 """Number of the most frequent values of a difference or ratio whose share of rows is compared."""
-CONCENTRATION = 0.2
-"""Excess of that share over the share by chance from which the column is a leak."""
-ANOTHER = 0.02
-"""Increase of that share from which a further column is a term of the sum."""
+CONCENTRATION, ANOTHER = 0.2, 0.02
+"""Excess of that share over chance from which a column is a leak, and that of a further term."""
 MIN_DISTINCT = 50
 """Smallest number of distinct values of the target for which differences are searched."""
 REMAINDER = 1e-4
@@ -185,16 +181,11 @@ def profile_table(
         findings.append(Finding("duplicates", (), text))
     if time_column is None and group_column is None:
         findings += split_findings(columns, len(y))
-    about_target = describe_target(target, y, n_rows - len(y))
-    return Profile(n_rows, columns, about_target, tuple(findings), schema)
-
-
-def describe_target(name: str, y: Numbers, n_missing: int) -> TargetProfile:
     values, counts = np.unique(y, return_counts=True)
-    return TargetProfile(
-        name=name,
+    about_target = TargetProfile(
+        name=target,
         n_rows=len(y),
-        n_missing=n_missing,
+        n_missing=n_rows - len(y),
         low=float(values[0]),
         median=float(np.median(y)),
         high=float(values[-1]),
@@ -204,6 +195,7 @@ def describe_target(name: str, y: Numbers, n_missing: int) -> TargetProfile:
         most_frequent=float(values[counts.argmax()]),
         share_of_most_frequent=float(counts.max() / len(y)),
     )
+    return Profile(n_rows, columns, about_target, tuple(findings), schema)
 
 
 def describe_column(cells: Any, column: Column) -> ColumnProfile:

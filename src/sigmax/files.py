@@ -158,5 +158,4 @@ def header_checksum(metadata: Mapping[str, Any]) -> str:
 
 
 def render(header: Mapping[str, Any]) -> bytes:
-    """Content of the header file."""
     return (json.dumps(header, indent=2, allow_nan=False) + "\n").encode()

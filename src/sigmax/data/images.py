@@ -223,7 +223,6 @@ FORMATS: dict[str, Callable[[Sequence[Path]], Arrays]] = {
 
 
 def describe_set(name: str, values: dict[str, Any]) -> ImageSet:
-    """Read the description of a set from the values of the TOML file."""
     subset, shape = values.pop("subset", None), tuple(values.pop("shape"))
     part = ImageSubset(**subset) if subset else None
     return ImageSet(name=name, shape=shape, subset=part, **values.pop("source"), **values)

@@ -41,7 +41,6 @@ def cache_folder() -> Path:
 
 
 def read_toml(name: str) -> dict[str, dict[str, Any]]:
-    """Descriptions of data sets from a file of this folder."""
     return tomllib.loads((files("sigmax.data") / name).read_text(encoding="utf-8"))
 
 
@@ -123,7 +122,6 @@ def content_hash(arrays: Iterable[NDArray], dtype: str) -> str:
 
 
 def read_npz(path: Path, *names: str) -> list[NDArray]:
-    """Read numeric arrays by name from an npz file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return [arrays[name] for name in names]

@@ -232,7 +232,6 @@ def load_uci(name: str) -> RegressionData:
 
 
 def check_regression(described: UCISet, arrays: Sequence[NDArray], source: str) -> None:
-    """Raise an error if arrays are not the described set."""
     X, y = arrays
     shapes = (described.n_rows, described.n_features), (described.n_rows,)
     mean, std, known_hash = described.target_mean, described.target_std, described.content_hash

@@ -289,7 +289,6 @@ def split_counts(benchmark: Benchmark, score: Score) -> dict[str, dict[str, int]
 
 
 def fewer_notes(benchmark: Benchmark, score: Score) -> list[str]:
-    """Methods that have the score on fewer splits than others."""
     fewer: dict[tuple[str, int, int], list[str]] = {}
     for dataset, row in split_counts(benchmark, score).items():
         for method, n in row.items():
@@ -379,7 +378,6 @@ def gap_to_normal(log_likelihood: float, rmse: float) -> float:
 
 
 def large_gaps(benchmark: Benchmark, gaps: dict[tuple[str, str], float]) -> str:
-    """Large gaps of data sets and methods, as text."""
     found: dict[str, list[str]] = {}
     for dataset, method in itertools.product(benchmark.cells, benchmark.methods):
         if (gap := gaps.get((dataset, method), 0.0)) > LARGE_GAP:

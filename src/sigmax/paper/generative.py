@@ -431,7 +431,6 @@ def pack(picture: NDArray) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any]) -> NDArray[np.float64]:
-    """Decode a picture of `pack`."""
     try:
         content = np.frombuffer(base64.b64decode(packed["levels"], validate=True), np.uint8)
     except ValueError as error:
@@ -501,7 +500,6 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
 
 
 def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> ReportTable:
-    """The published table, with our values."""
     names = {"elbo_train": "training ELBO", "log_prob": "test log p(x)"}
     compared = ("vae", "comb-vae")
     rows = []

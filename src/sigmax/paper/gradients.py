@@ -84,7 +84,6 @@ def run_task(task: Task) -> Record:
 
 
 def load_rows(task: Task) -> tuple[NDArray, NDArray, dict[str, Any]]:
-    """Training rows of a task, and their metadata."""
     if task.dataset == "toy":
         X, y = ToyProblem().sample(500, random_state=task.split)
         return X, y, {"n_train": len(X), "n_features": X.shape[1]}
@@ -225,7 +224,6 @@ def describe_gradients(gradients: Float[Array, "batches parameters"]) -> dict[st
 
 
 def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Sparsity and variance of gradients of uniform and locality batches, for both networks."""
     rows = []
     for dataset, repeats in group_done(records, lambda task: task.dataset).items():
         for part in PARTS:

@@ -59,7 +59,6 @@ def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict
 
 
 def toy_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One row per method."""
     columns = {
         "log p": ("log_likelihood", 3),
         "below true": ("excess", 3),

@@ -69,7 +69,6 @@ def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
 
 
 def weather_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One table per station, one row per method."""
     return [
         ReportTable(
             title=f"{station_title(name)}: one year of training data,"
@@ -87,7 +86,6 @@ def weather_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def station_title(name: str) -> str:
-    """Title of a known station, or the name of a file."""
     return STATIONS.get(name, Path(name).name.split(".")[0])
 
 
@@ -96,7 +94,7 @@ def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for name, methods in by_station(records).items():
         shown = {
-            f"{METHODS[method].title}: Err {record.scores['variance_error']:.2f}": record
+            f"{METHODS[method].title}: Err {record.scores['variance_error']:.2f}": record.curves
             for method, draws in methods.items()
             for record in draws
             if record.task.split == 0
@@ -107,19 +105,19 @@ def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
     return figures
 
 
-def station_figures(title: str, shown: dict[str, Record]) -> tuple[Figure, Figure]:
+def station_figures(title: str, shown: dict[str, dict[str, list[float]]]) -> tuple[Figure, Figure]:
     """Prediction and standard deviation of each model, with those over all years."""
-    first = next(iter(shown.values())).curves
-    data = DAYS, np.asarray(first["y"])
-    true_mean, true_std = np.asarray(first["true_mean"]), np.asarray(first["true_std"])
+    first = {name: np.asarray(values) for name, values in next(iter(shown.values())).items()}
+    true_mean, true_std = first["true_mean"], first["true_std"]
 
     def prediction(axes: Axes, curve: Curve) -> None:
+        data = DAYS, first["y"]
         draw_prediction(axes, DAYS, curve, data=data, true_mean=true_mean, true_std=true_std)
 
     def std(axes: Axes, curve: Curve) -> None:
         draw_spread(axes, DAYS, curve, true_std=true_std)
 
-    curves = {name: Curve.read(record.curves) for name, record in shown.items()}
+    curves = {name: Curve.read(found) for name, found in shown.items()}
     panels = partial(model_panels, curves, title=title, xlabel="day of the year")
     return (
         panels(prediction, ylabel="maximum temperature (°C)"),

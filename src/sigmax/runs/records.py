@@ -46,7 +46,6 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Text of the progress bar."""
         return f"{self.experiment}, {Path(self.dataset).name}: {self.method}"
 
     @property

@@ -209,7 +209,6 @@ def failure_table(records: Sequence[Record], experiments: Experiments) -> Report
 
 
 def spans(splits: Iterable[int]) -> str:
-    """Sorted numbers with consecutive ones abbreviated."""
     parts: list[list[int]] = []
     for split in sorted(set(splits)):
         if parts and split == parts[-1][-1] + 1:

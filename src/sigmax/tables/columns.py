@@ -140,7 +140,6 @@ class RawColumn:
 
 
 def kind_of(cells: NDArray[Any]) -> Kind:
-    """Kind of a column of objects."""
     if all(isinstance(cell, Real) and not isinstance(cell, bool | np.bool_) for cell in cells):
         return Kind.NUMBER
     if all(isinstance(cell, date | datetime | np.datetime64) for cell in cells):
@@ -173,7 +172,6 @@ def columns_of_array(X: NDArray[Any], names: Sequence[str] | None = None) -> lis
 
 
 def column_of_series(name: str, series: Any) -> RawColumn:
-    """Column of a series of narwhals."""
     dtype = series.dtype
     if dtype == nw.Date:
         series = series.cast(nw.Datetime("us"))

@@ -87,7 +87,6 @@ def import_reader(name: str, source: Source) -> Any:
 
 
 def xlsx_rows(source: Source, sheet: str | None) -> Generator[Row]:
-    """Rows of a sheet of an ``.xlsx`` file."""
     openpyxl = import_reader("openpyxl", source)
     with zipfile.ZipFile(source.path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())

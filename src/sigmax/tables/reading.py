@@ -136,7 +136,6 @@ def read_text_frames(
 def read_parquet(
     file: Source, rows_per_chunk: int, max_rows: int | None, *, whole: bool
 ) -> Iterator[pd.DataFrame]:
-    """Frames of a Parquet file."""
     with translate_errors(file.name, file.format), pq.ParquetFile(file.path) as parquet:
         metadata, schema = parquet.metadata, parquet.schema_arrow
         n_rows = metadata.num_rows if max_rows is None else min(max_rows, metadata.num_rows)
@@ -358,7 +357,6 @@ def common_columns(inputs: Sequence[InputFile]) -> pa.Schema:
 
 
 def cut_units(inputs: Sequence[InputFile], rows_per_part: int) -> tuple[Unit, ...]:
-    """Numbered units of all files."""
     units: list[Unit] = []
     for file in inputs:
         cuts = [()] if file.groups is None else cut_groups(file.groups, rows_per_part)

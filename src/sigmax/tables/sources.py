@@ -148,7 +148,6 @@ def open_source(source: str | Path) -> Iterator[Source]:
 
 @contextmanager
 def temporary_copy(stream: Any) -> Iterator[Path]:
-    """Temporary file with the rest of a stream."""
     with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
         path = Path(folder) / "table"
         try:
@@ -328,7 +327,6 @@ def list_folder(folder: str) -> list[str]:
 
 
 def open_input(path: str) -> Any:
-    """Seekable stream of a file."""
     system, path = file_system(path)
     return system.open_input_file(path)
 

@@ -223,7 +223,6 @@ def fitted_names(estimator: BaseEstimator) -> list[str] | None:
 
 
 def is_numeric(frame: Any) -> bool:
-    """True if all columns of a frame have numeric types."""
     return all(dtype.is_numeric() for dtype in frame.schema.values())
 
 

@@ -59,7 +59,6 @@ def write_table(frames: Iterable[pd.DataFrame], path: str | Path) -> None:
 
 
 def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> None:
-    """Write rows as delimited text in UTF-8."""
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     try:
         for i, frame in enumerate(frames):
@@ -126,7 +125,6 @@ class ParquetRows:
         self.writer.write_table(table.cast(common))
 
     def widen(self, writer: pq.ParquetWriter, schema: pa.Schema) -> pq.ParquetWriter:
-        """Rewrite all earlier rows with other types."""
         writer.close()
         self.stream.seek(0)
         with tempfile.TemporaryFile() as copy:

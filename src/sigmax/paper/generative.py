@@ -504,26 +504,23 @@ def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]
     compared = ("vae", "comb-vae")
     rows = []
     for score, paper in PUBLISHED["images"].items():
-        for dataset, methods in sets.items():
-            if dataset not in paper:
-                continue
-            row = [f"{names[score]}, {IMAGE_SETS[dataset].title}"]
+        for dataset in (dataset for dataset in sets if dataset in paper):
+            row = [f"{names[score]}, {set_title(dataset)}"]
             for method in compared:
                 mean, error = paper[dataset][method]
-                ours = [record.scores[score] for record in methods.get(method, [])]
+                ours = [record.scores[score] for record in sets[dataset].get(method, [])]
                 row += [f"{mean:.2f} ± {error:.2f}", mean_and_error(ours)]
             rows.append(row)
     parts = [
-        IMAGE_SETS[dataset].title
+        set_title(dataset)
         for dataset, methods in sets.items()
         if next(iter(methods.values()))[0].data["note"]
     ]
     subsets = f" Subsets here: {', '.join(parts)}." if parts else ""
     titles = [GENERATIVE_METHODS[method].title for method in compared]
-    header = [f"{title}, {who}" for title in titles for who in ("paper", "ours")]
     return ReportTable(
         title=title_with_settings("images: the paper's table and ours", settings),
-        header=["", *header],
+        header=["", *(f"{title}, {who}" for title in titles for who in ("paper", "ours"))],
         rows=rows,
         notes=[
             "Not the same quantities. In the published code, log p(x) is the reconstruction term of"

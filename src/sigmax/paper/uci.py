@@ -113,32 +113,25 @@ COMBINATIONS = [
     for names in itertools.combinations(SWITCHES.values(), size)
 ]
 
-Cells = dict[str, dict[int, float]]
-"""Combination -> split -> score."""
 
-
-def by_combination(records: Sequence[Record], score: str) -> dict[str, dict[str, Cells]]:
-    """Method -> data set -> scores."""
+def by_combination(records: Sequence[Record]) -> dict[str, dict[str, dict[str, list[Record]]]]:
+    """Done records: method -> data set -> combination -> splits."""
     ordered = sorted(records, key=lambda r: (r.task.method, list(UCI_SETS).index(r.task.dataset)))
-    groups = group_done(ordered, lambda t: t.method, lambda t: t.dataset, combination)
-    return {
-        method: {
-            dataset: {
-                name: {record.task.split: record.scores[score] for record in splits}
-                for name, splits in combinations.items()
-            }
-            for dataset, combinations in datasets.items()
-        }
-        for method, datasets in groups.items()
-    }
+    return group_done(ordered, lambda t: t.method, lambda t: t.dataset, combination)
 
 
 def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Log-likelihood and RMSE by combination, and the mean effect of each idea."""
     tables = []
     for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
-        for method, columns in by_combination(records, score).items():
-            sets = columns.values()
+        for method, columns in by_combination(records).items():
+            sets = [
+                {
+                    name: {r.task.split: r.scores[score] for r in found}
+                    for name, found in set_.items()
+                }
+                for set_ in columns.values()
+            ]
             rows = [
                 [name, *(mean_and_error([*cells.get(name, {}).values()]) for cells in sets)]
                 for name in COMBINATIONS
@@ -148,18 +141,24 @@ def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
                 [f"with {idea} − without", *(mean_change(cells, idea) for cells in sets)]
                 for idea in SWITCHES.values()
             ]
-            notes = [
-                "± standard error over the splits. With an idea − without it: mean over the eight"
-                " pairs of combinations that differ only in this idea."
-            ]
-            title_of_table = f"ablation of {method}: test {title}"
-            header = ["ideas", *columns]
-            tables.append(ReportTable(title=title_of_table, header=header, rows=rows, notes=notes))
+            table = ReportTable(
+                title=f"ablation of {method}: test {title}",
+                header=["ideas", *columns],
+                rows=rows,
+                notes=[
+                    "± standard error over the splits. With an idea − without it: mean over the"
+                    " eight pairs of combinations that differ only in this idea."
+                ],
+            )
+            tables.append(table)
     return tables
 
 
-def mean_change(cells: Cells, idea: str) -> str:
-    """Effect of an idea: mean difference of all pairs of combinations that differ only in it."""
+def mean_change(cells: dict[str, dict[int, float]], idea: str) -> str:
+    """Mean difference of all pairs of combinations that differ only in an idea.
+
+    ``cells`` are scores by combination and split.
+    """
     by_split: dict[int, list[float]] = {}
     for name, values in cells.items():
         ideas = name.split("+")
@@ -173,15 +172,15 @@ def mean_change(cells: Cells, idea: str) -> str:
 def ablation_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """One figure per method: test log-likelihood of every combination and data set."""
     figures = {}
-    for method, columns in by_combination(records, "log_likelihood").items():
+    for method, columns in by_combination(records).items():
         figure = Figure(figsize=(1.5 + 2.2 * len(columns), 4.2), layout="constrained")
         grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
         for axes, (dataset, cells) in zip(grid, columns.items(), strict=True):
             for height, name in enumerate(COMBINATIONS):
-                if values := list(cells.get(name, {}).values()):
+                if name in cells:
+                    values = np.array([r.scores["log_likelihood"] for r in cells[name]])
                     look = {"fmt": "o", "ms": 4, "color": MODEL if name.count("+") == 3 else QUIET}
-                    error = standard_error(np.array(values))
-                    axes.errorbar(np.mean(values), height, xerr=error, **look)
+                    axes.errorbar(values.mean(), height, xerr=standard_error(values), **look)
             axes.set_title(dataset, fontsize=10)
             axes.set_xlabel("log-likelihood", fontsize=9)
             axes.grid(axis="y", color="#eeeeee")

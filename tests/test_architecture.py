@@ -14,7 +14,7 @@ SOURCE = Path(sigmax.__file__).parent
 LAYERS = [
     {"errors", "version", "random", "compilation_cache"},
     {"atomic", "checks", "compilation", "files", "ray_session"},
-    {"documents", "inputs", "padding", "relevance", "scaling", "settings"},
+    {"documents", "inputs", "settings"},
     {"saving", "tables"},
     {"distributions"},
     {"features"},

@@ -17,8 +17,8 @@ from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError
 from sigmax.experts.rows import duplicate_groups
 from sigmax.generative import VAE, CombVAE, fit_together, training
 from sigmax.generative.training import VAESettings, as_history, create_stages, split_rows
+from sigmax.inputs import Standardizer
 from sigmax.random import named_generator
-from sigmax.scaling import Standardizer
 from sigmax.training import loop
 
 X = two_arcs(200, seed=0)

@@ -23,8 +23,8 @@ from sigmax.distributions import Bounded, Mapped, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
+from sigmax.inputs import Standardizer
 from sigmax.neighbors import as_rows
-from sigmax.scaling import Standardizer
 
 LEAST_NOISE = 1e-6
 """Least noise as a share of the variance: labels without noise have infinite information."""

@@ -13,9 +13,9 @@ from sklearn.utils import _safe_indexing
 from sigmax.active_learning.joint import JointUncertainty, expected_gain, metric_coordinates
 from sigmax.checks import check_choice, check_count, check_number
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.inputs import Standardizer
 from sigmax.neighbors import as_rows
 from sigmax.random import make_key, named_generator
-from sigmax.scaling import Standardizer
 
 ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "clusters", "random")
 

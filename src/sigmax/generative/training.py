@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from sigmax.checks import check_count
-from sigmax.compilation import on_device
+from sigmax.compilation import on_device, stack_members
 from sigmax.errors import InvalidArgumentError, TrainingError
 from sigmax.experts.rows import duplicate_groups, split_large_groups
 from sigmax.generative.autoencoder import (
@@ -40,12 +40,11 @@ from sigmax.generative.autoencoder import (
     sample_code,
     standardized,
 )
+from sigmax.inputs import Standardizer
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import ExtrapolationGate
-from sigmax.padding import stack_members
 from sigmax.random import named_generator, named_key
 from sigmax.sampling import draw_batches, expected_count
-from sigmax.scaling import Standardizer
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -57,8 +56,15 @@ from sigmax.settings import (
     one_of,
     setting,
 )
-from sigmax.training import AbstractStage, Graph, Progress, name_keys, over_members, train_stage
-from sigmax.training.progress import progress_bar
+from sigmax.training import (
+    AbstractStage,
+    Graph,
+    Report,
+    name_keys,
+    over_members,
+    progress_bar,
+    train_stage,
+)
 
 RELATIVE_FLOOR = 0.01  # default of `min_std`, in standard deviations of the feature
 LONGEST_CHUNK = 100  # steps of one compiled call, after which the validation rows are scored
@@ -384,7 +390,7 @@ class VAEStage(AbstractStage):
         share = jnp.zeros(data.n_rows).at[fold.learned].set(1 / len(fold.learned))
         return share / expected
 
-    def judge(self, network, fold: ModelRows, data: GenerativeData) -> tuple[Array, None]:
+    def validate(self, network, fold: ModelRows, data: GenerativeData) -> tuple[Array, None]:
         x = data.X[fold.data_set, fold.held_out]
         code = network.encoder(x)
         noise = jax.random.normal(jax.random.key(0), code.shape)  # always this one: less variance
@@ -521,7 +527,7 @@ def train(
     folds: ModelRows,
     data: GenerativeData,
     stages: Sequence[VAEStage],
-    report: Callable[[Progress], None] | None,
+    report: Report | None,
 ) -> tuple[Autoencoder, list[dict[str, np.ndarray]]]:
     """All models through all stages: the trained networks, and the history of each."""
     *warm_up, last = stages

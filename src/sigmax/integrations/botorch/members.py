@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from torch import Size, Tensor
 from torch.nn.functional import pad
 
-from sigmax.compilation import compiled
+from sigmax.compilation import bucket_size, compiled, pad_rows, padded
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import AbstractGPRegressor, LocalRegressor
 from sigmax.experts.gaussian_process import GPFitted
@@ -29,7 +29,6 @@ from sigmax.experts.local.network import LocalNetwork, TrainingSet
 from sigmax.experts.local.predictor import AddedRows, embed_members, predict_members
 from sigmax.inputs import Inputs
 from sigmax.model import Model
-from sigmax.padding import bucket_size, pad_rows, padded
 from sigmax.tables import Kind
 
 SMALLEST_BLOCK = 64

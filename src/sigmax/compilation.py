@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
+from equinox.internal import Static, hashable_combine, hashable_partition
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
@@ -24,32 +25,24 @@ from sigmax.compilation_cache import keep_programs
 keep_programs()
 
 AUTOTUNING = "xla_gpu_autotune_level"
-"""XLA's option for a GPU: to time many variants of every matrix product before one is chosen, which
-takes longer than many a fit."""
+"""XLA's option for a GPU to time many variants of every matrix product: longer than many a fit."""
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
 JITTED: list[Any] = []
-"""What holds the programs of all functions that are `compiled`."""
+"""Compiled functions, which can be dropped."""
 
 Result = TypeVar("Result")
 
 
-@final
-class Static(eqx.Module):
-    """A value that is part of a tree's structure."""
-
-    value: Any = eqx.field(static=True)
-
-
 def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Callable[..., Result]:
-    """``function`` compiled by JAX: arrays are traced, all else is static and must be hashable.
+    """Compile a function by JAX: arrays are traced, all else is static and must be hashable.
 
     It is for functions at the level of a module, which live as long as the process does. It does
-    what `equinox.filter_jit` does, and knows its own programs, so that these can be dropped;
-    ``n_programs()`` of the function counts them. One that ``is_tuned`` has `AUTOTUNING` on a GPU:
-    a large product that is made hundreds of times.
+    what `equinox.filter_jit` does, and can drop what it has compiled; ``n_programs()`` of the
+    function counts that. One that ``is_tuned`` has `AUTOTUNING` on a GPU: a large product that is
+    computed hundreds of times.
 
     Examples
     --------
@@ -61,15 +54,10 @@ def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Call
     """
 
     @wraps(function)
-    def call(arrays: list[Any], static: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Static]:
-        structure, others = static
-        leaves = [
-            other if array is None else array for array, other in zip(arrays, others, strict=True)
-        ]
-        arguments, settings = jax.tree.unflatten(structure, leaves)
-        traced, fixed = eqx.partition(function(*arguments, **settings), eqx.is_array)
-        leaves, structure = jax.tree.flatten(fixed)
-        return traced, Static((structure, tuple(leaves)))
+    def call(arrays: tuple[Any, ...], static: Any) -> tuple[Any, Static]:
+        arguments, settings = hashable_combine(arrays, static)
+        traced, fixed = hashable_partition(function(*arguments, **settings), eqx.is_array)
+        return traced, Static(fixed)
 
     del call.__wrapped__  # whose arguments are others
     compile_here = partial(jax.jit, call, static_argnums=1)
@@ -77,24 +65,20 @@ def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Call
 
     @wraps(function)
     def wrapper(*arguments: Any, **settings: Any) -> Result:
-        leaves, structure = jax.tree.flatten((arguments, settings))
-        is_array = [eqx.is_array(leaf) for leaf in leaves]
-        arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
-        others = [None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True)]
+        arrays, static = hashable_partition((arguments, settings), eqx.is_array)
         call = on_gpu if not is_tuned and is_untuned(arrays) else in_general
-        traced, fixed = call(arrays, (structure, tuple(others)))
-        structure, leaves = fixed.value
-        return eqx.combine(traced, jax.tree.unflatten(structure, leaves))
+        traced, fixed = call(arrays, static)
+        return hashable_combine(traced, fixed.value)
 
     JITTED.extend((in_general, on_gpu))
     wrapper.n_programs = lambda: in_general._cache_size() + on_gpu._cache_size()  # pyright: ignore
     return wrapper
 
 
-def is_untuned(arrays: list[Any]) -> bool:
-    """Whether a program is to be compiled without `AUTOTUNING`: on a GPU, if nobody asks for it.
+def is_untuned(arrays: Sequence[Any]) -> bool:
+    """True if a function is compiled without `AUTOTUNING`: on a GPU, unless XLA_FLAGS ask for it.
 
-    Options go with whole programs: none can be given where this one becomes part of another.
+    Options belong to whole compiled functions: none can be given where this is part of another.
     """
     is_part = any(isinstance(array, Tracer) for array in arrays)
     if is_part or jax.default_backend() != "gpu":
@@ -104,7 +88,7 @@ def is_untuned(arrays: list[Any]) -> bool:
 
 @cache
 def has_autotuning() -> bool:
-    """Whether this version of XLA knows the option `AUTOTUNING`."""
+    """True if this version of XLA knows the option `AUTOTUNING`."""
     try:
         jax.jit(lambda: 0, compiler_options={AUTOTUNING: 0})()
     except jax.errors.JaxRuntimeError:
@@ -113,7 +97,7 @@ def has_autotuning() -> bool:
 
 
 def on_device(values: Any, dtype: Any = None) -> Array:
-    """An array of NumPy on the device, without a program: `jax.numpy.asarray` compiles one a shape.
+    """Move values to the device without compiling, as `jax.numpy.asarray` does for every shape.
 
     Examples
     --------
@@ -124,9 +108,9 @@ def on_device(values: Any, dtype: Any = None) -> Array:
 
 
 def clear_if_full(share: float = 0.5) -> bool:
-    """Drop the programs of `compiled` functions if more than ``share`` of the maps are in use.
+    """Drop all compiled functions if more than ``share`` of the maps are in use; True if it did.
 
-    What is needed again is compiled again. Returns whether it did.
+    What is needed again is compiled again.
     """
     try:
         limit, text = int(LIMIT.read_text()), MAPS.read_bytes()

@@ -82,7 +82,9 @@ def neighbor_graph(
     k = min(check_count("k", k), len(rows))
     method = check_choice("method", method, METHODS)
     if method == "auto":
-        method = "exact" if _exact_is_affordable(*rows.shape) else "approximate"
+        limit = EXACT_MAX_ROWS if jax.default_backend() == "cpu" else EXACT_MAX_ROWS_ON_DEVICE
+        is_affordable = len(rows) <= limit or rows.shape[1] <= TREE_MAX_FEATURES
+        method = "exact" if is_affordable else "approximate"
     if method == "exact" or find_spec("faiss") is None:
         return _self_first(exact_neighbors(rows, rows, k)[0])
     return _self_first(_approximate_neighbors(rows, k, random_state))
@@ -119,7 +121,7 @@ def exact_neighbors(
 
 
 def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-    """``X`` as a finite float64 matrix; errors name the argument."""
+    """Convert ``X`` to a finite float64 matrix; errors name the argument."""
     try:
         return check_array(X, dtype="float64", input_name=name)
     except ValueError as error:
@@ -138,12 +140,6 @@ def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
     for part in moved:
         part /= scale
     return moved, float(scale)
-
-
-def _exact_is_affordable(n: int, d: int) -> bool:
-    on_host = jax.default_backend() == "cpu"
-    limit = EXACT_MAX_ROWS if on_host else EXACT_MAX_ROWS_ON_DEVICE
-    return n <= limit or d <= TREE_MAX_FEATURES
 
 
 def _self_first(indices: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
@@ -223,8 +219,7 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
     faiss: Any = import_faiss()
     small = _centered(rows)[0][0].astype(np.float32)
     index = faiss.IndexHNSWFlat(rows.shape[1], HNSW["M"])
-    seed = draw_seed(random_state)
-    index.hnsw.rng = faiss.RandomGenerator(seed)
+    index.hnsw.rng = faiss.RandomGenerator(draw_seed(random_state))
     index.hnsw.efConstruction = HNSW["efConstruction"]
     index.add(small)
     index.hnsw.efSearch = max(HNSW["efSearch"], k + k // 2)

@@ -1,9 +1,8 @@
 """An autoencoder: its networks, its likelihoods, and the model that a fit returns.
 
-Every network is a perceptron with batch norm. While it learns, a layer is normalised by the moments
-of the batch, otherwise by running moments, which are part of the network: `learn` returns the
-network with newer ones. Encoder and decoder are such networks and a likelihood, which makes
-densities of their outputs.
+Every network is a perceptron with batch norm. In training a layer is normalised by the moments of
+the batch, otherwise by running moments, which are part of the network: `learn` returns the network
+with newer ones. Encoder and decoder are such networks with a likelihood of their outputs.
 """
 
 # A field where the base class has a property, and a pair of one class: meant.
@@ -57,16 +56,6 @@ class Moments(eqx.Module):
     mean: Float[Array, " units"]
     variance: Float[Array, " units"]
 
-    @classmethod
-    def of(cls, x: Float[Array, "rows units"]) -> "Moments":
-        return cls(jnp.mean(x, axis=0), jnp.var(x, axis=0))
-
-    def blend(self, newer: "Moments", keep: Keep) -> "Moments":
-        """``keep`` of these and the rest of the newer ones; no gradient flows through them."""
-        return jax.tree.map(
-            lambda old, new: keep * old + (1 - keep) * lax.stop_gradient(new), self, newer
-        )
-
     def normalize(self, x: Array) -> Array:
         return (x - self.mean[None]) * lax.rsqrt(self.variance + SMALLEST_VARIANCE)[None]
 
@@ -114,14 +103,19 @@ class NormalizedMLP(eqx.Module):
     ) -> tuple[Float[Array, "rows outputs"], "NormalizedMLP"]:
         """Outputs by the moments of the batch, and the network with newer running moments.
 
-        With ``n_reference``, the moments are those of the first ``n_reference`` rows alone. The
-        other rows are normalised alike, and may come from a few neighbourhoods.
+        With ``n_reference``, the moments are those of the first ``n_reference`` rows alone, and the
+        other rows may come from a few neighbourhoods. No gradient flows through running moments.
         """
+
+        def blend(old: Array, new: Array) -> Array:
+            return keep * old + (1 - keep) * lax.stop_gradient(new)
+
         newer = []
         for weight, gain, shift, moments in self._hidden():
             x = x @ weight
-            batch = Moments.of(x[:n_reference])
-            newer.append(moments.blend(batch, keep))
+            reference = x[:n_reference]
+            batch = Moments(jnp.mean(reference, axis=0), jnp.var(reference, axis=0))
+            newer.append(jax.tree.map(blend, moments, batch))
             x = jax.nn.relu(batch.normalize(x) * gain[None] + shift[None])
         outputs = x @ self.weights[-1] + self.bias[None]
         return outputs, eqx.tree_at(lambda n: n.moments, self, tuple(newer))

@@ -1,9 +1,8 @@
-"""MLflow: models as a flavour of their own, which are also served as functions of a data frame.
+"""MLflow: a flavour for our models, which can also be served as functions of a data frame.
 
-A module to import by its name, ``import sigmax.integrations.mlflow``: it needs MLflow,
-``pip install "sigmax[mlflow]"``. A model is stored in our own format, JSON and safetensors, and
-`load_model` reads nothing else. MLflow's own ``mlflow.pyfunc.load_model`` imports whatever module
-the file ``MLmodel`` names: it is for folders that one trusts.
+It needs MLflow, ``pip install "sigmax[mlflow]"``. A model is stored in our own format, JSON and
+safetensors, and `load_model` reads nothing else. MLflow's own ``mlflow.pyfunc.load_model`` imports
+the module that the file ``MLmodel`` names: it is for trusted folders only.
 """
 
 import sys
@@ -42,7 +41,7 @@ PARAMS = ParamSchema(
         ParamSpec("quantiles", DataType.double, list(QUANTILES), shape=(-1,)),
     ]
 )
-"""What a prediction can be asked for, and what it is otherwise."""
+"""Parameters of a prediction, with their defaults."""
 
 
 def save_model(
@@ -143,7 +142,7 @@ def load_model(model_uri: str, dst_path: str | None = None) -> AbstractRegressor
 
 
 def _load_pyfunc(path: str) -> "ServedModel":
-    """What ``mlflow.pyfunc.load_model`` calls."""
+    """Called by ``mlflow.pyfunc.load_model``."""
     return ServedModel(load_estimator(path))
 
 

@@ -1,7 +1,6 @@
-"""A sampler of Optuna that chooses parameters by the expected improvement of our predictions.
+"""Optuna: a sampler that chooses parameters by the expected improvement of our predictions.
 
-A module to import by its name, ``from sigmax.integrations.optuna import SigmaxSampler``: it needs
-Optuna, ``pip install "sigmax[optuna]"``.
+It needs Optuna, ``pip install "sigmax[optuna]"``.
 """
 
 from typing import Any, final
@@ -66,8 +65,8 @@ class SigmaxSampler(BaseSampler):
     n_candidates : int, default 1024
         Parameters that are predicted to choose one.
     refit_every : int, default 5
-        A `LocalRegressor` is fitted anew after so many finished trials; those in between join its
-        memory. A process, which is quicker, is fitted after every trial.
+        Finished trials after which a `LocalRegressor` is refitted; those in between are added by
+        `add_rows`. A process, which is quicker, is refitted after every trial.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False
@@ -153,7 +152,7 @@ class SigmaxSampler(BaseSampler):
     def _model_of(
         self, numbers: list[int], X: np.ndarray, y: np.ndarray, space: dict[str, BaseDistribution]
     ) -> Surrogate:
-        """The model of these trials: fitted, or with the new ones in its memory."""
+        """Return the model of these trials: refitted, or with the new ones added."""
         is_known = np.isin(numbers, self._known)
         refit_every = 1 if isinstance(self._model, GPRegressor) else self.refit_every
         is_old = len(numbers) - self._n_fitted >= refit_every
@@ -195,11 +194,9 @@ class SigmaxSampler(BaseSampler):
 
 
 def without_disasters(y: np.ndarray) -> np.ndarray:
-    """Values to maximise, of which the worst are taken to a bound.
+    """Values to maximise, none of them farther below the median than `FARTHEST` times the best.
 
-    A trial that failed badly says no more than that it failed; its value would be the whole spread
-    of what the model sees. No value stays farther below the median than `FARTHEST` times what the
-    best is above it.
+    The value of a trial that failed badly would otherwise dominate the spread of all values.
 
     Examples
     --------

@@ -3,7 +3,7 @@ r"""Active learning: which rows to label next.
 Models need ``predict_dist(X)``, as all of sigmax, or ``predict(X, return_std=True)``, as
 scikit-learn's Gaussian process and pipelines that end in one. `choose` selects the next rows,
 `active_learning_rounds` simulates active learning where all labels are known, `expected_gain`
-tells when to stop, and `split_for_active_learning` is the paper's split for a simulation.
+predicts when to stop, and `split_for_active_learning` is the paper's split for a simulation.
 
 An acquisition gives each row of the pool a score; rows with high scores are labelled first. By
 name:
@@ -352,16 +352,6 @@ class Round:
     expected_gain: float | None = None
     """Expected relative reduction of the pool's variance; None unless ``stop_below`` is set."""
 
-    @property
-    def next_labelled(self) -> Int[np.ndarray, " n"]:
-        """``labelled`` of the next round."""
-        return np.union1d(self.labelled, self.chosen)
-
-    @property
-    def next_pool(self) -> Int[np.ndarray, " n"]:
-        """``pool`` of the next round."""
-        return np.setdiff1d(self.pool, self.chosen)
-
 
 def active_learning_rounds(
     estimator: Any,
@@ -378,7 +368,6 @@ def active_learning_rounds(
     budget: float | int | None = None,
     stop_below: float | int | None = None,
     random_state: Any = None,
-    first_round: int = 0,
 ) -> Iterator[Round]:
     """Simulate active learning on rows whose labels are known, one `Round` at a time.
 
@@ -386,11 +375,6 @@ def active_learning_rounds(
     of the pool are chosen, which are labelled in the next round. The order of the given indices
     does not matter. The paper's protocol is ten rounds, each of 1 % of the first pool, from
     `split_for_active_learning`.
-
-    Random numbers of a round depend only on ``random_state`` and its number. So a run can be
-    stopped after any round and resumed with its ``next_labelled``, its ``next_pool`` and
-    ``first_round`` one above its number; if both ``random_state`` and that of the estimator are
-    integers, the results equal those of an uninterrupted run.
 
     Parameters
     ----------
@@ -400,7 +384,7 @@ def active_learning_rounds(
     labelled, pool
         Row numbers, without overlap.
     n_rounds
-        Rounds of the whole run, including those before ``first_round``.
+        Number of rounds.
     n_per_round
         Rows to choose in each round.
     acquisition, diversity, budget
@@ -412,8 +396,6 @@ def active_learning_rounds(
         pool's mean predictive variance by its labels.
     random_state : int, RandomState, Generator or None
         Seed of the whole run.
-    first_round
-        Number of the first round to run.
 
     Examples
     --------
@@ -441,17 +423,15 @@ def active_learning_rounds(
     if stop_below is not None:
         check_number("stop_below", stop_below, above=0, inclusive=True)
     n_per_round = check_count("n_per_round", n_per_round)
-    first_round = check_count("first_round", first_round, minimum=0)
-    numbers = range(first_round, check_count("n_rounds", n_rounds, minimum=max(1, first_round)))
-    n_needed = len(numbers) * n_per_round
+    n_needed = check_count("n_rounds", n_rounds) * n_per_round
     if n_needed > len(pool):
-        rounds = f"{len(numbers)} rounds of {n_per_round} rows"
+        rounds = f"{n_rounds} rounds of {n_per_round} rows"
         raise InvalidArgumentError(f"`pool` must hold {rounds}, {n_needed}, got {len(pool)}.")
     key = make_key(random_state)
 
     def run() -> Iterator[Round]:
         known, left = labelled, pool
-        for number in numbers:
+        for number in range(n_rounds):
             X_pool, y_known = _safe_indexing(X, left), _safe_indexing(y, known)
             model: Any = clone(estimator)
             model.fit(_safe_indexing(X, known), y_known)
@@ -460,11 +440,11 @@ def active_learning_rounds(
             how = acquisition, diversity, unit, rng, own_cost, budget
             taken = _select(model, X_pool, n_per_round, *how)
             gain = None if stop_below is None else expected_gain(model, X_pool, taken)
-            done = Round(number, model, known, left, left[taken], gain)
-            yield done
+            chosen = left[taken]
+            yield Round(number, model, known, left, chosen, gain)
             if stop_below is not None and gain is not None and gain < stop_below:
                 return
-            known, left = done.next_labelled, done.next_pool
+            known, left = np.union1d(known, chosen), np.setdiff1d(left, chosen)
 
     return run()
 

@@ -30,8 +30,7 @@ AUTOTUNING = "xla_gpu_autotune_level"
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
-JITTED: list[Any] = []
-"""Compiled functions, which can be dropped."""
+JITTED: list[Any] = []  # compiled functions, which can be dropped
 
 Result = TypeVar("Result")
 

@@ -14,12 +14,12 @@ from jaxtyping import Array, Float, Int
 @final
 @dataclass(frozen=True)
 class InputShape:
-    """What a network has to know of its inputs before it sees any."""
+    """Numbers of inputs, from which a network is created."""
 
     n_numbers: int
     n_extras: int = 0
     n_codes: tuple[int, ...] = ()
-    """Codes of every column of categories."""
+    """Number of codes of every column of categories."""
 
 
 @final
@@ -34,15 +34,15 @@ class Inputs(eqx.Module):
     """
 
     numbers: Float[Array | np.ndarray, "*rows numbers"]
-    """In standard deviations from the mean, and 0 for a gap."""
+    """In standard deviations from the mean, and 0 for a missing value."""
     extras: Float[Array | np.ndarray, "*rows extras"] | None = None
-    """Further numbers: flags of gaps, cyclic parts of times, statistics of levels."""
+    """Flags of missing values, cyclic parts of times, statistics of categories."""
     codes: Int[Array | np.ndarray, "*rows categories"] | None = None
     """Categories, from 0 in every column."""
     position: Float[Array | np.ndarray, "*rows coordinates"] | None = None
-    """The coordinates, where they are not the numbers themselves."""
+    """Coordinates, where they are not the numbers themselves."""
     beyond: Float[Array | np.ndarray, "*rows reals"] | None = None
-    """How far the first numbers lie beyond the range of the training data, before `within`."""
+    """Distance of the first numbers from the range of the training data, before `within`."""
     n_codes: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
@@ -55,7 +55,7 @@ class Inputs(eqx.Module):
 
     @property
     def actual_coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
-        """The coordinates of the rows where they are, also beyond the range of the training data.
+        """Coordinates of the rows, also beyond the range of the training data.
 
         Extrapolation gates see these.
         """
@@ -76,7 +76,7 @@ class Inputs(eqx.Module):
         upper: Float[Array | np.ndarray, " numbers"],
         n_reals: int,
     ) -> "Inputs":
-        """The rows with their numbers taken to the nearest within bounds.
+        """Clip the numbers to bounds.
 
         The first ``n_reals`` numbers are the first coordinates, too, which move with them.
 
@@ -98,13 +98,10 @@ class Inputs(eqx.Module):
         return Inputs(numbers, self.extras, self.codes, position, beyond, self.n_codes)
 
     def astype(self, dtype: Any) -> "Inputs":
-        """The rows with numbers of another precision; codes stay."""
+        """Convert the numbers to another precision; codes stay."""
 
-        def convert(leaf: Any) -> Any:
-            leaf = np.asarray(leaf)
-            return leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf
-
-        return jax.tree.map(convert, self)
+        leaves = jax.tree.map(np.asarray, self)
+        return jax.tree.map(lambda x: x.astype(dtype) if x.dtype.kind == "f" else x, leaves)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -131,7 +128,7 @@ class Standardizer:
     def fit(
         cls, values: np.ndarray, weight: np.ndarray, *, constant_scale: float | None = None
     ) -> "Standardizer":
-        """Weighted mean and standard deviation of every column, without gaps (NaN).
+        """Weighted mean and standard deviation of every column, without missing values (NaN).
 
         A column that never varies has no scale of its own: it gets 1, or, with
         ``constant_scale``, that share of its own size (a target then keeps a spread that is small
@@ -173,9 +170,6 @@ class Standardizer:
 
 
 def columns_of(values: np.ndarray) -> Iterator[np.ndarray]:
-    """The columns of a matrix, a few of which are copied at once.
-
-    Eight numbers side by side come from memory together; a copy of all would take too much of it.
-    """
+    """Columns of a matrix, copied in blocks: quicker than one by one, in less memory than all."""
     for first in range(0, values.shape[1], COLUMNS_AT_ONCE):
         yield from np.ascontiguousarray(values[:, first : first + COLUMNS_AT_ONCE].T)

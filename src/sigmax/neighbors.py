@@ -31,20 +31,15 @@ TREE_MAX_FEATURES = 8
 """Up to here a KD-tree is faster than brute force; with more features it visits most leaves."""
 EXACT_MAX_ROWS = 100_000
 """Up to here brute force costs one to three times as much as HNSW, and misses nothing."""
-EXACT_MAX_ROWS_ON_DEVICE = 1_000_000
-"""The same on an accelerator."""
+EXACT_MAX_ROWS_ON_DEVICE = 1_000_000  # the same on an accelerator
 DEVICE_MIN_PAIRS = 4 * 10**9
 """Fewer distances than this take less time on the host than compiling for the accelerator."""
 DEVICE_MULTIPLE = 4096
 """Rows are padded to a multiple of this: data of nearly the same size share a compiled function."""
-DEVICE_FLOATS = 2**28
-"""Squared distances that the accelerator holds at a time: 1 GiB of float32."""
-SPARE = 16
-"""Candidates beyond k on the accelerator, against rounding of squared distances."""
-GROUP = 32
-"""Columns per group in the two-stage selection on the accelerator."""
-ROWS_TO_CENTER = 2**14
-"""Rows whose median is the center."""
+DEVICE_FLOATS = 2**28  # squared distances that the accelerator holds at a time: 1 GiB of float32
+SPARE = 16  # candidates beyond k on the accelerator, against rounding of squared distances
+GROUP = 32  # columns per group in the two-stage selection on the accelerator
+ROWS_TO_CENTER = 2**14  # rows whose median is the center
 
 HNSW = {"M": 32, "efConstruction": 40, "efSearch": 80}
 """Recall at k = 50, 90 features: 0.98 (100,000 rows) and 0.92 (500,000) in Gaussian clusters, 0.65

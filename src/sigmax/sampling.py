@@ -33,8 +33,7 @@ __all__ = [
 ]
 
 
-SPARSE_WALK = 8
-"""Rows per primary row beyond which a chunk of batches draws with replacement."""
+SPARSE_WALK = 8  # rows per primary row beyond which a chunk of batches draws with replacement
 
 
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
@@ -185,7 +184,7 @@ def _below(bound: UInt32[Array, "..."], bits: UInt32[Array, "..."]) -> Int[Array
 
 
 def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]:
-    """What is left, in order: the p-th kept number is p plus the dropped numbers before it."""
+    """Numbers that are left, in order: the p-th is p plus the dropped numbers before it."""
     rank = jnp.sum(dropped[:, :, None] > dropped[:, None, :], axis=2, dtype=jnp.int32)
     kept_before = dropped - rank
     place = jnp.arange(size, dtype=jnp.int32)

@@ -227,11 +227,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     0.9
     """
 
-    estimators_: list[Any]
-    """Fitted clones."""
+    estimators_: list[Any]  # fitted clones
     scores_: ConformalScores
-    groups_: NDArray[Any] | None
-    """Group of each calibration row, if groups were given."""
+    groups_: NDArray[Any] | None  # group of each calibration row, if groups were given
     is_single_output_: bool
 
     def __init__(self, estimator, *, cv=None, calibration_fraction=0.2, random_state=None):

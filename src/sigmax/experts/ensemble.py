@@ -30,7 +30,8 @@ from sigmax.neighbors import neighbor_graph
 from sigmax.networks.gate import column_relevance
 from sigmax.random import draw_seed, make_key, named_generator, named_key
 from sigmax.settings import number, one_of, setting
-from sigmax.training import Fold, Stage, Supply, TrainingData, phase_line, progress_bar, train_stage
+from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage
+from sigmax.training.loop import phase_line, progress_bar
 
 FEW_ROWS, N_MEMBERS_OF_FEW = 200, 10
 """With fewer rows than this, an ensemble has so many members unless `n_members` is given."""

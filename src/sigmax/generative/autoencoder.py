@@ -129,8 +129,7 @@ class FeatureUnits(eqx.Module):
     """Mean and standard deviation of every feature in the data, and the floor of a decoder's."""
 
     mean: Float[Array, " features"]
-    std: Float[Array, " features"]
-    """At least the floor."""
+    std: Float[Array, " features"]  # at least the floor
     floor: Float[Array, " features"]
 
     @classmethod
@@ -140,7 +139,7 @@ class FeatureUnits(eqx.Module):
         return cls(*(jnp.asarray(part, dtype=jnp.float32) for part in parts))
 
     def spread(self, output: Rows) -> Rows:
-        """A standard deviation, or a scale, of at least the floor."""
+        """Standard deviation, or scale, of at least the floor."""
         return self.floor[None] + self.std[None] * jax.nn.softplus(output)
 
     def initial_output(self) -> np.ndarray:
@@ -236,8 +235,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
     data.
     """
 
-    warm_up: SharedLikelihood
-    """Likelihood of the warm-up."""
+    warm_up: SharedLikelihood  # likelihood of the warm-up
     gate: ExtrapolationGate
 
     @classmethod
@@ -421,7 +419,7 @@ class Autoencoder(eqx.Module):
 
 
 def sample_code(code: AbstractDistribution, noise: Codes) -> Codes:
-    """A draw of every code from standard Normal ``noise``, differentiable in mean and std."""
+    """Draw every code from standard Normal ``noise``, differentiable in mean and std."""
     return jnp.asarray(code.mean + code.std * noise)
 
 
@@ -439,8 +437,7 @@ class VAEModel:
     autoencoder: Autoencoder
     scaling: Standardizer | None
     """Standardisation of the features; None if the networks see X as it is."""
-    history: dict[str, np.ndarray]
-    """Means over every chunk of training, by name."""
+    history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:
         """q(z | x) of every row."""

@@ -64,7 +64,7 @@ from sigmax.settings import (
     store,
 )
 from sigmax.tables.table import in_fitted_order
-from sigmax.training import (
+from sigmax.training.loop import (
     AbstractStage,
     Graph,
     Report,
@@ -171,8 +171,7 @@ class GenerativeData(eqx.Module):
 class ModelRows(eqx.Module):
     """Rows that one model learns from, and its validation rows."""
 
-    group: Int[Array, "*members"]
-    """Number of the model: each stops early on its own."""
+    group: Int[Array, "*members"]  # number of the model: each stops early on its own
     data_set: Int[Array, "*members"]
     learned: Int[Array, "*members learned"]
     held_out: Int[Array, "*members held_out"]
@@ -286,8 +285,7 @@ class VAEStage(AbstractStage):
     and mean first, then the variance on a locality batch."""
     n_steps: int
     steps_per_chunk: int
-    first_chunk: int
-    """Chunks of earlier stages."""
+    first_chunk: int  # chunks of earlier stages
     n_warm_up: int
     """Steps, from the first of all, over which the weight of the divergence grows from 0 to 1."""
     batch_size: int
@@ -389,7 +387,7 @@ class VAEStage(AbstractStage):
         return jnp.mean(jnp.sum(log_prob, axis=1) - divergence(code)), None
 
     def before_chunk(self, networks, keys, folds: ModelRows, data, chunk: int) -> Autoencoder:
-        """Where the variance is trained, the gate is refitted to the present codes."""
+        """Refit the gate to the present codes, where the variance is trained."""
         if self.step != "split":
             return networks
         if chunk == 0:
@@ -574,12 +572,11 @@ V = TypeVar("V", bound="AbstractVAE")  # beartype knows no Self
 class AbstractVAE(AbstractSavable):
     """A variational autoencoder with a standard Normal prior; a final class has its settings.
 
-    A ``random_state`` is an int, RandomState, Generator or None, which draws anew in every call.
+    A ``random_state`` is an int, RandomState, Generator or None, different in every call.
     """
 
     model_type = VAEModel
-    presets: ClassVar[Mapping[str, AbstractVAESettings]]
-    """Settings by name, those of "default"."""
+    presets: ClassVar[Mapping[str, AbstractVAESettings]]  # settings by name, those of "default"
     model_: VAEModel
     n_latent: int
     n_steps: int

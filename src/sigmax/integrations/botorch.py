@@ -105,7 +105,7 @@ class MemberPosterior(Posterior):
 
     @property
     def base_sample_shape(self) -> Size:
-        """A number that chooses the member, and one for every point."""
+        """One number that chooses the member, and one for every point."""
         return Size([*self.batch_shape, 1 + self.member_means.shape[-1], 1])
 
     @property
@@ -214,12 +214,9 @@ def number_columns(model: FittedModel) -> tuple[int, ...]:
 class MemberMoments(NamedTuple):
     """Moments of the mean of y at single rows under every member, in units of y."""
 
-    mean: Any
-    """(members, rows)."""
-    own_variance: Any
-    """(members, rows)."""
-    noise_variance: Any
-    """Variance of y around its mean: (members, rows)."""
+    mean: Any  # (members, rows)
+    own_variance: Any  # (members, rows)
+    noise_variance: Any  # variance of y around its mean: (members, rows)
     coordinates: Any
     """Coordinates in which the learned metric is Euclidean: (members, rows, dimensions)."""
 
@@ -232,14 +229,10 @@ class LocalArrays(eqx.Module):
     training_sets: TrainingSet
     added: AddedRows | None
     added_factor: np.ndarray
-    bounds: tuple[np.ndarray, np.ndarray]
-    """Range of the training data."""
-    target: tuple[np.ndarray, np.ndarray]
-    """Mean and scale of y."""
-    scaling: tuple[np.ndarray, np.ndarray]
-    """Means and scales of the columns that are numbers."""
-    columns: tuple[int, ...] = eqx.field(static=True)
-    """Positions of these columns."""
+    bounds: tuple[np.ndarray, np.ndarray]  # range of the training data
+    target: tuple[np.ndarray, np.ndarray]  # mean and scale of y
+    scaling: tuple[np.ndarray, np.ndarray]  # means and scales of the columns that are numbers
+    columns: tuple[int, ...] = eqx.field(static=True)  # positions of these columns
 
     @classmethod
     def create(cls, model: FittedModel) -> "LocalArrays":
@@ -417,26 +410,16 @@ class ProcessMembers:
     $k(x, x') - (R\,k(Z, x))^\top R\,k(Z, x')$. All tensors may have batches in front.
     """
 
-    estimator: AbstractGPRegressor
-    """As it was fitted."""
-    columns: tuple[int, ...]
-    """Positions of the columns that are numbers."""
-    inverse_length_scale: Tensor
-    """(members, coordinates)."""
-    variance: Tensor
-    """Prior variance of the function: (members,)."""
-    offset_variance: Tensor
-    """Prior variance of the unknown constant: (members,)."""
-    noise_variance: Tensor
-    """(members,)."""
-    points: Tensor
-    """Rows Z: (points, coordinates)."""
-    coefficients: Tensor
-    """a: (members, points)."""
-    reduction: Tensor
-    """R: (members, ranks, points)."""
-    noise_points: Tensor
-    """Rows that the noise was learned from: (noise points, coordinates)."""
+    estimator: AbstractGPRegressor  # as it was fitted
+    columns: tuple[int, ...]  # positions of the columns that are numbers
+    inverse_length_scale: Tensor  # (members, coordinates)
+    variance: Tensor  # prior variance of the function: (members,)
+    offset_variance: Tensor  # prior variance of the unknown constant: (members,)
+    noise_variance: Tensor  # (members,)
+    points: Tensor  # rows Z: (points, coordinates)
+    coefficients: Tensor  # a: (members, points)
+    reduction: Tensor  # R: (members, ranks, points)
+    noise_points: Tensor  # rows that the noise was learned from: (noise points, coordinates)
     noise_coefficients: Tensor
     """Coefficients of the logarithm of the relative noise: (members, noise points)."""
     n_length_scales: int

@@ -34,13 +34,12 @@ __all__ = ["SigmaxSampler"]
 Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
 
 SHARE_NEAR = 0.5
-"""Of the candidates, those that are the best trial with some of its parameters changed."""
+"""Share of the candidates that are the best trial with some of its parameters changed."""
 
-FARTHEST = 3.0
-"""How far below the median a value counts, over how far above it the best one is."""
+FARTHEST = 3.0  # how far below the median a value counts, over how far above it the best one is
 
 STEPS = (0.003, 0.3)
-"""How far these move along a parameter, in shares of its range: between the two, on a log scale."""
+"""Shortest and longest changes of these, as shares of the range of a parameter."""
 
 
 @final
@@ -61,18 +60,18 @@ class SigmaxSampler(BaseSampler):
         Expected improvement over the best predicted mean of the trials, or the mean plus
         ``exploration`` standard deviations. Both leave noise out.
     exploration : float, default 2.0
-        Of "ucb".
+        Standard deviations of "ucb".
     n_candidates : int, default 1024
-        Parameters that are predicted to choose one.
+        Number of candidates, of which the best is tried.
     refit_every : int, default 5
         Finished trials after which a `LocalRegressor` is refitted; those in between are added by
         `add_rows`. A process, which is quicker, is refitted after every trial.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False
-        Say so if the same parameters always give the same value.
+        True if the same parameters always give the same value.
     kind : "auto", "gp" or "local", default "auto"
-        The model: a `GPRegressor`, a `LocalRegressor`, or the process as long as it can.
+        Model: a `GPRegressor`, a `LocalRegressor`, or "auto", the process up to 1,000 trials.
     settings
         Further settings of the model.
 
@@ -209,7 +208,7 @@ def without_disasters(y: np.ndarray) -> np.ndarray:
 
 
 def bounds(distribution: BaseDistribution) -> tuple[float, float]:
-    """The range of a parameter as the model sees it; steps of a grid have the same share each."""
+    """Range of a parameter for the model; steps of a grid have the same share each."""
     if isinstance(distribution, CategoricalDistribution):
         return 0.0, len(distribution.choices) - 1e-9
     assert isinstance(distribution, FloatDistribution | IntDistribution)
@@ -232,7 +231,7 @@ def encoded(parameters: dict[str, Any], space: dict[str, BaseDistribution]) -> l
 
 
 def decoded(row: np.ndarray, space: dict[str, BaseDistribution]) -> dict[str, Any]:
-    """A row as parameters that can be tried: on their grids, within their bounds."""
+    """Parameters of a row, on their grids and within their bounds."""
     found: dict[str, Any] = {}
     for (name, each), value in zip(space.items(), row, strict=True):
         if isinstance(each, CategoricalDistribution):

@@ -186,8 +186,7 @@ class Fold(eqx.Module):
 # Members. Where there are fewer members than devices, several devices share a member and divide
 # its rows.
 
-MEMBERS, ROWS = "members", "rows"
-"""Names of the two axes of devices."""
+MEMBERS, ROWS = "members", "rows"  # names of the two axes of devices
 
 MESH: ContextVar[Mesh | None] = ContextVar("MESH", default=None)
 """Devices of the members whose function is being traced."""
@@ -404,12 +403,9 @@ class Phase:
 class Clock(eqx.Module):
     """Numbers of one chunk that are arguments of its compiled function."""
 
-    n_before: Int[Array | np.ndarray, ""]
-    """Cycles of the stage before this chunk."""
-    n_cycles: Int[Array | np.ndarray, ""]
-    """Cycles of the stage."""
-    n_here: Int[Array | np.ndarray, ""]
-    """Cycles of this chunk."""
+    n_before: Int[Array | np.ndarray, ""]  # cycles of the stage before this chunk
+    n_cycles: Int[Array | np.ndarray, ""]  # cycles of the stage
+    n_here: Int[Array | np.ndarray, ""]  # cycles of this chunk
     rates: tuple[Mapping[str, Float[Array | np.ndarray, "3"]], ...]
     """First and last step size and weight decay of the parts of every phase, by name."""
 
@@ -587,10 +583,8 @@ class MemberState(eqx.Module):
     """A member in training, and its best checkpoint."""
 
     network: Any
-    states: Any
-    """States of its optimisers."""
-    checkpoint: Any
-    """Checkpoint after the last chunk."""
+    states: Any  # states of its optimisers
+    checkpoint: Any  # checkpoint after the last chunk
     best: Any
     best_score: Float[Array, "*members"]
 

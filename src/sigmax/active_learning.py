@@ -196,8 +196,17 @@ def _scores(
         if scores.shape != (len(X_pool),):
             rule = f"one score per row, shape {(len(X_pool),)}"
             raise InvalidArgumentError(f"`acquisition` must give {rule}, got {scores.shape}.")
+    elif acquisition == "variance" and hasattr(model, "predict_dist"):
+        scores = _sum_squares(model.predict_dist(X_pool).std, unit)
     elif acquisition == "variance":
-        scores = _sum_squares(_total_std(model, X_pool), unit)
+        predict: Any = getattr(model, "predict", None)
+        try:
+            _, std = predict(X_pool, return_std=True)
+        except TypeError as error:
+            rule = "a model with `predict_dist(X)` or `predict(X, return_std=True)`"
+            message = f"`acquisition` 'variance' needs {rule}, got {type(model).__name__}."
+            raise InvalidArgumentError(message) from error
+        scores = _sum_squares(std, unit)
     else:
         parts = _uncertainty(model, X_pool, acquisition)
         if acquisition == "epistemic":
@@ -212,20 +221,6 @@ def _scores(
             f"`acquisition` must be finite, got {n_bad} scores that are not."
         )
     return scores
-
-
-def _total_std(model: Any, X_pool: Any) -> np.ndarray:
-    """Predictive standard deviations, (n,) or (n, p)."""
-    if hasattr(model, "predict_dist"):
-        return model.predict_dist(X_pool).std
-    rule = "a model with `predict_dist(X)` or `predict(X, return_std=True)`"
-    message = f"`acquisition` 'variance' needs {rule}, got {type(model).__name__}."
-    predict: Any = getattr(model, "predict", None)
-    try:
-        _, std = predict(X_pool, return_std=True)
-    except TypeError as error:
-        raise InvalidArgumentError(message) from error
-    return np.asarray(std)
 
 
 def _uncertainty(model: Any, X_pool: Any, acquisition: Acquisition) -> dict[str, np.ndarray]:

@@ -262,7 +262,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         labels = None if groups is None else check_groups(groups, len(given))
         folds = self._folds(X, y, len(given))
-        self.estimators_ = [self._fitted(X, y, weight, learned) for learned, _ in folds]
+        is_prefit = isinstance(self.cv, str)
+        models: list[Any] = [self.estimator if is_prefit else clone(self.estimator) for _ in folds]
+        for model, (rows, _) in zip(models, folds, strict=True):
+            if is_prefit:
+                check_is_fitted(model)
+                continue
+            own = {} if weight is None else {"sample_weight": weight[rows]}
+            model.fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
+        self.estimators_ = models
         mean, std = np.empty_like(given), np.empty_like(given)
         for model, (_, held_out) in zip(self.estimators_, folds, strict=True):
             found = moments(model, _safe_indexing(X, held_out), given.shape[1:])
@@ -342,15 +350,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if np.bincount(np.concatenate([held_out for _, held_out in folds])).max() > 1:
             raise InvalidArgumentError("`cv` must hold out every row at most once, got repeats.")
         return folds
-
-    def _fitted(self, X, y, weight: NDArray | None, rows: NDArray[np.intp]) -> Any:
-        """Clone fitted to the given rows, or the regressor itself if it is prefit."""
-        if isinstance(self.cv, str):
-            check_is_fitted(self.estimator)
-            return self.estimator
-        own = {} if weight is None else {"sample_weight": weight[rows]}
-        model: Any = clone(self.estimator)
-        return model.fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
     def _moments(
         self, X, *, needs_std: bool = False

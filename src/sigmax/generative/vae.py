@@ -531,19 +531,18 @@ def train(
     report: Report | None,
 ) -> tuple[Autoencoder, list[dict[str, np.ndarray]]]:
     """All models through all stages: the trained networks, and the history of each."""
-    *warm_up, last = stages
-    states, parts = None, []
-    for stage in warm_up:  # without a choice of checkpoints: the last step is the next one's start
-        members, found = train_stage(networks, keys, folds, data, stage, report)
-        networks, states = members.network, members.states
+    best, states, parts = networks, None, []
+    for stage in stages:
+        members, found = train_stage(networks, keys, folds, data, stage, report, states=states)
+        best, networks, states = members.best, members.network, members.states
         parts.append(found)
-    members, found = train_stage(networks, keys, folds, data, last, report, states=states)
     histories = [
         {name: np.concatenate([part[name][:, 0] for part in own]) for name in own[0]}
-        for own in zip(*parts, found, strict=True)
+        for own in zip(*parts, strict=True)
     ]
+    last = stages[-1]
     finish_keys = name_keys(keys, "finish")
-    networks = refresh_moments(members.best, finish_keys, folds, data, last.batch_size)
+    networks = refresh_moments(best, finish_keys, folds, data, last.batch_size)
     for update in range(LAST_GATE_UPDATES if last.step == "split" else 0):
         networks = update_gates(networks, name_keys(keys, f"last gate {update}"), folds, data)
     return networks, histories

@@ -7,6 +7,7 @@ gradients; Gaussian processes are tensors of PyTorch.
 
 import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import equinox as eqx
@@ -343,18 +344,10 @@ def gradient_at(
 ) -> Float[Array, "rows numbers"]:
     """Gradient with respect to the standardised numbers of every row."""
     n = len(arrays.columns)
-
-    def predict_at(numbers: Array) -> MemberMoments:
-        def moved(part: Any) -> Array:
-            return jnp.concatenate([numbers, part[:, n:]], axis=1)
-
-        numbered = eqx.tree_at(lambda own: own.numbers, rows, moved(rows.numbers))
-        if rows.position is not None:
-            numbered = eqx.tree_at(lambda own: own.position, numbered, moved(rows.position))
-        return predict(arrays, numbered)
-
-    _, pullback = jax.vjp(predict_at, jnp.asarray(rows.numbers)[:, :n])
-    return pullback(MemberMoments(*cotangents))[0]
+    _, pullback = eqx.filter_vjp(partial(predict, arrays), rows)
+    (gradient,) = pullback(MemberMoments(*cotangents))
+    of_numbers = gradient.numbers[:, :n]
+    return of_numbers if rows.position is None else of_numbers + gradient.position[:, :n]
 
 
 @final

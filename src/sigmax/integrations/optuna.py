@@ -145,7 +145,13 @@ class SigmaxSampler(BaseSampler):
         model = self._model_of([each.number for each in trials], X, y, search_space)
         expected = model.predict(X)
         candidates = self._candidates(X[np.argmax(expected)], search_space)
-        score = self._score(model, candidates, expected.max())
+        dist = model.predict_dist(candidates)
+        mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
+        if self.acquisition == "ucb":
+            score = mean + self.exploration * std
+        else:
+            z = (mean - expected.max()) / np.maximum(std, 1e-300)
+            score = std * (z * norm.cdf(z) + norm.pdf(z))
         return decoded(candidates[np.argmax(score)], search_space)
 
     def _model_of(
@@ -180,16 +186,7 @@ class SigmaxSampler(BaseSampler):
                 moved = drawn[:n_near, j]
             near[:, j] = np.where(is_changed[:, j], np.clip(moved, low, high), near[:, j])
         drawn[:n_near] = near
-        rows = [encoded(decoded(row, space), space) for row in drawn]  # only what can be tried
-        return np.array(rows)
-
-    def _score(self, model: Surrogate, rows: np.ndarray, best: float) -> np.ndarray:
-        dist = model.predict_dist(rows)
-        mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
-        if self.acquisition == "ucb":
-            return mean + self.exploration * std
-        z = (mean - best) / np.maximum(std, 1e-300)
-        return std * (z * norm.cdf(z) + norm.pdf(z))
+        return np.array([encoded(decoded(row, space), space) for row in drawn])  # on their grids
 
 
 def without_disasters(y: np.ndarray) -> np.ndarray:
@@ -223,10 +220,10 @@ def encoded(parameters: dict[str, Any], space: dict[str, BaseDistribution]) -> l
     for name, each in space.items():
         value = parameters[name]
         if isinstance(each, CategoricalDistribution):
-            row.append(float(np.floor(each.to_internal_repr(value))))
-        else:
-            is_log = isinstance(each, FloatDistribution | IntDistribution) and each.log
-            row.append(float(np.log(value)) if is_log else float(value))
+            value = np.floor(each.to_internal_repr(value))
+        elif isinstance(each, FloatDistribution | IntDistribution) and each.log:
+            value = np.log(value)
+        row.append(float(value))
     return row
 
 

@@ -33,8 +33,11 @@ from sigmax.sampling import draw_batches, expected_count, horvitz_thompson, neig
 # group, not once per member.
 
 
-def stack_groups(groups: Sequence[np.ndarray]) -> Array:
-    return on_device(groups[0][None] if len(groups) == 1 else np.stack(groups))
+def stack_groups(
+    groups: Sequence[np.ndarray], n_slots: int, dtype: Any = None, fill: float = 0.0
+) -> Array:
+    padded = [pad_rows(np.asarray(rows, dtype), n_slots, fill) for rows in groups]
+    return on_device(padded[0][None] if len(padded) == 1 else np.stack(padded))
 
 
 @final
@@ -52,10 +55,10 @@ class Graph(eqx.Module):
     @classmethod
     def create(cls, graphs: Sequence[np.ndarray], n_slots: int) -> "Graph":
         """Create from one array of neighbour lists per group."""
-        counts = [neighbor_counts(graph).astype(np.float32) for graph in graphs]
+        counts = [neighbor_counts(graph) for graph in graphs]
         return cls(
-            stack_groups([pad_rows(graph.astype(np.int32), n_slots) for graph in graphs]),
-            stack_groups([pad_rows(count, n_slots, fill=1.0) for count in counts]),
+            stack_groups(graphs, n_slots, np.int32),
+            stack_groups(counts, n_slots, np.float32, fill=1.0),
         )
 
 
@@ -88,12 +91,11 @@ class TrainingData(eqx.Module):
         """
         n_slots = max(n_slots, bucket_size(max(len(rows) for rows in X)))
         weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
-        relative = [(own / own.mean()).astype(np.float32) for own in weight]
         return cls(
-            jax.tree.map(lambda *own: stack_groups([pad_rows(o, n_slots) for o in own]), *X),
-            stack_groups([pad_rows(rows.astype(np.float32), n_slots) for rows in y]),
-            stack_groups([pad_rows(rows.astype(np.int32), n_slots) for rows in own_center]),
-            stack_groups([pad_rows(own, n_slots) for own in relative]),
+            jax.tree.map(lambda *leaves: stack_groups(leaves, n_slots), *X),
+            stack_groups(y, n_slots, np.float32),
+            stack_groups(own_center, n_slots, np.int32),
+            stack_groups([own / own.mean() for own in weight], n_slots, np.float32),
             on_device([len(rows) for rows in X], np.int32),
             {name: Graph.create(lists, n_slots) for name, lists in graphs.items()},
         )
@@ -465,10 +467,8 @@ class Stage(AbstractStage):
 
     def start(self, network: Network) -> States:
         parts, _ = flatten_parts(network, self.phases)
-        of_phases = tuple(
-            {part.name: ADAM.init(parts[part.name]) for part in phase.parts}
-            for phase in self.phases
-        )
+        names = ([part.name for part in phase.parts] for phase in self.phases)
+        of_phases = tuple({name: ADAM.init(parts[name]) for name in own} for own in names)
         return of_phases, parts if self.averages else None
 
     def checkpoint(self, network: Network, states: States) -> Network:

@@ -14,7 +14,7 @@ SOURCE = Path(sigmax.__file__).parent
 LAYERS = [
     {"errors", "version", "random", "compilation_cache"},
     {"atomic", "checks", "compilation", "ray_session"},
-    {"documents", "files", "inputs", "padding", "relevance", "scaling", "settings"},
+    {"documents", "files", "inputs", "settings"},
     {"saving", "tables"},
     {"distributions"},
     {"features"},

@@ -33,7 +33,7 @@ from sigmax.runs.experiments import Experiment
 from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done
 from sigmax.sampling import LocalitySampler
-from sigmax.training import Fold, TrainingData, name_keys
+from sigmax.training import Fold, TrainingData
 from sigmax.training.loop import start_members, train_chunk
 
 SMALL = 1e-3
@@ -148,13 +148,10 @@ class Training:
             n_chunks = max(1, round(n_checkpoints * end / n_steps) - n_seen)
             n_chunks = min(n_chunks, whole.n_cycles)
             stage = replace(whole, cycles_per_chunk=whole.n_cycles // n_chunks)
-            program = stage.one_chunk()
-            members = start_members(networks, None, program)
+            members = start_members(networks, None, stage.one_chunk())
             for chunk in range(n_chunks):
-                keys = name_keys(self.keys, stage.key_name(chunk))
-                members, _ = train_chunk(
-                    members, keys, self.folds, self.data, program, stage.clock(chunk)
-                )
+                rows = self.folds, self.data
+                members, _ = train_chunk(members, self.keys, rows, stage, chunk)
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)
             networks, n_seen = members.network, n_seen + n_chunks

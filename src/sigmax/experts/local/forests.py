@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int
 from joblib import cpu_count
 
 from sigmax.calibration import best_scale_factor
-from sigmax.compilation import compiled
+from sigmax.compilation import ROWS_PER_CALL, by_blocks, compiled
 from sigmax.distributions import StudentT
 from sigmax.experts.local.density import Edges, WeightedStudentT
 from sigmax.experts.local.network import LocalPosterior
@@ -38,7 +38,6 @@ from sigmax.experts.recalibration import (
     factor_of_mixture,
     trusted,
 )
-from sigmax.padding import ROWS_PER_CALL, by_blocks
 from sigmax.training import Fold
 
 MOST_ROWS = 2**14

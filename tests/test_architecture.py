@@ -13,8 +13,8 @@ SOURCE = Path(sigmax.__file__).parent
 
 LAYERS = [
     {"errors", "version", "random", "compilation_cache"},
-    {"atomic", "checks", "compilation", "files", "ray_session"},
-    {"documents", "inputs", "padding", "relevance", "scaling", "settings"},
+    {"atomic", "checks", "compilation", "ray_session"},
+    {"documents", "files", "inputs", "settings"},
     {"saving", "tables"},
     {"distributions"},
     {"features"},

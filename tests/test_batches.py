@@ -12,11 +12,11 @@ from sklearn.gaussian_process.kernels import RBF
 from sigmax import GPRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.active_learning import (
     JointUncertainty,
+    _metric_coordinates,
     active_learning_rounds,
     choose,
     expected_gain,
 )
-from sigmax.active_learning.joint import metric_coordinates
 from sigmax.errors import InvalidArgumentError
 
 SMALL = {"preset": "fast", "hidden_sizes": (16,), "n_steps": 100, "random_state": 0}
@@ -165,7 +165,7 @@ def test_the_expected_gain_is_that_of_the_covariance_and_ends_a_run(model, line)
 
 def test_distances_are_those_of_the_learned_metric(model):
     X = np.random.default_rng(6).uniform(-3, 3, (5, 2))
-    coordinates = metric_coordinates(model, X)
+    coordinates = _metric_coordinates(model, X)
     joint = JointUncertainty.of_model(model, X)
     assert len(coordinates) == len(joint.variance) == 5
     fitted = model.model_.fitted

@@ -229,22 +229,6 @@ def test_columns_are_divided_by_their_std_unless_told_otherwise():
     assert (raw.neighbors_ != sampler.neighbors_).any()
 
 
-def test_index_batches_feed_a_loader_and_go_on_with_the_next_pass(rows):
-    sampler = LocalitySampler(design="set", random_state=0).fit(rows)
-    batches = sampler.index_batches(4)
-    try:
-        from torch.utils.data import DataLoader  # pyright: ignore[reportMissingImports]
-
-        loader = DataLoader(range(150), batch_sampler=batches, collate_fn=list)  # pyright: ignore
-    except ImportError:
-        loader = batches
-    passes = [list(loader), list(loader)]
-    assert len(batches) == len(passes[0]) == len(passes[1]) == 4
-    expected = [indices.tolist() for indices, _ in islice(sampler, 8)]
-    assert passes[0] + passes[1] == expected
-    assert all(type(i) is int for i in expected[0])
-
-
 def test_the_repr_says_what_was_set_and_fitted(rows):
     sampler = LocalitySampler(1, 10, 10, design="set", random_state=0)
     assert repr(sampler) == (
@@ -272,13 +256,11 @@ def test_a_refusal_names_the_argument(arguments, message):
         LocalitySampler(**arguments)
 
 
-def test_data_and_order_of_calls_are_checked(rows):
+def test_data_and_order_of_calls_are_checked():
     with pytest.raises(InvalidDataError, match="`X` cannot be used: Input X contains infinity"):
         LocalitySampler().fit([[np.inf]])
     with pytest.raises(InvalidArgumentError, match="call `fit"):
         next(iter(LocalitySampler()))
-    with pytest.raises(InvalidArgumentError, match="`n_batches` must be a whole number"):
-        LocalitySampler().fit(rows).index_batches(0)
 
 
 def test_lists_that_are_drawn_whole_keep_their_order():

@@ -20,22 +20,16 @@ from typing import Any
 
 from sigmax.errors import SigmaxError, TableFileError
 
-Failure = type[SigmaxError] | None
-"""Class of the error for a path that cannot be written; with None, OSErrors pass unchanged."""
-
 
 @contextmanager
-def new_file(path: str | Path, *, failure: Failure = TableFileError) -> Iterator[Any]:
+def new_file(path: str | Path, *, failure: type[SigmaxError] = TableFileError) -> Iterator[Any]:
     """Binary stream to a file that appears, or replaces an older one, when the block ends.
 
-    Raises
-    ------
-    ``failure``
-        If the file cannot be written.
+    ``failure`` is the class of the error if the file cannot be written.
     """
     path = Path(path).expanduser().resolve()  # a link stays one, and its target is replaced
     if path.is_dir():
-        raise (failure or IsADirectoryError)(f"{path} is a folder: name a file in it.")
+        raise failure(f"{path} is a folder: name a file in it.")
     with temporary_folder(path, failure) as folder:
         fresh = folder / "new"
         with fresh.open("w+b") as stream:
@@ -51,22 +45,13 @@ def new_folder(
     *,
     force: bool = False,
     names: tuple[str, ...] = (),
-    failure: Failure = TableFileError,
+    failure: type[SigmaxError] = TableFileError,
 ) -> Iterator[Path]:
     """Empty folder to fill, which becomes ``path`` when the block ends.
 
-    Parameters
-    ----------
-    force : bool
-        Replace an older folder of that name; without it, only an empty one is replaced.
-    names : tuple of str
-        Names of all files that will be written, if they are known: an older folder with any other
-        file raises the error before the work. It always does after it, so that no file is lost.
-
-    Raises
-    ------
-    ``failure``
-        If an older folder may not be replaced, or the folder cannot be written.
+    With ``force`` an older folder is replaced; without it, only an empty one. ``names`` are those
+    of the files that will be written, if known: an older folder with any other file raises
+    ``failure`` before the work, and always after it, so that no file is lost.
     """
     path = Path(path).expanduser()
     check_new_folder(path, force=force, names=names, failure=failure)
@@ -77,7 +62,8 @@ def new_folder(
         yield fresh
         check_new_folder(path, force=force, names=tuple(os.listdir(fresh)), failure=failure)
         for file in fresh.rglob("*"):
-            sync(file)
+            with suppress(OSError), file.open("rb") as stream:  # folders cannot be opened
+                os.fsync(stream.fileno())
         if path.exists():
             path.rename(older)
         try:
@@ -93,26 +79,26 @@ def check_new_folder(
     *,
     force: bool = False,
     names: tuple[str, ...] = (),
-    failure: Failure = TableFileError,
+    failure: type[SigmaxError] = TableFileError,
 ) -> None:
     """Raise the error that `new_folder` raises before its block."""
-    path, error = Path(path).expanduser(), failure or FileExistsError
+    path = Path(path).expanduser()
     if path.exists() and not path.is_dir():
-        raise error(f"{path} is a file: name another folder.")
+        raise failure(f"{path} is a file: name another folder.")
     if not path.exists() or not any(path.iterdir()):
         return
     if not force:
-        raise error(f"{path} exists: name another folder, or replace it by --force.")
+        raise failure(f"{path} exists: name another folder, or replace it by --force.")
     if names and (others := sorted(set(os.listdir(path)) - set(names))):
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        raise error(
+        raise failure(
             f"{path} also holds {', '.join(others[:3])}{more}, which would be lost: move that away,"
             " or name another folder."
         )
 
 
 @contextmanager
-def temporary_folder(path: Path, failure: Failure) -> Iterator[Path]:
+def temporary_folder(path: Path, failure: type[SigmaxError]) -> Iterator[Path]:
     """Folder for unfinished content in the same folder as ``path``, removed at the end."""
     folder = None
     try:
@@ -127,7 +113,7 @@ def temporary_folder(path: Path, failure: Failure) -> Iterator[Path]:
                 if folder is not None:
                     shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        if failure is None or isinstance(error, SigmaxError | BrokenPipeError):
+        if isinstance(error, SigmaxError | BrokenPipeError):
             raise
         raise failure(f"{path} cannot be written: {reason(error)}.") from error
 
@@ -137,19 +123,13 @@ def remove_stale(path: Path) -> None:
     host = re.escape(socket.gethostname())
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{host}-(\d+)-\w+\.partial")
     for name in os.listdir(path.parent):
-        found = pattern.fullmatch(name)
-        if found and not is_alive(int(found[1])):
-            shutil.rmtree(path.parent / name, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # a process of another user, or not a process number
-        return True
-    return True
+        if found := pattern.fullmatch(name):
+            try:
+                os.kill(int(found[1]), 0)
+            except ProcessLookupError:
+                shutil.rmtree(path.parent / name, ignore_errors=True)
+            except (OSError, OverflowError):  # a process of another user, or not a process number
+                pass
 
 
 @contextmanager
@@ -170,16 +150,6 @@ def signals_as_exceptions() -> Iterator[None]:
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
-
-
-def sync(path: Path) -> None:
-    """Flush a file to disk, as far as the system can."""
-    with suppress(OSError):
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def reason(error: BaseException) -> str:

@@ -1,10 +1,10 @@
 """Values as JSON and named arrays, and back: any dataclass, by the types of its fields.
 
-A value is written as nested JSON objects, one for every dataclass, with the shape of an array where
-an array stands; the arrays themselves are named by the path that leads to them. Reading follows the
-declared types of the fields, which say what may stand where: nothing in a file chooses a class
-but by the name of a subclass of the declared one, and no code of a file is ever run. A class may
-have a method ``check`` that raises ValueError if its fields do not fit each other.
+A value is written as nested JSON objects, one for every dataclass, with the shape of an array in
+place of the array; the arrays themselves are named by their paths. Reading follows the declared
+types of the fields: a file can only choose between subclasses of the declared class, and none of
+its content is executed. A class may have a method ``check`` that raises ValueError if its fields do
+not fit each other.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ def encode(value: Any, path: str = "") -> tuple[Any, dict[str, np.ndarray]]:
 
     Examples
     --------
-    >>> from sigmax.scaling import Standardizer
+    >>> from sigmax.inputs import Standardizer
     >>> document, arrays = encode(Standardizer(np.zeros(2), np.ones(2)))
     >>> document, sorted(arrays)
     ({'class': 'Standardizer', 'mean': [2], 'scale': [2]}, ['mean', 'scale'])
@@ -45,7 +45,7 @@ def encode(value: Any, path: str = "") -> tuple[Any, dict[str, np.ndarray]]:
 
 def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     def inside(name: Any, part: Any) -> Any:
-        return encode_value(part, f"{path}.{name}" if path else str(name), arrays)
+        return encode_value(part, join(path, name), arrays)
 
     if isinstance(value, Enum):
         return value.value
@@ -74,11 +74,8 @@ def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 def decode(kind: type[T], document: Any, arrays: dict[str, np.ndarray]) -> T:
     """Value of a class that `encode` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the document or an array is of another type or shape than the class declares, if an
-        array is left over, or if ``check`` of a class finds that its fields do not fit.
+    Types and shapes that the class does not declare, additional arrays, and fields that do not
+    pass ``check`` raise ValueError.
     """
     left = dict(arrays)
     try:
@@ -118,12 +115,17 @@ def decode_value(kind: Any, found: Any, path: str, arrays: dict[str, np.ndarray]
         return kind(
             **{n: decode_value(own, found[n], join(path, n), arrays) for n, own in hints.items()}
         )
-    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or has_subclasses(kind)):
+    is_ours = isinstance(kind, type) and kind.__module__.startswith("sigmax")
+    if dataclasses.is_dataclass(kind) or (is_ours and kind.__subclasses__()):
         return decode_dataclass(kind, found, path, arrays)
-    return decode_plain(kind, found, path)
+    if kind is float and (found in ("inf", "-inf", "nan") or type(found) is int):
+        return float(found)
+    is_plain = kind in (bool, int, float, str, types.NoneType)
+    check(is_plain and type(found) is kind, path, kind, found)
+    return found
 
 
-def decode_dataclass(kind: type, found: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """Value of a dataclass, or of the one of its subclasses that the document names."""
     check(isinstance(found, dict), path, kind, found)
     name = found["class"]
@@ -138,23 +140,15 @@ def decode_dataclass(kind: type, found: Any, path: str, arrays: dict[str, np.nda
         for part in jax.tree.leaves([part for part in parts.values() if not isinstance(part, dict)])
     ):
         raise ValueError(f"an array of {path!r} holds NaN")
-    value = create(known[name], parts)
+    if issubclass(known[name], eqx.Module):
+        # without the constructor: it may check shapes of one member where an ensemble has more
+        value = object.__new__(known[name])
+        for part_name, part in parts.items():
+            object.__setattr__(value, part_name, part)
+    else:
+        value = known[name](**parts)
     if hasattr(value, "check"):
         value.check()
-    return value
-
-
-def create(kind: type, parts: dict[str, Any]) -> Any:
-    """Value of a class with given fields.
-
-    A module is made without its constructor, whose annotations of shapes may be those of one member
-    where arrays are those of an ensemble.
-    """
-    if not issubclass(kind, eqx.Module):
-        return kind(**parts)
-    value = object.__new__(kind)
-    for name, part in parts.items():
-        object.__setattr__(value, name, part)
     return value
 
 
@@ -162,7 +156,8 @@ def decode_array(
     kind: Any, shape: Any, path: str, arrays: dict[str, np.ndarray]
 ) -> np.ndarray | jax.Array:
     """Array of NumPy, or of JAX where the annotation allows no other."""
-    check(is_shape(shape), path, kind, shape)
+    is_shape = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    check(is_shape, path, kind, shape)
     if path not in arrays:
         raise ValueError(f"the array {path!r} is missing")
     array = arrays.pop(path)
@@ -173,16 +168,6 @@ def decode_array(
         raise ValueError(f"the array {path!r} is {array.dtype}, not {name}")
     array = array.reshape(shape)
     return on_device(array) if is_jax_array(kind) else array
-
-
-def decode_plain(kind: Any, found: Any, path: str) -> Any:
-    if kind is float and isinstance(found, str) and found in ("inf", "-inf", "nan"):
-        return float(found)
-    if kind is float and isinstance(found, int) and not isinstance(found, bool):
-        return float(found)
-    is_known = kind in (bool, int, float, str, types.NoneType)
-    check(is_known and type(found) is kind, path, kind, found)
-    return found
 
 
 def choice_of(choices: tuple[Any, ...], found: Any) -> Any:
@@ -202,18 +187,13 @@ def choice_of(choices: tuple[Any, ...], found: Any) -> Any:
 
 def check(is_sound: bool, path: str, kind: Any, found: Any) -> None:
     if not is_sound:
-        name = getattr(kind, "__name__", str(kind))
-        text = repr(found)
+        name, text = getattr(kind, "__name__", str(kind)), repr(found)
         text = text if len(text) < 60 else f"{text[:57]}..."
         raise ValueError(f"{path or 'value'} must be a {name}, got {text}")
 
 
 def join(path: str, name: Any) -> str:
     return f"{path}.{name}" if path else str(name)
-
-
-def is_shape(found: Any) -> bool:
-    return isinstance(found, list) and all(type(n) is int and n >= 0 for n in found)
 
 
 def is_array(kind: Any) -> bool:
@@ -227,10 +207,6 @@ def is_array(kind: Any) -> bool:
 
 def is_jax_array(kind: Any) -> bool:
     return getattr(kind, "array_type", kind) is jax.Array
-
-
-def has_subclasses(kind: type) -> bool:
-    return kind.__module__.startswith("sigmax") and bool(kind.__subclasses__())
 
 
 def all_subclasses(kind: type) -> list[type]:

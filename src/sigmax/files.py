@@ -1,7 +1,7 @@
 """Saved models: a folder with one JSON file and one safetensors file, never a pickle.
 
-Reading a model runs no code of its own: the JSON names one of our estimators and its settings, the
-arrays are numbers, and anything else is refused. The JSON holds a checksum of itself, one of the
+Reading a model runs no code: the JSON names one of our estimators and its settings, the arrays are
+numbers, and anything else raises an error. The JSON holds a checksum of itself, one of the
 file of arrays, and the type and shape of every array, so that damage is found before it is used.
 """
 
@@ -9,9 +9,7 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,11 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from sigmax.atomic import new_folder
 from sigmax.errors import ModelFileError
 
 FORMAT = 4
-"""Version of the layout; a reader refuses every other."""
+"""Version of the layout; every other version raises an error."""
 
 HEADER, ARRAYS = "model.json", "arrays.safetensors"
 
@@ -36,58 +35,39 @@ def write_model(
 ) -> None:
     """Write a model folder, whole or not at all; an older model of the same name is replaced.
 
-    Raises
-    ------
-    ModelFileError
-        If the folder cannot be written, or holds anything but a model: no other file is deleted.
+    A folder with anything but a model raises ModelFileError: no other file is deleted.
     """
     folder = Path(folder)
-    check_replaceable(folder)
+    is_model = all((folder / name).is_file() for name in (HEADER, ARRAYS))
+    if folder.exists() and not is_model and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ModelFileError(f"`path` {str(folder)!r} exists and is not a sigmax model folder.")
+    content = safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+    metadata = {
+        "format": FORMAT,
+        **header,
+        "arrays": {name: describe(array) for name, array in arrays.items()},
+        "arrays_sha256": hashlib.sha256(content).hexdigest(),
+    }
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
+        text = render({**metadata, "sha256": header_checksum(metadata)})
+    except (TypeError, ValueError) as error:  # a setting that JSON cannot hold
         raise ModelFileError(f"Cannot write the model to {str(folder)!r}: {error}.") from error
-    fresh, older = workshop / "new", workshop / "old"
-    try:
-        content = safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
-        facts = {
-            "format": FORMAT,
-            **header,
-            "arrays": {name: describe(array) for name, array in arrays.items()},
-            "arrays_sha256": hashlib.sha256(content).hexdigest(),
-        }
-        text = render({**facts, "sha256": header_checksum(facts)})
-        fresh.mkdir()
+    names = (HEADER, ARRAYS)
+    with new_folder(folder, force=True, names=names, failure=ModelFileError) as fresh:
         (fresh / ARRAYS).write_bytes(content)
         (fresh / HEADER).write_bytes(text)
-        if folder.exists():
-            folder.rename(older)
-        try:
-            fresh.rename(folder)
-        except OSError:
-            if older.exists():
-                older.rename(folder)
-            raise
-    except (OSError, TypeError, ValueError) as error:  # the latter two: a setting JSON cannot hold
-        raise ModelFileError(f"Cannot write the model to {str(folder)!r}: {error}.") from error
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a model folder, exactly as they were written.
 
-    Raises
-    ------
-    ModelFileError
-        If a file is missing, too many or changed, or if another version of sigmax wrote them.
+    A missing, changed or additional file, or one of another format, raises ModelFileError.
     """
     folder = Path(folder)
     if not (folder / HEADER).is_file():
         raise ModelFileError(f"{str(folder)!r} is not a sigmax model folder: no {HEADER} in it.")
     header = read_header(folder / HEADER, read_bytes(folder / HEADER))
-    if strangers := other_names(folder):
+    if strangers := sorted(set(os.listdir(folder)) - {HEADER, ARRAYS}):
         raise ModelFileError(
             f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
         )
@@ -95,13 +75,9 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray
 
 
 def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Content of a regular file.
+    """Content of a regular file of at most ``largest`` bytes, or else ModelFileError.
 
-    Raises
-    ------
-    ModelFileError
-        If the file is missing, larger than ``largest`` bytes, or anything but a regular file: a
-        pipe would block, and a device need not end.
+    A pipe would block, and a device need not end.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -122,24 +98,24 @@ def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
 
 
 def read_header(path: Path, content: bytes) -> dict[str, Any]:
-    """The JSON of a model, refused if a byte of it has changed."""
+    """JSON of a model; an error if a byte of it has changed."""
     try:
         header = json.loads(content)
-        version, checksum = header["format"], header.get("sha256")
+        version = header["format"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
     if version != FORMAT:
-        is_newer = isinstance(version, int) and version > FORMAT
         writer, advice = "another sigmax", "fit and save it again"
-        if is_newer:
+        if isinstance(version, int) and version > FORMAT:
             writer, advice = "a newer sigmax", "upgrade with `pip install -U sigmax`"
         raise ModelFileError(
             f"{str(path)!r} was written by {writer} (format {version!r}, this one reads {FORMAT}):"
             f" {advice}."
         )
-    facts = {name: value for name, value in header.items() if name != "sha256"}
+    metadata = {name: value for name, value in header.items() if name != "sha256"}
     try:
-        is_whole = checksum == header_checksum(facts) and content == render(header)
+        checksum = header_checksum(metadata)
+        is_whole = header.get("sha256") == checksum and content == render(header)
     except ValueError as error:  # numbers that JSON does not have
         raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
     if not is_whole:
@@ -148,7 +124,7 @@ def read_header(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of a file, refused if they are not those that the header lists."""
+    """Arrays of a file; an error if they are not those that the header lists."""
     try:
         listed = header["arrays"]
         n_bytes = sum(
@@ -158,35 +134,16 @@ def read_arrays(path: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if hashlib.sha256(content).hexdigest() != header["arrays_sha256"]:
             raise ValueError(f"its content does not fit the checksum in {HEADER}")
         arrays = safetensors.numpy.load(content)
-        check_described(arrays, listed)
+        for name in sorted(set(arrays) | set(listed)):
+            if name not in arrays:
+                raise ValueError(f"the array {name!r} is missing")
+            if name not in listed:
+                raise ValueError(f"the array {name!r} does not belong to the model")
+            if (found := describe(arrays[name])) != listed[name]:
+                raise ValueError(f"the array {name!r} is {found}, not {listed[name]}")
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {error}.") from error
     return arrays
-
-
-def check_described(
-    arrays: Mapping[str, np.ndarray], expected: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Refuse arrays of other names, types or shapes than expected."""
-    for name in sorted(set(arrays) | set(expected)):
-        if name not in arrays:
-            raise ValueError(f"the array {name!r} is missing")
-        if name not in expected:
-            raise ValueError(f"the array {name!r} does not belong to the model")
-        found, wanted = describe(arrays[name]), expected[name]
-        if found != wanted:
-            raise ValueError(f"the array {name!r} is {found}, not {wanted}")
-
-
-def take_array(
-    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], dtype: Any = np.float64
-) -> np.ndarray:
-    """The array ``name`` of a file, refused if it has another shape or type."""
-    found, stored = arrays[name], shape or (1,)  # a file has no arrays without an axis
-    if found.shape != stored or found.dtype != dtype:
-        shapes = f"{found.dtype}{found.shape}, not {np.dtype(dtype)}{stored}"
-        raise ValueError(f"{name} is {shapes}")
-    return found.reshape(shape)
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:
@@ -194,32 +151,11 @@ def describe(array: np.ndarray) -> dict[str, Any]:
     return {"dtype": str(array.dtype), "shape": list(array.shape or (1,))}
 
 
-def header_checksum(facts: Mapping[str, Any]) -> str:
-    """The sha256 of a header without its checksum, as JSON in one form only."""
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def header_checksum(metadata: Mapping[str, Any]) -> str:
+    """SHA-256 of a header without its checksum, as JSON with sorted keys."""
+    text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def render(header: Mapping[str, Any]) -> bytes:
-    """The header as it stands in its file."""
     return (json.dumps(header, indent=2, allow_nan=False) + "\n").encode()
-
-
-def check_replaceable(folder: Path) -> None:
-    """Refuse to write where anything but an older model or an empty folder is."""
-    if not folder.exists():
-        return
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if not all((folder / name).is_file() for name in (HEADER, ARRAYS)):
-        raise ModelFileError(f"`path` {str(folder)!r} exists and is not a sigmax model folder.")
-    if strangers := other_names(folder):
-        raise ModelFileError(
-            f"`path` {str(folder)!r} also holds {', '.join(strangers)}, which would be lost: move"
-            " these files away, or save to another folder."
-        )
-
-
-def other_names(folder: Path) -> list[str]:
-    """What a folder holds besides the two files of a model."""
-    return sorted(path.name for path in folder.iterdir() if path.name not in (HEADER, ARRAYS))

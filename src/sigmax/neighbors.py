@@ -31,20 +31,15 @@ TREE_MAX_FEATURES = 8
 """Up to here a KD-tree is faster than brute force; with more features it visits most leaves."""
 EXACT_MAX_ROWS = 100_000
 """Up to here brute force costs one to three times as much as HNSW, and misses nothing."""
-EXACT_MAX_ROWS_ON_DEVICE = 1_000_000
-"""The same on an accelerator."""
+EXACT_MAX_ROWS_ON_DEVICE = 1_000_000  # the same on an accelerator
 DEVICE_MIN_PAIRS = 4 * 10**9
 """Fewer distances than this take less time on the host than compiling for the accelerator."""
 DEVICE_MULTIPLE = 4096
 """Rows are padded to a multiple of this: data of nearly the same size share a compiled function."""
-DEVICE_FLOATS = 2**28
-"""Squared distances that the accelerator holds at a time: 1 GiB of float32."""
-SPARE = 16
-"""Candidates beyond k on the accelerator, against rounding of squared distances."""
-GROUP = 32
-"""Columns per group in the two-stage selection on the accelerator."""
-ROWS_TO_CENTER = 2**14
-"""Rows whose median is the center."""
+DEVICE_FLOATS = 2**28  # squared distances that the accelerator holds at a time: 1 GiB of float32
+SPARE = 16  # candidates beyond k on the accelerator, against rounding of squared distances
+GROUP = 32  # columns per group in the two-stage selection on the accelerator
+ROWS_TO_CENTER = 2**14  # rows whose median is the center
 
 HNSW = {"M": 32, "efConstruction": 40, "efSearch": 80}
 """Recall at k = 50, 90 features: 0.98 (100,000 rows) and 0.92 (500,000) in Gaussian clusters, 0.65
@@ -82,7 +77,9 @@ def neighbor_graph(
     k = min(check_count("k", k), len(rows))
     method = check_choice("method", method, METHODS)
     if method == "auto":
-        method = "exact" if _exact_is_affordable(*rows.shape) else "approximate"
+        limit = EXACT_MAX_ROWS if jax.default_backend() == "cpu" else EXACT_MAX_ROWS_ON_DEVICE
+        is_affordable = len(rows) <= limit or rows.shape[1] <= TREE_MAX_FEATURES
+        method = "exact" if is_affordable else "approximate"
     if method == "exact" or find_spec("faiss") is None:
         return _self_first(exact_neighbors(rows, rows, k)[0])
     return _self_first(_approximate_neighbors(rows, k, random_state))
@@ -119,7 +116,7 @@ def exact_neighbors(
 
 
 def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-    """``X`` as a finite float64 matrix; errors name the argument."""
+    """Convert ``X`` to a finite float64 matrix; errors name the argument."""
     try:
         return check_array(X, dtype="float64", input_name=name)
     except ValueError as error:
@@ -138,12 +135,6 @@ def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
     for part in moved:
         part /= scale
     return moved, float(scale)
-
-
-def _exact_is_affordable(n: int, d: int) -> bool:
-    on_host = jax.default_backend() == "cpu"
-    limit = EXACT_MAX_ROWS if on_host else EXACT_MAX_ROWS_ON_DEVICE
-    return n <= limit or d <= TREE_MAX_FEATURES
 
 
 def _self_first(indices: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
@@ -223,8 +214,7 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
     faiss: Any = import_faiss()
     small = _centered(rows)[0][0].astype(np.float32)
     index = faiss.IndexHNSWFlat(rows.shape[1], HNSW["M"])
-    seed = draw_seed(random_state)
-    index.hnsw.rng = faiss.RandomGenerator(seed)
+    index.hnsw.rng = faiss.RandomGenerator(draw_seed(random_state))
     index.hnsw.efConstruction = HNSW["efConstruction"]
     index.add(small)
     index.hnsw.efSearch = max(HNSW["efSearch"], k + k // 2)

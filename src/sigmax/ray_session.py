@@ -1,4 +1,4 @@
-"""A connection to Ray for the time of a block, and what all our tasks on it have in common."""
+"""Connection to Ray for the time of a block, and the common options of our tasks."""
 
 import logging
 import re
@@ -12,34 +12,32 @@ from typing import Any
 from sigmax.errors import ClusterError, InvalidArgumentError, MissingExtraError
 
 DEVICES = {"auto": None, "cpu": "cpu", "gpu": "cuda"}
-"""Kinds of devices, and JAX's names for the platforms; without one, JAX takes what it finds."""
+"""Kinds of devices, and JAX's names for the platforms; with None, JAX chooses."""
 
 N_RETRIES = 3
-"""How often a task is repeated whose process or node has died."""
+"""Number of times that a task is repeated if its process or node dies."""
 
 LONGEST_SILENCE = 25.0
-"""Seconds in which the head of a cluster may come back; after 60 Ray would end this process."""
+"""Seconds in which the head of a cluster may return; after 60 Ray would end this process."""
 
 LONGEST_WITHOUT_NODES = 60.0
-"""Seconds in which nodes may join a cluster that has none left, before the work is given up."""
+"""Seconds in which nodes may join a cluster without nodes, before an error is raised."""
 
 
 def import_ray() -> Any:
-    """Ray, or the sentence that names the extra."""
+    """Import Ray; the error names the extra to install."""
     try:
         import ray
     except ImportError as error:
-        message = 'The Ray engine needs Ray: pip install "sigmax[ray]".'
-        raise MissingExtraError(message) from error
+        raise MissingExtraError('The Ray engine needs Ray: pip install "sigmax[ray]".') from error
     return ray
 
 
 @contextmanager
 def ray_session(address: str | None = None, n_workers: int | None = None) -> Iterator[Any]:
-    """Ray, connected to a cluster.
+    """Connect to the cluster at ``address``, or start one here with ``n_workers`` cores.
 
-    A program that has called ``ray.init`` keeps its own session, which stays open afterwards. Else
-    it is the cluster at ``address``, or one on this machine with ``n_workers`` cores.
+    A session that the caller has opened by ``ray.init`` is used, and stays open afterwards.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -56,8 +54,7 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
             ray.init(log_to_driver=False, logging_level=logging.WARNING, **settings)
         except (ConnectionError, RuntimeError, ValueError) as error:
             place = "here" if address is None else f"at {address!r}"
-            message = f"There is no Ray cluster to be had {place}: {first_line(error)}"
-            raise ClusterError(message) from error
+            raise ClusterError(f"No Ray cluster {place}: {first_line(error)}") from error
     try:
         yield ray
     finally:
@@ -65,10 +62,9 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
 
 
 def task_options(device: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What Ray is told of a task: it has a core, for ``gpu`` a GPU, and is repeated if it dies.
+    """Options of a task: one core, for ``gpu`` one GPU, repetition if it dies, and variables.
 
-    Its process has the variables ``environment``, and JAX is kept to the device. Without ``gpu``
-    Ray hides all GPUs from it.
+    JAX is restricted to the device; without ``gpu``, Ray hides all GPUs from the process.
     """
     variables, platform = dict(environment or {}), DEVICES[device]
     options: dict[str, Any] = {"num_cpus": 1, "max_retries": N_RETRIES}
@@ -76,12 +72,12 @@ def task_options(device: str, environment: Mapping[str, str] | None = None) -> d
         variables["JAX_PLATFORMS"] = platform
     if device == "gpu":
         options["num_gpus"] = 1
-        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process may have its turn
+        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # processes may share a GPU
     return options | {"runtime_env": {"env_vars": variables}} if variables else options
 
 
 def worker_nodes(ray: Any, device: str) -> list[str]:
-    """The nodes of a cluster, each as often as it has room for a task, in turns."""
+    """Nodes of a cluster in turns, each as many times as it can run tasks at once."""
     resource = "GPU" if device == "gpu" else "CPU"
     nodes = {
         node["NodeID"]: int(node["Resources"].get(resource, 0))
@@ -95,12 +91,9 @@ def worker_nodes(ray: Any, device: str) -> list[str]:
 
 
 def wait_for_tasks(ray: Any, references: Sequence[Any], n_done: int) -> tuple[list, list]:
-    """Those that are done, at least ``n_done``, and those that are not.
+    """References of finished tasks, at least ``n_done``, and of the others.
 
-    Raises
-    ------
-    ClusterError
-        If the cluster is gone for a while, or has no node left to work on them.
+    A cluster that does not answer for a while, or has no node left, raises ClusterError.
     """
     last_seen = last_node = time.monotonic()
     while True:
@@ -120,7 +113,7 @@ def wait_for_tasks(ray: Any, references: Sequence[Any], n_done: int) -> tuple[li
 
 
 def answers(address: str) -> bool:
-    """Whether somebody listens at an address of a host and a port."""
+    """True if a server listens at an address of host and port."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
@@ -130,5 +123,5 @@ def answers(address: str) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Of the message of an error, which for Ray's may have many."""
+    """First line of the message of an error; those of Ray may have many."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

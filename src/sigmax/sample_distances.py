@@ -13,8 +13,7 @@ from sigmax.errors import InvalidDataError
 
 __all__ = ["energy_distance", "share_off_data", "sliced_wasserstein"]
 
-BLOCK = 1 << 22
-"""Distances in memory at a time: 32 MiB of float64."""
+BLOCK = 1 << 22  # distances in memory at a time: 32 MiB of float64
 
 
 def energy_distance(a: ArrayLike, b: ArrayLike) -> float:

@@ -6,8 +6,6 @@ neighbours without replacement. A row in many neighbour lists is drawn often and
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any, final
 
 import jax
@@ -25,7 +23,6 @@ from sigmax.neighbors import METHODS, as_rows, neighbor_graph
 from sigmax.random import make_generator
 
 __all__ = [
-    "IndexBatches",
     "LocalitySampler",
     "draw_batches",
     "expected_count",
@@ -36,8 +33,7 @@ __all__ = [
 ]
 
 
-SPARSE_WALK = 8
-"""Rows per primary row beyond which a chunk of batches draws with replacement."""
+SPARSE_WALK = 8  # rows per primary row beyond which a chunk of batches draws with replacement
 
 
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
@@ -119,18 +115,14 @@ def draw_batches(
     n_primary: int,
     n_secondary: int,
 ) -> Int[Array, "{n_batches} {n_primary*n_secondary}"]:
-    """The rows of many batches at once, each neighbourhood by neighbourhood, repeats kept.
+    """Draw the rows of many batches at once, each neighbourhood by neighbourhood, repeats kept.
 
-    For compiled loops: shapes depend on the settings and the padded size alone. Primary rows walk
-    through a fresh random order of the rows and begin anew at its end: with
-    ``n_primary <= n_rows`` they are distinct within a batch, and every batch on its own is a
-    uniform draw. Where all batches together would touch few of the rows, ordering the rest would
-    be a waste, and primary rows are drawn with replacement. Either way the expected counts are
-    the same: weigh each row by ``horvitz_thompson(expected_counts(...))``. Lists drawn as a whole
-    (``n_secondary == k``) keep their order.
-
-    All random numbers come from one call: each further one would cost a tenth of a second to
-    compile.
+    For compiled loops: shapes depend on the settings and the padded size alone. Primary rows follow
+    a random order of the rows, which starts again at its end: with ``n_primary <= n_rows`` they are
+    distinct within a batch, and every batch on its own is a uniform draw. Where all batches
+    together take few of the rows, primary rows are drawn with replacement. Either way the expected
+    counts are the same: weigh each row by ``horvitz_thompson(expected_counts(...))``. Lists drawn
+    as a whole (``n_secondary == k``) keep their order.
 
     Examples
     --------
@@ -142,7 +134,7 @@ def draw_batches(
     n_sets, n_draws = n_batches * n_primary, min(n_secondary, k - n_secondary)
     is_sparse = SPARSE_WALK * n_sets < n_rows_padded
     n_first = n_sets if is_sparse else n_rows_padded
-    bits = jax.random.bits(key, (n_first + n_sets * n_draws,))
+    bits = jax.random.bits(key, (n_first + n_sets * n_draws,))  # a second call compiles slowly
     if is_sparse:
         primary = _below(n_rows.astype(jnp.uint32), bits[:n_first])
     else:
@@ -157,10 +149,7 @@ def draw_batches(
 def random_order(
     bits: UInt32[Array, " n_rows_padded"], n_rows: Int[Array, ""]
 ) -> Int[Array, " n_rows_padded"]:
-    """A random order of the first ``n_rows`` rows, the padding after them.
-
-    Rows are ordered by their random number; what ties change is far below any noise.
-    """
+    """Random order of the first ``n_rows`` rows, the padding after them."""
     is_row = jnp.arange(len(bits)) < n_rows
     largest = np.uint32(2**32 - 1)  # the sort is stable: a row with this number is still before
     return jnp.argsort(jnp.where(is_row, bits, largest), stable=True)
@@ -171,8 +160,7 @@ def random_subsets(
 ) -> Int[Array, "n_sets {size}"]:
     """Uniform subsets of ``range(k)``: the smaller side by Floyd's method, or its complement.
 
-    Several times quicker than ordering ``k`` random numbers: it needs only one per draw, of which
-    there are ``min(size, k - size)``. Uniform up to rounding of order ``k / 2**32``.
+    It needs ``min(size, k - size)`` random numbers; uniform up to rounding of order ``k / 2**32``.
     """
     n_draws = bits.shape[1]
     last = jnp.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
@@ -196,7 +184,7 @@ def _below(bound: UInt32[Array, "..."], bits: UInt32[Array, "..."]) -> Int[Array
 
 
 def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]:
-    """What is left, in order: the p-th kept number is p plus the dropped numbers before it."""
+    """Numbers that are left, in order: the p-th is p plus the dropped numbers before it."""
     rank = jnp.sum(dropped[:, :, None] > dropped[:, None, :], axis=2, dtype=jnp.int32)
     kept_before = dropped - rank
     place = jnp.arange(size, dtype=jnp.int32)
@@ -222,7 +210,7 @@ class LocalitySampler:
         Divide the columns by their standard deviation before measuring Euclidean distances;
         constant columns count for nothing. Otherwise distances are those of ``X`` as given.
     method
-        Of the neighbour search; see `sigmax.neighbors.neighbor_graph`.
+        Neighbour search; see `sigmax.neighbors.neighbor_graph`.
     random_state
         An int, RandomState, Generator or None; with an int every ``iter`` repeats the batches.
 
@@ -263,11 +251,14 @@ class LocalitySampler:
         self.standardize = check_flag("standardize", standardize)
         self.method = check_choice("method", method, METHODS)
         self.random_state = random_state
-        self._generator(deepcopy(random_state))  # refused here rather than in the loop
+        self._generator(deepcopy(random_state))  # an error here rather than in the loop
 
     def fit(self, X: ArrayLike) -> "LocalitySampler":
         """Search the neighbours of the rows of ``X`` and compute their weights."""
-        rows = _standardized(X) if self.standardize else X
+        rows = as_rows("X", X)
+        if self.standardize:
+            peak = np.abs(rows).max(axis=0)  # divided out first, so that no square overflows
+            rows = StandardScaler().fit_transform(rows / np.where(peak > 0, peak, 1))
         seed = self.random_state if isinstance(self.random_state, int) else 0
         self.neighbors_ = neighbor_graph(
             rows, self.n_neighbors, method=self.method, random_state=seed
@@ -292,13 +283,6 @@ class LocalitySampler:
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
         return self._batches(self._generator(random_state))
-
-    def index_batches(self, n_batches: int) -> "IndexBatches":
-        """Lists of indices, ``n_batches`` per pass, for PyTorch's ``batch_sampler``.
-
-        The next pass goes on where the last one ended. Weights are ``sampler.weights_[indices]``.
-        """
-        return IndexBatches(iter(self), check_count("n_batches", n_batches))
 
     def __repr__(self) -> str:
         names = ("n_primary", "n_secondary", "n_neighbors", "design", "standardize", "method")
@@ -325,24 +309,3 @@ class LocalitySampler:
             return make_generator(random_state)
         except ValueError as error:
             raise InvalidArgumentError(str(error)) from None
-
-
-@final
-@dataclass(frozen=True)
-class IndexBatches:
-    """``n_batches`` lists of indices per pass, taken from one endless stream."""
-
-    stream: Iterator[tuple[np.ndarray, np.ndarray]]
-    n_batches: int
-
-    def __len__(self) -> int:
-        return self.n_batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (indices.tolist() for indices, _ in islice(self.stream, self.n_batches))
-
-
-def _standardized(X: ArrayLike) -> Float[np.ndarray, "n d"]:
-    rows = as_rows("X", X)
-    peak = np.abs(rows).max(axis=0)  # divided out first, so that no square overflows
-    return StandardScaler().fit_transform(rows / np.where(peak > 0, peak, 1))

@@ -35,7 +35,6 @@ INTERVAL_METHODS = ("distribution", "conformal")
 ROWS_PER_CHUNK = 16_384
 """A power of two, so that one compiled function serves all chunks but the last."""
 MOST_LEVELS = 99
-"""Largest number of quantiles per prediction."""
 PREFIX = "predicted_"
 OFF_DATA = 0.5
 """Rows with a larger `predict_gate` count as far from the training data."""
@@ -90,17 +89,9 @@ def write_folder(folder: Path, saved: SavedTableModel, texts: Mapping[str, str])
 
 
 def load_folder(folder: Path) -> SavedTableModel:
-    """Load the model of a folder.
-
-    Raises
-    ------
-    ModelFileError
-        If a file is missing, unknown or changed.
-    """
+    """Load the model of a folder; raise an error if a file is missing, unknown or changed."""
     if not (folder / SCHEMA).is_file():
-        raise ModelFileError(
-            f"{str(folder)!r} is not a folder that `sigmax fit` wrote: it has no {SCHEMA}."
-        )
+        raise ModelFileError(f"{str(folder)!r} was not written by `sigmax fit`: no {SCHEMA}.")
     metadata = read_metadata(folder / SCHEMA)
     check_files(folder, metadata["files"])
     linear = LinearRegressor.load(folder / LINEAR) if (folder / LINEAR).exists() else None
@@ -121,9 +112,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"{str(path)!r} is damaged: its content does not match its checksum.")
     if metadata["format"] != FORMAT:
         raise ModelFileError(
-            f"{str(path)!r} was written by another version of sigmax (format"
-            f" {metadata['format']!r}; this version reads {FORMAT}). Fit the model again, or use"
-            " that version."
+            f"{str(path)!r} is from another version of sigmax, with format {metadata['format']!r}"
+            f" instead of {FORMAT}: fit the model again, or use that version."
         )
     return metadata
 
@@ -132,9 +122,7 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """Raise an error at links, unknown files, and files that are missing or changed."""
     unknown = sorted(path.name for path in folder.iterdir() if path.name not in FOLDER_NAMES)
     if unknown:
-        raise ModelFileError(
-            f"{str(folder)!r} contains files that do not belong to a model: {', '.join(unknown)}."
-        )
+        raise ModelFileError(f"{str(folder)!r} contains unknown files: {', '.join(unknown)}.")
     inner = [path for name in (MODEL, LINEAR) for path in (folder / name).glob("*")]
     for path in [folder / name for name in FOLDER_NAMES] + inner:
         if path.is_symlink():
@@ -142,9 +130,7 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
     for name in (SCORES, REPORT):
         path = folder / name
         if hashlib.sha256(read_bytes(path)).hexdigest() != checksums.get(name):
-            raise ModelFileError(
-                f"{str(path)!r} is damaged: its content does not match the checksum in {SCHEMA}."
-            )
+            raise ModelFileError(f"{str(path)!r} is damaged: {SCHEMA} has another checksum.")
 
 
 @final
@@ -173,13 +159,7 @@ class PredictOptions:
 
 @final
 class RowPredictions:
-    """Predictive distributions of rows; quantiles and conformal intervals are computed once.
-
-    Parameters
-    ----------
-    X
-        The feature columns of the model.
-    """
+    """Predictive distributions of rows; quantiles and conformal intervals are computed once."""
 
     def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
         self.model: Any = saved.model
@@ -243,25 +223,14 @@ def predict_chunks(
         if names is None:
             check_columns(saved, chunk)
             names = new_names(list(map(str, chunk.columns)), options)
-        with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
-            predicted = add_predictions(saved, chunk, options, names, unusual)
+        found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
+        if len(chunk):
+            X = chunk.filter(items=saved.features)
+            with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
+                found = predict_rows(saved, X, options, unusual)
         n_rows += len(chunk)
-        yield predicted
-
-
-def add_predictions(
-    saved: SavedTableModel,
-    frame: pd.DataFrame,
-    options: PredictOptions,
-    names: Mapping[str, str],
-    unusual: "UnusualRows | None" = None,
-) -> pd.DataFrame:
-    """A table with its predictions as additional columns."""
-    found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
-    if len(frame):
-        found = predict_rows(saved, frame.filter(items=saved.features), options, unusual)
-    columns = {names[name]: values for name, values in found.items()}
-    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+        columns = {names[name]: values for name, values in found.items()}
+        yield pd.concat([chunk, pd.DataFrame(columns, index=chunk.index)], axis=1)
 
 
 def predict_rows(
@@ -280,13 +249,7 @@ def predict_rows(
 
 
 def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
-    """Names of the output columns, all with a prefix if the table already has one of them.
-
-    Examples
-    --------
-    >>> new_names(["x", "std"], PredictOptions())["mean"]
-    'predicted_mean'
-    """
+    """Names of the output columns, all with a prefix if the table already has one of them."""
     added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
     added += [f"q{level:g}" for level in options.quantiles] + ["notes"]
     if not set(added) & set(columns):
@@ -294,8 +257,8 @@ def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]
     names = {name: PREFIX + name for name in added}
     if taken := sorted(set(names.values()) & set(columns)):
         raise InvalidDataError(
-            f"The file already has columns with the names of predictions: {', '.join(taken)}."
-            " Rename them, or predict the original file."
+            f"The file already has columns named {', '.join(taken)}: rename them, or predict the"
+            " original file."
         )
     return names
 
@@ -314,8 +277,13 @@ class Note(NamedTuple):
 
     kind: str
     """``missing``, ``unseen`` (a category) or ``range``."""
-    subject: str
-    """The column, with the category or the exceeded bound."""
+    column: str
+    detail: str = ""
+    """The category, or the exceeded bound."""
+
+    @property
+    def subject(self) -> str:
+        return f"{self.column} {self.detail}".rstrip()
 
     @property
     def text(self) -> str:
@@ -331,9 +299,9 @@ def row_notes(model: Any, X: pd.DataFrame) -> list[list[Note]]:
     table = model.read(X)
     notes: list[list[Note]] = [[] for _ in range(len(table))]
 
-    def add(rows: NDArray[np.bool_], kind: str, subject: str) -> None:
+    def add(rows: NDArray[np.bool_], *note: str) -> None:
         for row in np.flatnonzero(rows):
-            notes[row].append(Note(kind, subject))
+            notes[row].append(Note(*note))
 
     schema = table.schema
     for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
@@ -342,15 +310,15 @@ def row_notes(model: Any, X: pd.DataFrame) -> list[list[Note]]:
             add(np.isnan(values) & (not column.has_missing), "missing", name)
             if column.low is not None and column.high is not None:
                 low, high = (bound_text(column, end) for end in (column.low, column.high))
-                add(values < column.low, "range", f"{name} below {low}")
-                add(values > column.high, "range", f"{name} above {high}")
+                add(values < column.low, "range", name, f"below {low}")
+                add(values > column.high, "range", name, f"above {high}")
     columns = zip(schema.of_kind(Kind.CATEGORY), model.model_.features.categories, strict=True)
     for (column, learned), levels in zip(columns, table.categories, strict=True):
         is_unknown = learned.is_unknown(levels)
         add(is_unknown & (levels.codes == MISSING), "missing", column.name)
         for code in np.unique(levels.codes[is_unknown & (levels.codes != MISSING)]):
             is_unseen = is_unknown & (levels.codes == code)
-            add(is_unseen, "unseen", f"{column.name} {levels.names[code]!r}")
+            add(is_unseen, "unseen", column.name, repr(levels.names[code]))
     return notes
 
 
@@ -382,15 +350,7 @@ class UnusualRows:
                 self.off_data_notes.update(found)
 
     def sentences(self) -> list[str]:
-        """One sentence each on rows far away, missing values, unseen categories and ranges.
-
-        Examples
-        --------
-        >>> rows = UnusualRows()
-        >>> rows.add([[], [Note("range", "size above 9")]], np.array([0.0, 0.0]))
-        >>> rows.sentences()
-        ['1 value beyond the range of the training data: size above 9 (1).']
-        """
+        """Sentences on rows far away, missing values, unseen categories and values out of range."""
         sentences = []
         if self.n_off_data:
             verb = "is" if self.n_off_data == 1 else "are"
@@ -405,10 +365,8 @@ class UnusualRows:
             ("unseen", "cell", " with an unseen category"),
             ("range", "value", " beyond the range of the training data"),
         ):
-            found = Counter(
-                {note.subject: n for note, n in self.notes.items() if note.kind == kind}
-            )
-            if found:
+            counts = {note.subject: n for note, n in self.notes.items() if note.kind == kind}
+            if found := Counter(counts):
                 n = found.total()
                 effect = " Predictions average over the possible values." * (kind != "range")
                 plural = "" if n == 1 else "s"

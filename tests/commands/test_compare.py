@@ -14,6 +14,9 @@ from sigmax.cli.app import load_command
 from sigmax.cli.compare import (
     COMPARED,
     COVERED,
+    best_method,
+    compare_page,
+    other_scores,
     ranked_table,
     read_task_table,
     usual_methods,
@@ -21,7 +24,7 @@ from sigmax.cli.compare import (
 from sigmax.cli.peers import numeric_encoding
 from sigmax.cli.rows import read_features, text_categories
 from sigmax.data.deliveries import make_deliveries
-from sigmax.report.held_out import CURVE_LEVELS
+from sigmax.report.validation import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import Task, done, read_records
 
@@ -33,7 +36,8 @@ def in_this_process(monkeypatch):
     read_task_table.cache_clear()
 
 
-OPTIONS = {"target": "y", "n_folds": 2}
+OPTIONS: dict[str, Any] = {"target": "y", "n_folds": 2, "seed": 0}
+OPTIONS |= {name: [] for name in ("categories", "numbers", "drop")}
 SMALL = ("--folds", 2, "--set", "n_steps=20", "--set", "hidden_sizes=[8]")
 
 
@@ -45,8 +49,8 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     assert result.output.index("linear ") < result.output.index("marginal ")
     records = read_records(out / "records.jsonl")
     assert len(records) == 4
-    result = run(*command, "--methods", "marginal,linear,nn", "--rank-by", "log_likelihood")
-    assert "6/6" in result.output and "ranked by log-likelihood" in result.output
+    result = run(*command, "--methods", "marginal,linear,nn")
+    assert "6/6" in result.output and "ranked by CRPS" in result.output
     after = read_records(out / "records.jsonl")
     text = " ".join(result.output.split())
     assert re.search("nn, the best of 1: .* than a linear model", text)
@@ -55,8 +59,8 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
     assert "than a linear model" in page
-    assert "predicts minutes best of 3 methods" in page and "Seconds to fit" in page
-    expected = f"sigmax compare {table} --target minutes --out {out} --methods marginal,linear,nn"
+    assert "predicts minutes best of 3 methods" in page
+    expected = f"sigmax compare {table} --target=minutes --out={out} --methods=marginal,linear,nn"
     assert expected in page
     data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
     assert len([layer for layer in data["calibration"]["layers"] if layer["mark"] == "line"]) == 3
@@ -106,42 +110,71 @@ def test_paired_differences_are_those_of_rows(table, tmp_path):
     }
     assert len(rows["linear"]) == 255
     gap = rows["marginal"] - rows["linear"]
-    shown = ranked_table(records, "crps").rows[1][2]
+    shown = ranked_table(records).rows[1][2]
     value, error = (float(part) for part in shown.split(" ± "))
     assert value == pytest.approx(gap.mean(), rel=0.05)
     assert error == pytest.approx(gap.std(ddof=1) / np.sqrt(255), rel=0.05)
 
 
+def make_record(method, split, crps, blocks, n_test=100, **table):
+    """Record of a method on a fold."""
+    settings = {"table": {"options": OPTIONS, "reading": {}, "sha256": "0", **table}}
+    named = {"experiment": "compare", "dataset": "a.csv", "method": method}
+    widths = {f"{name}_{p}": 0.9 for name in ("coverage", "width") for p in (50, 80, 90, 95)}
+    return done(
+        Task(**named, split=split, settings=settings),
+        scores={"crps": crps, "log_likelihood": -crps, "rmse": crps, **widths},
+        curves={
+            "crps": blocks,
+            "log_likelihood": [-block for block in blocks],
+            COVERED: CURVE_LEVELS.tolist(),
+        },
+        seconds={"fit": 1.0},
+        data={"n_test": n_test, "input": "numbers"},
+        machine={},
+    )
+
+
 def test_a_difference_is_that_of_the_scores_that_are_shown():
     """Folds of unequal size, and blocks of rows that do not weigh the same."""
-
-    def record(method, split, n_test, crps, blocks):
-        settings = {"table": {"options": OPTIONS}}
-        named = {"experiment": "compare", "dataset": "a.csv", "method": method}
-        task = Task(**named, split=split, settings=settings)
-        scores = {"crps": crps, "log_likelihood": 0.0, "coverage_90": 0.9}
-        return done(
-            task,
-            scores=scores,
-            curves={"crps": blocks, "log_likelihood": [0.0] * len(blocks)},
-            seconds={"fit": 1.0},
-            data={"n_test": n_test, "input": "numbers"},
-            machine={},
-        )
-
     records = [
-        record("linear", 0, 900, 1.0, [0.9, 1.1]),
-        record("linear", 1, 100, 2.0, [2.1, 1.9]),
-        record("marginal", 0, 900, 3.0, [2.9, 3.1]),
-        record("marginal", 1, 100, 9.0, [9.1, 8.9]),
+        make_record("linear", 0, 1.0, [0.9, 1.1], n_test=900),
+        make_record("linear", 1, 2.0, [2.1, 1.9], n_test=100),
+        make_record("marginal", 0, 3.0, [2.9, 3.1], n_test=900),
+        make_record("marginal", 1, 9.0, [9.1, 8.9], n_test=100),
     ]
-    table = ranked_table(records, "crps")
+    table = ranked_table(records)
     assert table.header[2] == "CRPS minus best"
     first, second, gap = (
         float(text.split(" ± ")[0])
         for text in (table.rows[0][1], table.rows[1][1], table.rows[1][2])
     )
     assert (first, second) == (1.1, 3.6) and gap == pytest.approx(second - first)
+    assert other_scores(records).rows[1][2].startswith("-2.5")  # of the log-likelihood
+
+
+def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_path):
+    hostile = "<script>alert(1)</script>"
+    records = [
+        make_record("a", 0, 1.0, [0.9, 1.1, 1.0]),
+        make_record("b", 0, 1.2, [1.1, 1.32, 1.18]),
+        make_record(hostile, 0, 3.0, [2.9, 3.1, 3.0]),
+    ]
+    assert best_method(records) == (
+        "a * predicts y best of 3 methods; the next, b *, has a 20 % larger error (CRPS), more than"
+        " chance would explain."
+    )
+    close = [
+        make_record("a", 0, 1.0, [0.9, 1.1, 1.0], sha256="1"),
+        make_record("b", 0, 1.05, [1.3, 0.8, 1.05], sha256="1"),
+    ]
+    assert "may well be chance" in best_method(close)
+    page = compare_page(tmp_path, records)
+    assert hostile not in page
+    assert page.count("<figure ") == 2
+    both = compare_page(tmp_path, [*records, *close])
+    ids = re.findall(r' id="([^"]*)"', both)
+    assert len(ids) == len(set(ids)) and "2 comparisons" in both
 
 
 def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
@@ -158,7 +191,7 @@ def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
         assert times[train].max() < times[test].min()
     assert [r.data["n_train"] for r in records[:3]] == [64, 128, 192]
     page = (out / "report.html").read_text()
-    assert f"--out {out}" in page and "--time-column ordered" in page
+    assert f"--out={out}" in page and "--time-column=ordered" in page
     both = ("--time-column", "ordered", "--group-column", "district")
     assert fails_with(run(*command, *both), "choose one")
     few = ("--time-column", "promised", "--folds", 3)
@@ -207,7 +240,6 @@ def test_mistakes_are_reported_before_anything_is_run(table, tmp_path):
         (table, "--target", "minutes", "--folds", 1): ["--folds"],
         (table, "--target", "minutes", "--folds", 200): ["200 folds"],
         (table, "--target", "minutes", "--set", "n_stepz=1"): ["'n_stepz'"],
-        (table, "--target", "minutes", "--rank-by", "luck"): ["--rank-by"],
         (table, "--target", "minutes", "--address", "auto"): ["--address", "--engine ray"],
         (table, "--target", "minutes", "--engine", "ray", "--device", "x"): ["`device`", "gpu"],
         ("-", "--target", "minutes"): ["give it a file"],

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ import pandas as pd
 from command_cases import SMALL, run
 
 from sigmax.cli import reproduce
-from sigmax.cli.fit import FitOptions
 from sigmax.data.deliveries import make_deliveries
 
 
@@ -29,10 +27,8 @@ def test_deliveries_are_the_same_each_time_and_their_spread_depends_on_the_row()
 
 
 def test_the_demo_goes_from_a_file_to_intervals_and_the_toy_figure(tmp_path, monkeypatch):
-    small = {"n_steps": 20, "n_members": 1, "hidden_sizes": [8]}
-    monkeypatch.setattr(reproduce, "FitOptions", partial(FitOptions, settings=small))
-    monkeypatch.setattr(reproduce, "TOY_MODELS", ("nn",))
-    monkeypatch.setattr(reproduce, "TOY_SETTINGS", small)
+    monkeypatch.setattr(reproduce, "FIT_OPTIONS", SMALL)
+    monkeypatch.setattr(reproduce, "TOY_OPTIONS", ("--methods", "nn", *SMALL[2:]))
     out = tmp_path / "demo"
     result = run("demo", "--out", out)
     assert result.exit_code == 0, result.output

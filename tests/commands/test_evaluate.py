@@ -8,8 +8,14 @@ import pytest
 from command_cases import fails_with, run
 
 from sigmax import LocalRegressor
-from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks, find_parts
-from sigmax.cli.model_report import stored_targets
+from sigmax.cli.evaluate import (
+    EvaluateOptions,
+    evaluate_chunks,
+    evaluation_report,
+    find_parts,
+    new_content,
+)
+from sigmax.cli.fit import stored_targets
 from sigmax.cli.rows import fingerprint, hash_rows, training_row_caution
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
 from sigmax.table_model import load_folder
@@ -106,6 +112,19 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
     assert "from 255 labelled rows of this file" in page
     assert "Coverage by vehicle" in page and "Coverage over ordered" in page
     assert f"sigmax evaluate {model} {table} --by vehicle --report {report}" in page
+
+
+def test_a_report_names_columns_with_unseen_categories_and_values_out_of_range(model, table):
+    saved, frame = load_folder(model), pd.read_csv(table).dropna(subset=["minutes"])
+    assert new_content(saved, frame) == []
+    changed = frame.assign(vehicle="rocket", ordered="2031-05-05 12:00", distance_km=1e9)
+    categories, ranges = new_content(saved, changed)
+    assert categories.code == "unseen categories" and "'vehicle' (100 %)" in categories.text
+    assert "'distance_km' (100 %)" in ranges.text and "'ordered' (100 %)" in ranges.text
+    rows = evaluate_chunks(saved, [changed], EvaluateOptions(), keep_rows=True)
+    assert rows.rows is not None
+    page = evaluation_report(saved, "new.csv", rows, rows.rows, EvaluateOptions()).page()
+    assert {"unseen categories", "out of range"} <= {warning.code for warning in page.warnings}
 
 
 def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, table):

@@ -96,13 +96,7 @@ def test_what_is_learned_from_is_on_the_other_side(folder, few_at_once, rule):
     assert many.n_with_target == N_LEARNED and 650 < len(many.sample) < 950
     data = UsableRows.read(many.sample, options)
     codes = data.X.apply(lambda column: pd.factorize(column)[0]).to_numpy(np.float64)
-    split = hold_out_rows(
-        data.frame,
-        duplicate_groups(codes),
-        0.2,
-        time_column=options.time_column,
-        group_column=options.group_column,
-    )
+    split = hold_out_rows(data.frame, duplicate_groups(codes), 0.2, options)
     held_out, keeps = data.frame.iloc[split.test], training_filter(data, options, split)
     blocks = list(many.stream(data, options, split).blocks())
     learned = np.concatenate([block.weight > 0 for block in blocks])

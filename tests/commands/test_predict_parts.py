@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from command_cases import fails_with, run
 
-from sigmax.cli import predict_parts
-from sigmax.cli.predict_parts import MANIFEST
+from sigmax.cli import predict
+from sigmax.cli.predict import MANIFEST
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import TableFileError
 from sigmax.tables.sources import find_files, join_path, new_output
@@ -128,9 +128,9 @@ def test_another_model_option_or_input_raises_an_error_unless_it_is_restarted(
 
 
 def test_a_part_with_other_rows_than_its_input_fails_the_run(model, inputs, tmp_path, monkeypatch):
-    usual = predict_parts.predict_table
+    usual = predict.predict_table
     monkeypatch.setattr(
-        predict_parts, "predict_table", lambda *given: usual(*given)[: max(0, len(given[3]) - 1)]
+        predict, "predict_table", lambda *given: usual(*given)[: max(0, len(given[3]) - 1)]
     )
     out = tmp_path / "out"
     result = run("predict", model, inputs / "day-0.parquet", "--out", f"{out}/", *SMALL_PARTS)
@@ -246,10 +246,10 @@ def test_a_file_in_a_store_appears_when_all_is_written(tmp_path):
 STOP_ITSELF = """
 import os, signal, sys
 from sigmax.cli import app
-from sigmax.cli import predict_parts
+from sigmax.cli import predict
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background
-usual, done = predict_parts.predict_unit, []
+usual, done = predict.predict_unit, []
 
 def predict_unit(*arguments):
     usual(*arguments)
@@ -257,7 +257,7 @@ def predict_unit(*arguments):
     if len(done) == 2:
         os.kill(os.getpid(), signal.SIGSTOP)
 
-predict_parts.predict_unit = predict_unit
+predict.predict_unit = predict_unit
 app()
 """
 # After two parts, so that a test finds a run in the middle, however fast it is.
@@ -330,7 +330,8 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 from sigmax.table_model import PredictOptions
-from sigmax.cli.predict_parts import RayPool, predict_parts
+from sigmax.cli.app import EngineOptions
+from sigmax.cli.predict import predict_parts
 
 model, data, out = sys.argv[1:]
 head = {"num_cpus": 1, "include_dashboard": False}
@@ -348,7 +349,8 @@ def progress(what, share):
         print("killed", flush=True)
 
 result = predict_parts(
-    Path(model), [data], out, PredictOptions(), {}, rows_per_part=40, pool=RayPool(n_workers=2),
+    Path(model), [data], out, PredictOptions(), {}, rows_per_part=40,
+    engine=EngineOptions(engine="ray", workers=2),
     progress=progress,
 )
 print(result)

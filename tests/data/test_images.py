@@ -12,7 +12,7 @@ import pytest
 from scipy.io import savemat
 
 from sigmax.data import IMAGE_SETS, load_images, store
-from sigmax.data.images import NAMES, read_cifar, read_idx
+from sigmax.data.images import FORMATS, NAMES, read_cifar, read_idx
 from sigmax.data.store import content_hash
 from sigmax.errors import DataFileError, InvalidArgumentError
 
@@ -78,10 +78,7 @@ def original_files(name, arrays):
     if name == "svhn":
         parts = {p: (arrays[f"X_{p}"], arrays[f"y_{p}"]) for p in ("train", "test")}
         return {f"{part}_32x32.mat": mat(*pair) for part, pair in parts.items()}
-    return {
-        file: idx(arrays[part])
-        for file, part in zip(IMAGE_SETS[name].source.md5, NAMES, strict=True)
-    }
+    return {file: idx(arrays[part]) for file, part in zip(IMAGE_SETS[name].md5, NAMES, strict=True)}
 
 
 @pytest.fixture
@@ -92,7 +89,7 @@ def shrink(monkeypatch, cache):
         described = IMAGE_SETS[name]
         arrays = tiny_arrays(described.shape)
         files = original_files(name, arrays)
-        md5 = {file: hashlib.md5(files[file]).hexdigest() for file in described.source.md5}
+        md5 = {file: hashlib.md5(files[file]).hexdigest() for file in described.md5}
         if spoiled:
             files[spoiled] += b" "
         tiny = replace(
@@ -102,7 +99,7 @@ def shrink(monkeypatch, cache):
             shape=shape or described.shape,
             content_hash=None,
             subset=None,
-            source=replace(described.source, md5=md5),
+            md5=md5,
         )
         monkeypatch.setitem(IMAGE_SETS, name, tiny)
         asked = []
@@ -136,7 +133,7 @@ def test_set_is_read_from_its_original_files_and_cached(name, shrink, cache):
     np.testing.assert_array_equal(np.rint(255 * data.X_test), arrays["X_test"].reshape(2, -1))
     np.testing.assert_array_equal(data.y_train, arrays["y_train"])
     np.testing.assert_array_equal(data.y_test, arrays["y_test"])
-    assert not data.is_subset and data.content_hash == hash_of(arrays)
+    assert not data.note and data.content_hash == hash_of(arrays)
     again = load_images(name)  # from the cache, without the net
     assert len(asked) == len(files)
     np.testing.assert_array_equal(again.X_train, data.X_train)
@@ -185,10 +182,10 @@ def test_known_subset_is_loaded_with_a_note_if_there_is_no_whole_set(shrink, cac
     cache.mkdir(parents=True)
     np.savez(cache / subset.file, **part)
     data = load_images("svhn")
-    assert not asked and data.is_subset and data.note.startswith("a subset")
+    assert not asked and data.note.startswith("a subset")
     assert data.X_train.shape == (4, 3072)
     np.savez(cache / "svhn.npz", **whole)
-    assert not load_images("svhn").is_subset
+    assert not load_images("svhn").note
     (cache / "svhn.npz").unlink()
     np.savez(cache / subset.file, **tiny_arrays((32, 32, 3), 4, 1))
     with pytest.raises(DataFileError, match="is not the known subset of SVHN: its content hash"):
@@ -224,9 +221,9 @@ def test_broken_cifar_and_svhn_files_raise_an_error(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(DataFileError, match="cannot be read"):
-        IMAGE_SETS["cifar10"].source.read([path])
+        FORMATS["cifar"]([path])
     with pytest.raises(DataFileError, match="cannot be read"):
-        IMAGE_SETS["svhn"].source.read([path, path])
+        FORMATS["svhn"]([path, path])
 
 
 def test_unknown_name_raises_an_error():
@@ -237,7 +234,7 @@ def test_unknown_name_raises_an_error():
 def test_files_of_the_data_folder_are_the_published_sets(data_folder):
     """Two whole sets and two parts; the shape, the hash and the mean grey that are published."""
     mnist = load_images("mnist")
-    assert not mnist.is_subset
+    assert not mnist.note
     assert mnist.X_train.mean() == pytest.approx(0.1307, abs=1e-4)
     assert mnist.X_train.std() == pytest.approx(0.3081, abs=1e-4)
     svhn = load_images("svhn")

@@ -14,7 +14,7 @@ import sys
 import jax
 import numpy as np
 from sigmax import LocalRegressor
-from sigmax.padding import spread_rows
+from sigmax.compilation import spread_rows
 
 model, X = LocalRegressor.load(sys.argv[1]), np.load(sys.argv[2])
 assert jax.device_count() == int(sys.argv[4])
@@ -57,7 +57,7 @@ import sys
 import jax
 import numpy as np
 from sigmax import LocalRegressor
-from sigmax.training.member_axis import divide_rows, over_members, spread_members
+from sigmax.training.loop import divide_rows, over_members, spread_members
 
 n_members, n_devices = map(int, sys.argv[3:])
 assert jax.device_count() == n_devices

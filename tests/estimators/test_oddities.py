@@ -238,5 +238,5 @@ def test_another_estimators_model_is_refused(estimator, folder):
 
 def test_an_unwritable_folder_is_named(estimator, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelFileError, match="Cannot write"):
+    with pytest.raises(ModelFileError, match="cannot be written"):
         fitted(estimator).save(tmp_path / "file" / "model")

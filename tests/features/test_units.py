@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from sigmax.compilation import padded_blocks
 from sigmax.distributions import Mapped, Mixture, StudentT
 from sigmax.documents import decode, encode
 from sigmax.features import TARGET_TRANSFORMS, TargetUnits, target
-from sigmax.padding import padded_blocks
 
 rng = np.random.default_rng(0)
 N = 1500

@@ -9,7 +9,7 @@ import numpy as np
 
 from sigmax.generative import VAE
 from sigmax.generative.autoencoder import VAEModel
-from sigmax.generative.training import VAESettings
+from sigmax.generative.vae import VAESettings
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": (32,),

@@ -8,7 +8,7 @@ from generative_cases import SMALL, two_arcs
 
 from sigmax.generative import CombVAE
 from sigmax.generative.autoencoder import divergence, sample_code
-from sigmax.generative.training import bound_loss
+from sigmax.generative.vae import bound_loss
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sigmax.generative.training import CombVAESettings, VAESettings, VAEStage, create_stages
+from sigmax.generative.vae import CombVAESettings, VAESettings, VAEStage, create_stages
 
 
 def make_stages(*, apart=False, **settings: Any) -> tuple[VAEStage, ...]:

@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
 from sigmax.experts.rows import duplicate_groups
-from sigmax.generative import VAE, CombVAE, fit_together, training
-from sigmax.generative.training import VAESettings, as_history, create_stages, split_rows
+from sigmax.generative import VAE, CombVAE, fit_together, vae
+from sigmax.generative.vae import VAESettings, as_history, create_stages, split_rows
+from sigmax.inputs import Standardizer
 from sigmax.random import named_generator
-from sigmax.scaling import Standardizer
 from sigmax.training import loop
 
 X = two_arcs(200, seed=0)
@@ -239,14 +239,14 @@ def test_a_fit_that_is_interrupted_leaves_the_model_as_it_was(name, error, fitte
 def test_no_model_changes_when_one_of_several_breaks_down(fitted, monkeypatch):
     model, fresh = copy.copy(fitted("normal")), clone(MODELS["normal"]).set_params(random_state=1)
     before = dict(vars(model))
-    train = training.train
+    train = vae.train
 
     def break_second(*arguments):
         trained, histories = train(*arguments)
         histories[1]["kl"][-1] = np.nan
         return trained, histories
 
-    monkeypatch.setattr(training, "train", break_second)
+    monkeypatch.setattr(vae, "train", break_second)
     with pytest.raises(TrainingError, match="broke down"):
         fit_together([model, fresh], [X, X])
     assert all(vars(model)[k] is before[k] for k in before) and not hasattr(fresh, "model_")

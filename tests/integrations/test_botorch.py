@@ -32,8 +32,7 @@ from sigmax.experts.gaussian_process.inference import (
     predict_noise,
 )
 from sigmax.features import TargetUnits
-from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
-from sigmax.integrations.botorch.members import moments_at
+from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model, moments_at
 
 LOCAL: dict[str, Any] = {
     "kind": "local",
@@ -334,7 +333,9 @@ def test_models_without_gradients_raise_an_error(model, local):
 
 
 def test_without_botorch_one_sentence_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "botorch", None)
+    loaded = [name for name in sys.modules if name.split(".")[0] == "botorch"]
+    for name in ("botorch", *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "sigmax.integrations.botorch")
     with pytest.raises(MissingExtraError) as caught:
         importlib.import_module("sigmax.integrations.botorch")

@@ -14,13 +14,14 @@ from sigmax.paper.benchmark import (
     PUBLISHED,
     RMSE,
     arrange,
+    by_dataset,
     gap_to_normal,
     uci_figures,
     uci_tables,
 )
 from sigmax.report.tables import ReportTable
 from sigmax.runs.records import Record, Task, done, failed, infeasible
-from sigmax.runs.report import missing_table, write_report
+from sigmax.runs.report import spans, write_report
 
 MACHINE = {"device": "cpu", "cores": 2, "jax": "0.10.2"}
 FACTS = {"copies": 0.0, "n_distinct_targets": 229}
@@ -106,6 +107,11 @@ def test_the_gap_of_a_normal_with_the_same_rmse_is_zero():
     assert gap_to_normal(float(score), float(rmse)) == pytest.approx(0, abs=1e-12)
 
 
+def test_counts_and_splits_are_abbreviated():
+    assert by_dataset({"boston": 20, "protein": 5, "yacht": 20}) == "20 (protein 5)"
+    assert spans([0, 1, 2, 5]) == "0-2, 5"
+
+
 def test_summary_counts_leaders_and_pairs(records):
     table = find(uci_tables(records), "is best")
     best, near = (
@@ -189,19 +195,6 @@ def test_other_settings_have_separate_tables_and_figures():
     assert len(uci_figures(both)) == 4
 
 
-def test_missing_combinations_are_listed(records):
-    rows = missing_table(records, paper_experiments()).rows
-    assert ["uci", "boston", "GP", "", "0-2"] in rows
-    assert ["uci", "wine_red", "Ens-NN", "", "0-2"] in rows
-    assert ["uci", "yacht", "Combined (paper)", "", "0"] in rows
-    assert not any(row[1:3] == ["boston", "Ens-NN"] for row in rows)
-    one_less = [r for r in records if (r.task.dataset, r.task.split) != ("boston", 1)]
-    one_less.append(make("boston", "ens-nn", 1))
-    assert ["uci", "boston", "NN (paper)", "", "1"] in missing_table(
-        one_less, paper_experiments()
-    ).rows
-
-
 class Reader(HTMLParser):
     """Tags and what they load; asserts that tags are closed in order."""
 
@@ -245,7 +238,7 @@ def test_the_page_shows_all_tables_and_escapes_text_of_records(page, records):
     assert "<strong>-2.30 ± 0.06</strong>" in page
     assert "<script" not in page
     assert "&lt;script&gt;alert(&#39;no&#39;)&lt;/script&gt; | no" in page
-    for heading in ("Experiments", "Failed tasks", "Missing tasks", "Versions and machine"):
+    for heading in ("Experiments", "Failed tasks", "Versions and machine"):
         assert f"<h2>{heading}</h2>" in page
     assert "0.10.2" in page
 

@@ -5,8 +5,9 @@ import pytest
 from report_cases import make_report, make_rows
 from scipy import stats
 
-from sigmax.report.held_out import CURVE_LEVELS, HeldOutRows
 from sigmax.report.validation import (
+    CURVE_LEVELS,
+    HeldOutRows,
     bin_spreads,
     calibration_chart,
     coverage_curve,
@@ -67,7 +68,9 @@ def test_bins_of_spread_are_root_mean_squares_of_sorted_rows(rows):
     assert bins.predicted[0] == pytest.approx(np.sqrt(np.mean(rows.std[first] ** 2)))
     errors = (rows.y - rows.mean)[first]
     assert bins.error[0] == pytest.approx(np.sqrt(np.mean(errors**2)))
-    assert bins.error[-1] / bins.error[0] == pytest.approx(rows.std.max() / rows.std.min(), rel=0.3)
+    assert bins.error.iloc[-1] / bins.error[0] == pytest.approx(
+        rows.std.max() / rows.std.min(), rel=0.3
+    )
     assert (bins.lower < bins.error).all() and (bins.error < bins.upper).all()
 
 
@@ -100,7 +103,7 @@ def test_infinite_variances_and_constant_spreads_are_drawn(rows):
 
 def test_parts_are_counted_as_a_loop_counts_them(rows):
     kind = rows.columns["kind"]
-    for part in group_parts(rows, kind):
+    for part in group_parts(rows, kind).itertuples():
         members = (kind == part.name).to_numpy()
         assert part.n_rows == members.sum()
         assert part.n_inside == rows.is_inside[members].sum()
@@ -108,9 +111,9 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
     times = np.arange(3000, dtype=float)
     times[7] = np.nan
     parts = time_parts(rows, times, are_times=False)
-    assert len(parts) == 10 and sum(part.n_rows for part in parts) == 2999
+    assert len(parts) == 10 and parts["n_rows"].sum() == 2999
     chart = parts_chart(parts, "day", "periods", is_time=True)
-    assert chart.to_json()["layers"][2]["x"] == [part.time for part in parts]
+    assert chart.to_json()["layers"][2]["x"] == parts["time"].tolist()
 
 
 def test_joined_chunks_equal_the_rows_predicted_at_once():

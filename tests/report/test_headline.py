@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sigmax.report.headline import Headline, score_cautions
-from sigmax.report.held_out import HeldOutRows, chance_band, share_interval
+from sigmax.report.model_page import Headline, find_cautions
+from sigmax.report.validation import HeldOutRows, chance_band, share_interval
 
 
 def rows_of(y, mean, half_width, gate=None) -> HeldOutRows:
@@ -108,6 +108,6 @@ def test_headline_explains_high_coverage_by_rounding_only_if_rounding_is_the_cau
     y = np.tile([-1.0, 0.0, 0.0], 100)
     rounded = Headline(rows_of(y, 0.0, 1.0), "rating")
     assert rounded.is_rounded and "because the target is rounded" in rounded.sentence
-    assert score_cautions(rounded) == []
+    assert find_cautions([], rounded) == []
     wide = Headline(rows_of(y, 0.0, 1.5), "rating")
-    assert not wide.is_rounded and "wider than needed" in score_cautions(wide)[0].text
+    assert not wide.is_rounded and "wider than needed" in find_cautions([], wide)[0].text

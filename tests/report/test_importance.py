@@ -84,9 +84,9 @@ def test_dependence_is_the_average_over_rows_with_one_cell_replaced():
         for i, text in enumerate(one.names):
             cell = text if name in ("kind", "day") else one.values[i]
             dist = model.predict_dist(rows.assign(**{name: cell}))
-            assert one.mean[i] == pytest.approx(dist.mean.mean()), (name, text)
-            assert one.lower[i] == pytest.approx(dist.interval(0.9)[:, 0].mean())
-            assert one.upper[i] == pytest.approx(dist.interval(0.9)[:, 1].mean())
+            assert one.averages[0][i] == pytest.approx(dist.mean.mean()), (name, text)
+            assert one.averages[1][i] == pytest.approx(dist.interval(0.9)[:, 0].mean())
+            assert one.averages[2][i] == pytest.approx(dist.interval(0.9)[:, 1].mean())
     assert found["kind"].kind is Kind.CATEGORY and found["kind"].names == ("b", "a")
     assert found["day"].kind is Kind.TIME and np.all(np.diff(found["day"].values) > 0)
     assert found["size"].counts.sum() == X["size"].notna().sum()
@@ -131,10 +131,10 @@ def test_times_move_together_and_the_time_between_them_has_its_own_dependence():
     X = make_rides(200)
     length, start, end = find_dependence(Rides(), X, infer_schema(X), ["start", "end"])
     assert length.column == "minutes from start to end"
-    np.testing.assert_allclose(np.diff(length.mean), np.diff(length.values))
+    np.testing.assert_allclose(np.diff(length.averages[0]), np.diff(length.values))
     times: Any = pd.to_datetime(start.values, unit="s")
-    np.testing.assert_allclose(np.diff(start.mean), 100 * np.diff(times.day))  # lengths stay
-    assert end.kind is Kind.TIME and len(end.mean) == 16
+    np.testing.assert_allclose(np.diff(start.averages[0]), 100 * np.diff(times.day))  # lengths stay
+    assert end.kind is Kind.TIME and len(end.values) == 16
 
 
 def test_columns_that_are_permuted_together_keep_what_is_between_them():

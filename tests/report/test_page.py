@@ -10,11 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from report_cases import HOSTILE, BareModel, KnownModel, make_report, make_rows
+from report_cases import HOSTILE, BareModel, KnownModel, make_report
 
-from sigmax.report.comparison_page import ComparedMethod, Comparison, comparison_page
-from sigmax.report.headline import Headline, find_cautions, new_content
-from sigmax.report.model_page import rows_tables
+from sigmax.report.model_page import Headline, find_cautions, rows_tables
 from sigmax.report.page import embed_json
 from sigmax.report.tables import ReportTable, TableCell
 from sigmax.tables import infer_schema
@@ -98,16 +96,6 @@ def test_warnings_are_sorted_by_leaks_then_grave_ones_then_the_rest():
     assert [warning.code for warning in found] == ["leak", "intervals too narrow", "id"]
 
 
-def test_warnings_name_columns_with_unseen_categories_and_values_out_of_range():
-    X, _, _ = make_rows(200)
-    schema = infer_schema(X)
-    assert new_content(X, schema) == []
-    other = X.assign(kind="c", day="2031-05-05", noise=1e9)
-    categories, ranges = new_content(other, schema)
-    assert "'kind' (100 %)" in categories.text
-    assert "'noise' (100 %)" in ranges.text and "'day' (100 %)" in ranges.text
-
-
 def test_tables_of_rows_have_the_extremes_with_their_training_rows():
     report = make_report(300)
     least, far = rows_tables(report.model, report.rows, "y", ["size", "kind"], report.training)
@@ -170,29 +158,3 @@ def test_cells_show_their_text_and_are_sorted_by_their_numbers():
         "### scores\n\n| method | CRPS |\n| --- | ---: |\n| a | **-12,346 ± 79** |\n"
         "| b | none |\n\nA &lt;note&gt;.\n"
     )
-
-
-def compared(name: str, crps: float, gap: float, **changes) -> ComparedMethod:
-    known = {"crps_error": 0.1, "gap_error": 0.05, "seconds": 2.0}
-    curve = np.array([0.5, 0.9])
-    return ComparedMethod(name=name, crps=crps, gap=gap, **{**known, "curve": curve, **changes})
-
-
-def test_a_comparison_says_which_method_is_best_and_whether_that_may_be_chance():
-    table = ReportTable(title="ranked", header=["method", "CRPS"], rows=[["a", "1"]])
-    known = {"title": "y of t.csv", "target": "y", "n_rows": 100, "levels": [0.5, 0.9]}
-    methods = [compared("a", 1.0, 0.0), compared("b", 1.2, 0.2), compared(HOSTILE, 3.0, 2.0)]
-    comparison = Comparison(methods=methods, tables=[table], **known)
-    assert comparison.sentence() == (
-        "a predicts y best of 3 methods; the next, b, has a 20 % larger error (CRPS), more than"
-        " chance would explain."
-    )
-    close = Comparison(methods=[methods[0], compared("b", 1.05, 0.05)], tables=[], **known)
-    assert "may well be chance" in close.sentence()
-    page = comparison_page([comparison]).to_html()
-    assert "<script>alert" not in page and "Seconds to fit" in page
-    names = [tag for tag, found in Reader(page).tags if tag == "figure"]
-    assert len(names) == 3
-    both = comparison_page([comparison, close]).to_html()
-    ids = [found["id"] for _, found in Reader(both).tags if "id" in found]
-    assert len(ids) == len(set(ids))

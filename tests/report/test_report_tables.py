@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 
-from sigmax.report.held_out import chance_band, share_interval
 from sigmax.report.importance import choose_values
 from sigmax.report.page import log_axis_suits, plain_numbers
-from sigmax.report.tables import TableCell, cell_text, count_text, listed, time_text
-from sigmax.report.validation import coverage_curve
+from sigmax.report.tables import (
+    TableCell,
+    cell_text,
+    count_text,
+    listed,
+    mean_and_error,
+    number_text,
+    share_text,
+    three_decimals,
+    time_text,
+)
+from sigmax.report.validation import chance_band, coverage_curve, share_interval
 from sigmax.tables import Kind
 
 
@@ -18,6 +27,23 @@ def test_only_finite_numbers_are_values_of_cells():
 
 def test_counts_have_the_singular_or_the_plural():
     assert (count_text(1, "row"), count_text(1200, "row")) == ("1 row", "1,200 rows")
+
+
+def test_numbers_have_four_digits_and_no_exponent_where_none_is_needed():
+    numbers = (79873.0587, 0.012345, 3e12, 12.5, float("nan"), float("inf"))
+    expected = ["79,873", "0.01235", "3e+12", "12.5", "unknown", "∞"]
+    assert [number_text(number) for number in numbers] == expected
+
+
+def test_shares_have_a_decimal_near_0_and_100_per_cent():
+    shares = (0.894, 0.004, 0.998, 0.0, 1.0, 1e-5, 1 - 1e-5)
+    expected = ["89 %", "0.4 %", "99.8 %", "0 %", "100 %", "< 0.1 %", "> 99.9 %"]
+    assert [share_text(share) for share in shares] == expected
+
+
+def test_means_have_their_standard_errors_and_decimals_show_three_digits():
+    assert mean_and_error([1.0, 2.0, 3.0]) == "2.00 ± 0.58" and mean_and_error([0.5]) == "0.50"
+    assert [three_decimals(v) for v in ([0.0123], [4.5, 5.5], [1234.0])] == [4, 2, 0]
 
 
 def test_lists_of_names_are_cut_after_three():

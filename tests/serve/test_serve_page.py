@@ -8,7 +8,8 @@ import pytest
 from serve_cases import get
 
 import sigmax
-from sigmax.serve.columns import form_field
+from sigmax.serve.columns import form_field, format_time, n_decimals
+from sigmax.serve.limits import ServeOptions
 from sigmax.serve.predictions import Predictor
 
 
@@ -71,3 +72,13 @@ def test_the_page_shows_the_cells_of_training_rows():
     head, body = json.loads(found.stdout)
     assert head == [["row", "weight", "rate", "use", "when", "size", "gone"]]
     assert body == [["7", "50.0 %", "3", "MORTGAGE", "2025-03-01 08:08", "1.5", "missing"]]
+
+
+def test_decimals_and_times_are_rounded_to_the_precision_of_stored_rows():
+    assert [n_decimals(scale) for scale in (7.0, 350_000.0, 0.001)] == [5, 0, 9]
+    assert format_time(1_740_816_480.4, 60.0) == "2025-03-01T08:08"
+    assert format_time(1_740_816_480.4, 86_400.0) == "2025-03-01"
+
+
+def test_only_loopback_addresses_are_of_this_machine():
+    assert ServeOptions().is_loopback and not ServeOptions(host="0.0.0.0").is_loopback

@@ -49,7 +49,7 @@ def test_a_wide_table_stays_on_one_screen(run, tmp_path):
     frame.assign(y=rng.normal(size=50), word="a").to_csv(tmp_path / "wide.csv", index=False)
     result = run(tmp_path / "wide.csv", "--target", "y")
     assert result.exit_code == 0, result.output
-    assert "… 293 more" in result.output and len(result.output.splitlines()) < 40
+    assert "… 277 more" in result.output and len(result.output.splitlines()) < 40
     assert "--all" in result.output
     result = run(tmp_path / "wide.csv", "--target", "y", "--all")
     assert result.exit_code == 0 and "more" not in result.output

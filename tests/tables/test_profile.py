@@ -216,7 +216,6 @@ def test_columns_with_little_information_are_named(table):
 def test_duplicate_rows_are_counted(table):
     twice = pd.concat([table, table.iloc[:30]])
     found = profile_table(twice, "y")
-    assert found.n_duplicates == 30
     assert "30 rows (4.8%)" in {f.code: f.text for f in found.findings}["duplicates"]
 
 

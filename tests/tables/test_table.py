@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
 
+from sigmax.documents import decode, encode
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables import Kind, Schema, Table, infer_schema
 from sigmax.tables.columns import find_time_format, parse_times
@@ -61,7 +62,7 @@ def test_kinds_categories_ranges_and_missing_values_are_found(frame):
     assert by_name["is_new"].categories == ("False", "True") and not by_name["is_new"].has_missing
     assert (by_name["size"].low, by_name["size"].high) == (1.5, 4.0) and by_name["size"].has_missing
     assert by_name["sold"].time_format == "%m/%d/%Y" and by_name["sold"].has_missing
-    assert Schema.from_json(schema.as_json()) == schema
+    assert decode(Schema, *encode(schema)) == schema
 
 
 def test_cells_are_the_same_whatever_frame_they_came_in(frame):

@@ -69,6 +69,11 @@ def test_no_cell_begins_like_a_formula_unless_it_is_a_number(cell):
             assert part[1:2].isdigit() or part[1:2] == "."
 
 
+def test_only_cells_that_begin_as_a_formula_change():
+    assert [harmless(cell) for cell in ("-3.5", "plain")] == ["-3.5", "plain"]
+    assert harmless("a;=2+2;-1") == "a;'=2+2;-1"
+
+
 def test_formulas_behind_another_separator_are_written_harmless(tmp_path):
     frame = pd.DataFrame(
         {"a;=b": ["a;=2+2", "a,=2+2", 'a;"=2+2"', "a\n=2+2", "a|@x", "1;-5", "a;b"]}

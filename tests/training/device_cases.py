@@ -21,8 +21,7 @@ from sigmax.generative import CombVAE, fit_together
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import TabularMLP
 from sigmax.training import Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import start_members, train_chunk
-from sigmax.training.member_axis import spread_members
+from sigmax.training.loop import spread_members, start_members, train_chunk
 
 N_MEMBERS, N_ROWS = 5, 60
 
@@ -40,7 +39,7 @@ STAGE = Stage(
     cycles_per_chunk=2,
     score=log_likelihood,
     keep_best=True,
-    is_judged_together=True,
+    is_scored_together=True,
     patience=3,
 )
 
@@ -77,7 +76,7 @@ def devices_in_use() -> np.ndarray:
     networks, keys, folds, data = make_members()
     started = start_members(networks, None, STAGE)
     members, keys, folds = spread_members((started, keys, folds))
-    members, _ = train_chunk(members, keys, folds, data, STAGE, STAGE.clock(0))
+    members, _ = train_chunk(members, keys, (folds, data), STAGE, 0)
     shards = [leaf.addressable_shards for leaf in jax.tree.leaves(members.network)]
     sizes = {(len({s.device for s in own}), len(own[0].data)) for own in shards}
     assert len(sizes) == 1
@@ -85,7 +84,7 @@ def devices_in_use() -> np.ndarray:
 
 
 def train_regressors() -> dict[str, np.ndarray]:
-    """How five members end: those of the two groups are judged together and stop on their own."""
+    """How five members end: those of the two groups are scored together and stop on their own."""
     found = {}
     for patience in (0, 3):
         members, histories = train_stage(*make_members(), replace(STAGE, patience=patience))

@@ -1,4 +1,4 @@
-"""The engine: members, folds, weights, padding, snapshots and devices."""
+"""The engine: members, folds, weights, padding, checkpoints and devices."""
 
 import os
 import subprocess
@@ -25,10 +25,10 @@ from sigmax.experts.combined import (
 from sigmax.inputs import Inputs, InputShape
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import TabularMLP
+from sigmax.random import named_key
 from sigmax.sampling import draw_batches
-from sigmax.training import Fold, Part, Phase, Progress, Stage, TrainingData, train_stage
-from sigmax.training.loop import start_members, train_chunk
-from sigmax.training.schedule import AVERAGED, weigh_rows
+from sigmax.training import AbstractStage, Fold, Part, Phase, Stage, TrainingData, train_stage
+from sigmax.training.loop import AVERAGED, start_members, train_chunk, weigh_rows
 
 N_MEMBERS = 3
 
@@ -98,13 +98,13 @@ def pick(i):
 
 def test_members_trained_together_equal_members_trained_alone(run):
     networks, keys, folds, data = run
-    started, clock = start_members(networks, None, STAGE), STAGE.clock(0)
-    together, figures = train_chunk(started, keys, folds, data, STAGE, clock)
+    started = start_members(networks, None, STAGE)
+    together, figures = train_chunk(started, keys, (folds, data), STAGE, 0)
     for i in range(N_MEMBERS):
         one, expected = jax.tree.map(pick(slice(i, i + 1)), ((networks, keys, folds), together))
         network, key, fold = one  # of which none is mapped over
         member = start_members(network, None, STAGE)
-        alone, found = train_chunk(member, key, fold, data, STAGE, clock)
+        alone, found = train_chunk(member, key, (fold, data), STAGE, 0)
         assert eqx.tree_equal(alone, expected, rtol=1e-4, atol=1e-5)
         assert found["score"][0] == pytest.approx(float(figures["score"][i]), abs=1e-4)
 
@@ -116,13 +116,13 @@ def test_a_member_equals_a_plain_loop_with_optax(run):
     stage = replace(STAGE, phases=(replace(MEAN, n_primary=128),), n_cycles=3, cycles_per_chunk=3)
     alone, first_keys, folds = jax.tree.map(pick(slice(1)), (networks, keys, folds))
     started = start_members(alone, None, stage)
-    found, _ = train_chunk(started, first_keys, folds, data, stage, stage.clock(0))
+    found, _ = train_chunk(started, first_keys, (folds, data), stage, 0)
     optimizer = optax.adam(1e-2)
     mean, state = network.mean, optimizer.init(eqx.filter(network.mean, eqx.is_array))
     X, y = data.X[0, :100], data.y[0, :100]
     for step in range(3):
         # 128 draws walk over 100 rows: all rows once, and the first 28 of the order again
-        index = np.asarray(batch_indices(keys[0], data, stage)[step])
+        index = np.asarray(batch_indices(named_key(keys[0], "test 0"), data, stage)[step])
         counts = np.bincount(index, minlength=100)
         assert set(counts) == {1, 2}
         weight = fold.weight[:100] * counts / 1.28
@@ -186,7 +186,7 @@ def test_a_phase_leaves_the_other_parts_alone(run):
     )
 
 
-def test_best_snapshot_is_that_of_the_best_score(run):
+def test_best_checkpoint_is_that_of_the_best_score(run):
     networks, keys, folds, data = run
     worse = replace(STAGE, phases=(replace(MEAN, objective=negative_squared_error),))
     members, (figures,) = train_stage(networks, keys, folds, data, worse)
@@ -209,15 +209,19 @@ def test_training_stops_when_no_member_gets_better(run):
         n_cycles=1000,
         patience=3,
     )
-    reports: list[Progress] = []
-    _, (figures,) = train_stage(networks, keys, folds, data, still, reports.append)
+    reports: list[tuple[AbstractStage, int]] = []
+
+    def note(stage, chunk, figures):
+        reports.append((stage, chunk))
+
+    _, (figures,) = train_stage(networks, keys, folds, data, still, note)
     history = figures["score"]
     assert len(history) < 20
-    assert [p.chunk for p in reports] == list(range(len(history) + 1))
-    assert reports[0].stage.n_chunks == 100
+    assert [chunk for _, chunk in reports] == list(range(len(history) + 1))
+    assert reports[0][0].n_chunks == 100
 
 
-def test_a_member_that_breaks_keeps_its_best_snapshot(run):
+def test_a_member_that_breaks_keeps_its_best_checkpoint(run):
     networks, keys, folds, data = run
     explode = replace(
         STAGE, phases=(replace(MEAN, parts=(Part(name="mean", learning_rate=1e30),)),)
@@ -258,7 +262,7 @@ def test_groups_train_as_if_each_were_alone(run):
     )
 
 
-def test_averaged_snapshots_weigh_the_last_steps_most(run):
+def test_averaged_checkpoints_weigh_the_last_steps_most(run):
     """Polynomial decay: after step t of T the weights of a network count as Γ(t + 8) / Γ(t)."""
     networks, keys, folds, data = run
     stage = replace(STAGE, n_cycles=6, cycles_per_chunk=1, keep_best=False)
@@ -283,7 +287,7 @@ def test_an_average_is_scored_and_goes_on_over_chunks(run):
 
     @eqx.filter_vmap(in_axes=(eqx.if_array(0), eqx.if_array(0), None))
     def score(network, fold, data):
-        return stage.judge(network, fold, data)[0]
+        return stage.validate(network, fold, data)[0]
 
     np.testing.assert_allclose(
         score(members.best, folds, data), figures["score"].max(axis=0), rtol=1e-3
@@ -308,7 +312,7 @@ def test_one_member_trains_as_it_does_among_others(run):
     networks, keys, folds, data = run
     one = jax.tree.map(lambda leaf: leaf[1:2] if eqx.is_array(leaf) else leaf, (networks, folds))
     together, (history,) = train_stage(networks, keys, folds, data, STAGE)
-    stage = replace(STAGE, is_judged_together=True)
+    stage = replace(STAGE, is_scored_together=True)
     alone, (own,) = train_stage(one[0], keys[1:2], one[1], data, stage)
     np.testing.assert_allclose(own["score"][:, 0], history["score"][:, 1], rtol=1e-4, atol=1e-5)
     expected = jax.tree.map(pick(slice(1, 2)), together.best)

@@ -52,7 +52,7 @@ def undisturbed(session):
     return found
 
 
-def test_groups_stop_and_keep_snapshots_as_they_do_here(undisturbed, expected):
+def test_groups_stop_and_keep_checkpoints_as_they_do_here(undisturbed, expected):
     assert_same(undisturbed, expected)
     assert len(expected["group 0, patience 3"]) < len(expected["group 0, patience 0"])
 

@@ -1,7 +1,10 @@
 """Recalibration of predictive distributions, and conformal intervals with guaranteed coverage."""
 
-from sigmax.calibration.conformal import ConformalScores, conformal_quantile
-from sigmax.calibration.conformal_regressor import ConformalRegressor
+from sigmax.calibration.conformal import (
+    ConformalRegressor,
+    ConformalScores,
+    conformal_quantile,
+)
 from sigmax.calibration.scale_factor import best_scale_factor, coverage_match
 from sigmax.metrics import pit_histogram
 

@@ -4,7 +4,8 @@ import functools
 import inspect
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +32,11 @@ COMMANDS = {
     "report": "Rebuild the page and the tables of a folder from its records.",
 }
 """Commands with the first line of their docstrings, which `sigmax --help` shows."""
-MODULES = {"demo": "reproduce", "report": "reproduce"}
+MODULES = {"demo": "reproduce", "monitor": "evaluate", "report": "reproduce"}
 """Modules of commands that do not have the name of the command."""
+
+typed_command: ContextVar[str] = ContextVar("typed_command", default="")
+"""Command line as it was typed, which reproduces a report."""
 
 Source = Annotated[
     str, typer.Argument(help="CSV, TSV, Parquet or Excel file, also gzipped; - for standard input.")
@@ -45,10 +49,7 @@ Settings = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the split and of the models.")]
 IntervalMethod = Annotated[
-    str | None,
-    typer.Option(
-        help="Interval method: distribution or conformal; by default the method of the fit."
-    ),
+    str | None, typer.Option(help="Intervals: distribution or conformal; by default as fitted.")
 ]
 
 
@@ -67,20 +68,13 @@ class Reading:
         str | None, typer.Option(help="Sheet of the Excel file; the first by default.")
     ] = None
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of `read_table` and `read_chunks`."""
-        return {"delimiter": self.delimiter, "encoding": self.encoding, "sheet": self.sheet}
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """Processes that do the work."""
 
-    engine: Annotated[
-        str, typer.Option(help="local (this machine) or ray (needs the ray extra).")
-    ] = "local"
+    engine: Annotated[str, typer.Option(help="local or ray (needs the ray extra).")] = "local"
     address: Annotated[
         str | None,
         typer.Option(help="Address of a Ray cluster; by default one is started on this machine."),
@@ -88,14 +82,10 @@ class EngineOptions:
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Number of parallel workers. Default: 1; fit and predict on Ray use every core or"
-            " GPU.",
+            min=1, help="Parallel workers; by default 1, or all of Ray for fit and predict."
         ),
     ] = None
-    device: Annotated[str, typer.Option(help="Device for each Ray worker: auto, cpu or gpu.")] = (
-        "auto"
-    )
+    device: Annotated[str, typer.Option(help="Device of Ray workers: auto, cpu or gpu.")] = "auto"
 
     def uses_ray(self) -> bool:
         """True for Ray; raise an error if other options need it."""
@@ -113,7 +103,6 @@ class EngineOptions:
         return False
 
     def create(self) -> Any:
-        """The engine of the experiment runner."""
         from sigmax.runs.engines import create_engine
 
         return create_engine(
@@ -122,7 +111,6 @@ class EngineOptions:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Names that are separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -141,62 +129,11 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
 
 
 def parse_quantiles(text: str) -> tuple[float, ...]:
-    """Levels that are separated by commas."""
     try:
         return tuple(float(level) for level in split_names(text))
     except ValueError as error:
         rule = "numbers between 0 and 1, separated by commas"
         raise InvalidArgumentError(f"`--quantiles` must be {rule}, got {text!r}.") from error
-
-
-def changed_options(group: Any) -> dict[str, Any]:
-    """Options of a dataclass that differ from their defaults, by their names without dashes."""
-    hints = get_type_hints(type(group), include_extras=True)
-    changed = {}
-    for field in fields(group):
-        value = getattr(group, field.name)
-        if is_option(hints[field.name]) and value != field.default:
-            names = hints[field.name].__metadata__[0].param_decls or [field.name]
-            changed[names[0].removeprefix("--").replace("_", "-")] = value
-    return changed
-
-
-def command_line(command: str, sources: Sequence[str], options: Mapping[str, Any]) -> str:
-    """The command that repeats a result.
-
-    Parameters
-    ----------
-    sources
-        Files and folders before the options.
-    options
-        Names without dashes -> values: a list is repeated, a mapping is written as settings, True
-        as a bare name; empty values, None and False are left out.
-
-    Examples
-    --------
-    >>> command_line("fit", ["a b.csv"], {"target": "y", "drop": ["a", "b"], "set": {"n": 3}})
-    "sigmax fit 'a b.csv' --target y --drop a --drop b --set n=3"
-    >>> command_line("fit", ["-"], {"target": "--x", "no-refit": True, "preset": None})
-    'sigmax fit - --target=--x --no-refit'
-    """
-    files = [f"./{one}" if one.startswith("-") and one != "-" else one for one in sources]
-    words = ["sigmax", command, *files]
-    for name, value in options.items():
-        if value is None or value is False or value == "" or value == [] or value == ():
-            continue
-        if value is True:
-            words.append(f"--{name}")
-            continue
-        if isinstance(value, Mapping):
-            value = [f"{key}={setting_text(one)}" for key, one in value.items()]
-        for one in value if isinstance(value, list | tuple) else [value]:
-            text = str(one)
-            words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
-    return shlex.join(words)
-
-
-def setting_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def load_command(name: str) -> Any:
@@ -220,10 +157,12 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
             options[name] = hints[name], parameter.default
             continue
         field_hints = get_type_hints(hints[name], include_extras=True)
-        of_group = [field for field in fields(hints[name]) if is_option(field_hints[field.name])]
-        groups[name] = [field.name for field in of_group]
-        for field in of_group:
+        groups[name] = []
+        for field in fields(hints[name]):
             hint, default = field_hints[field.name], field.default
+            if get_origin(hint) is not Annotated:  # not an option
+                continue
+            groups[name].append(field.name)
             if hint.__origin__ == tuple[str, ...]:  # typer takes lists
                 hint, default = Annotated[list[str] | None, *hint.__metadata__], None
             options[field.name] = hint, inspect.Parameter.empty if default is MISSING else default
@@ -232,13 +171,9 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(**values: Any) -> Any:
         for name, members in groups.items():
             chosen = {member: values.pop(member) for member in members}
-            values[name] = hints[name](
-                **{
-                    member: tuple(value) if isinstance(value, list) else value
-                    for member, value in chosen.items()
-                    if value is not None
-                }
-            )
+            given = {member: value for member, value in chosen.items() if value is not None}
+            lists = {member: tuple(value) for member, value in given.items() if type(value) is list}
+            values[name] = hints[name](**given | lists)
         return function(**values)
 
     keyword: Any = inspect.Parameter.KEYWORD_ONLY
@@ -251,15 +186,12 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def is_option(hint: Any) -> bool:
-    return get_origin(hint) is Annotated
-
-
 @final
 class LazyCommand(TyperCommand):
     """A command that is imported when it is used, and not for `sigmax --help`."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        typed_command.set(shlex.join(["sigmax", str(self.name), *args]))
         return load_command(str(self.name)).make_context(info_name, args, parent, **extra)
 
 

@@ -7,6 +7,7 @@ so that the same command continues a stopped comparison, and a changed file is a
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
@@ -26,8 +27,6 @@ from sigmax.cli.app import (
     Seed,
     Settings,
     Source,
-    changed_options,
-    command_line,
     parse_settings,
     split_names,
 )
@@ -51,16 +50,23 @@ from sigmax.cli.rows import (
     read_features,
     text_categories,
 )
-from sigmax.cli.scores import LEVELS, Estimate, Gap, RowScores, estimate_text, score_rows, verdict
+from sigmax.cli.scores import (
+    LEVELS,
+    Estimate,
+    Gap,
+    RowScores,
+    estimate_text,
+    is_sure,
+    score_rows,
+    verdict,
+)
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_progress
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, TableFileError
 from sigmax.experts.rows import duplicate_groups
 from sigmax.metrics import covering_levels
-from sigmax.report.comparison_page import ComparedMethod, Comparison, comparison_page
-from sigmax.report.held_out import CURVE_LEVELS
-from sigmax.report.page import Caution
-from sigmax.report.tables import ReportTable, TableCell
-from sigmax.report.validation import coverage_curve
+from sigmax.report.page import Axis, Caution, Chart, Layer, Page, PagePart
+from sigmax.report.tables import ReportTable, TableCell, count_text
+from sigmax.report.validation import CURVE_LEVELS, coverage_curve, curves_chart
 from sigmax.runs.experiments import Choice, Experiment
 from sigmax.runs.methods import Method, stopwatch, with_settings
 from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
@@ -87,10 +93,8 @@ COMPARED = {
         is_network=False,
     ),
 }
-"""Methods that can be compared, by name."""
-TITLES = {"crps": "CRPS", "log_likelihood": "log-likelihood"}
-SIGNS = {"crps": 1.0, "log_likelihood": -1.0}
-"""1 if lower is better."""
+PAIRED = ("crps", "log_likelihood")
+"""Scores whose differences between methods are computed on the same rows."""
 
 Folds = dict[int, Record]
 """Records of a method with scores, by fold."""
@@ -99,28 +103,18 @@ Folds = dict[int, Record]
 @final
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Methods, folds and ranking."""
+    """Methods and folds."""
 
     n_folds: Annotated[int, typer.Option("--folds", help="Number of cross-validation folds.")] = 5
     methods: Annotated[
         str,
-        typer.Option(
-            help=f"Methods, separated by commas: {', '.join(COMPARED)}. By default all that are"
-            " installed."
-        ),
+        typer.Option(help=f"Comma-separated; by default all installed: {', '.join(COMPARED)}."),
     ] = ""
-    rank_by: Annotated[str, typer.Option(help="Score to rank by: crps or log_likelihood.")] = "crps"
     seed: Seed = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings for the methods that have them."""
-
-    @property
-    def chosen_methods(self) -> tuple[str, ...]:
-        return split_names(self.methods) or usual_methods()
 
     def check(self) -> None:
         check_count("--folds", self.n_folds, minimum=2)
-        check_choice("--rank-by", self.rank_by, TITLES)
         for method in split_names(self.methods):
             check_choice("--methods", method, COMPARED)
             if method in PACKAGES:
@@ -145,20 +139,19 @@ def compare(
 ) -> None:
     """Cross-validate methods on a table and rank them; resumes a stopped run."""
     options = replace(options, settings=parse_settings(set_))
-    choice = plan_comparison(data, columns, options, changed_options(reading))
+    choice = plan_comparison(data, columns, options, asdict(reading))
     with show_progress() as observe:
         result = run_experiment(
             COMPARISON, choice, out, engine.create(), retry_failed=retry_failed, observe=observe
         )
     show_item(Text(ranked_verdict(result.records), "bold"))
-    show_item(ranked_table(result.records, options.rank_by))
+    show_item(ranked_table(result.records))
     for record in result.failures:
         show_item(f"failed: {record.task.label}: {record.reason}")
     show_item(f"Report saved to {result.report}")
 
 
 def usual_methods() -> tuple[str, ...]:
-    """All methods but those whose packages are not installed."""
     return tuple(name for name in COMPARED if name not in PACKAGES or is_installed(name))
 
 
@@ -173,34 +166,27 @@ def plan_comparison(
         raise TableFileError("`compare` reads its table more than once: give it a file.")
     options.check()
     columns.check()
-    reading = dict(reading or {})
+    reading = {name: value for name, value in (reading or {}).items() if value is not None}
     columns = columns.for_columns([*map(str, read_table(source, **reading, max_rows=1).columns)])
     columns.check()
+    chosen = asdict(columns) | {"n_folds": options.n_folds, "seed": options.seed}
     table = {
-        "options": options_to_json(columns, options),
+        "options": json.loads(json.dumps(chosen)),
         "reading": reading,
         "sha256": file_hash(source),
     }
     read_task_table(str(source), json.dumps(table))  # raises its errors before any work
     return Choice(
         datasets=[str(source)],
-        methods=options.chosen_methods,
+        methods=split_names(options.methods) or usual_methods(),
         n_splits=options.n_folds,
         seed=options.seed,
         settings={"table": table, **options.settings},
     )
 
 
-def options_to_json(columns: ColumnOptions, options: CompareOptions) -> dict[str, Any]:
-    """Options that distinguish two comparisons of the same file; also read from old records."""
-    values = asdict(columns) | {"n_folds": options.n_folds, "seed": options.seed}
-    if columns.time_column is None:
-        del values["time_column"]
-    return json.loads(json.dumps(values))
-
-
-def columns_from_json(values: Mapping[str, Any]) -> ColumnOptions:
-    chosen = {one.name: values.get(one.name) for one in fields(ColumnOptions)}
+def columns_from_json(options: Mapping[str, Any]) -> ColumnOptions:
+    chosen = {one.name: options.get(one.name) for one in fields(ColumnOptions)}
     lists = {name: tuple(value) for name, value in chosen.items() if isinstance(value, list)}
     return ColumnOptions(**{**chosen, **lists})
 
@@ -228,9 +214,8 @@ def read_task_table(source: str, description: str) -> TaskTable:
         raise TableFileError(f"{source} has changed since the comparison was started.")
     data = UsableRows.read(frame, columns)
     if len(data.y) < 2 * n_folds:
-        raise InvalidDataError(
-            f"{n_folds} folds need at least {2 * n_folds} rows with a target, got {len(data.y):,}."
-        )
+        needed = f"{n_folds} folds need at least {2 * n_folds} rows with a target"
+        raise InvalidDataError(f"{needed}, got {len(data.y):,}.")
     table = read_features(data.X, columns)
     clusters = duplicate_groups(table.values)
     if columns.group_column is not None:
@@ -244,7 +229,6 @@ def read_task_table(source: str, description: str) -> TaskTable:
 
 
 def file_hash(source: str | Path) -> str:
-    """SHA-256 of the content of a file."""
     try:
         with open(source, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -253,12 +237,10 @@ def file_hash(source: str | Path) -> str:
 
 
 def run_tasks(job: Sequence[Task]) -> list[Record]:
-    """Fit and score every task of a job."""
     return [run_task(task) for task in job]
 
 
 def run_task(task: Task) -> Record:
-    """One method on one fold."""
     machine = describe_machine()
     table = read_task_table(task.dataset, json.dumps(task.settings["table"]))
     train, test = table.folds[task.split]
@@ -315,15 +297,12 @@ def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, lis
     """Mean scores of blocks of rows, equal for all methods; duplicates are in one block."""
     order = np.argsort(clusters, kind="stable")
     blocks = np.array_split(order, min(MOST_BLOCKS, len(order)))
-    return {name: [float(scores.values[name][block].mean()) for block in blocks] for name in TITLES}
+    return {name: [float(scores.values[name][block].mean()) for block in blocks] for name in PAIRED}
 
 
 def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Two rankings and the other scores of every comparison."""
-    tables = []
-    for group in record_groups(records):
-        tables += [*(ranked_table(group, name) for name in TITLES), other_scores(group)]
-    return tables
+    groups = record_groups(records)
+    return [make(group) for group in groups for make in (ranked_table, other_scores)]
 
 
 def record_groups(records: Sequence[Record]) -> list[list[Record]]:
@@ -336,42 +315,31 @@ def record_groups(records: Sequence[Record]) -> list[list[Record]]:
     return list(groups.values())
 
 
-def ranked_table(records: Sequence[Record], rank_by: str) -> ReportTable:
+def ranked_table(records: Sequence[Record]) -> ReportTable:
     """One row per method, the best first, with paired differences from the best."""
     methods = by_method(records)
-    means = {method: mean_score(folds, rank_by) for method, folds in methods.items()}
-    order = sorted(methods, key=lambda method: SIGNS[rank_by] * means[method].value)
-    (other,) = TITLES.keys() - {rank_by}
     rows = []
-    for method in order:
-        folds, best = methods[method], methods[order[0]]
-        gap = "" if folds is best else estimate_text(difference(folds, best, rank_by))
+    for i, (method, folds) in enumerate(methods.items()):
+        gap = difference(folds, next(iter(methods.values())), "crps")
         rows.append(
             [
                 method_title(method, folds),
-                estimate_text(means[method]),
-                gap,
-                estimate_text(mean_score(folds, other)),
+                estimate_text(mean_score(folds, "crps")),
+                estimate_text(gap) if i else "",
+                estimate_text(mean_score(folds, "log_likelihood")),
                 number_cell(100 * weighted(folds, "coverage_90"), ".1f", " %"),
                 number_cell(mean_seconds(folds), ".3g"),
             ]
         )
     return ReportTable(
-        title=f"{full_title(records)}, ranked by {TITLES[rank_by]}",
-        header=[
-            "method",
-            TITLES[rank_by],
-            f"{TITLES[rank_by]} minus best",
-            TITLES[other],
-            "90 % cov.",
-            "s to fit",
-        ],
+        title=f"{full_title(records)}, ranked by CRPS",
+        header=["method", "CRPS", "CRPS minus best", "log-likelihood", "90 % cov.", "s to fit"],
         rows=rows,
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",
             "* cannot read categories or missing values, so it got a numeric version: standardised"
             " numbers, missing-value flags, the 20 most frequent categories one-hot.",
-            *failure_notes(records, methods),
+            *failure_notes(records).values(),
         ],
     )
 
@@ -383,8 +351,7 @@ def ranked_verdict(records: Sequence[Record]) -> str:
     methods.pop("marginal", None)
     if linear is None or not methods:
         return ""
-    best = min(methods, key=lambda method: mean_score(methods[method], "crps").value)
-    folds = methods[best]
+    best, folds = next(iter(methods.items()))
     gap = Gap(
         baseline="linear",
         baseline_crps=mean_score(linear, "crps").value,
@@ -400,13 +367,16 @@ def number_cell(value: float | np.floating, digits: str, unit: str = "") -> Tabl
 
 
 def other_scores(records: Sequence[Record]) -> ReportTable:
-    """RMSE, and coverage and width of intervals, in no order."""
-    header = ["method", "RMSE"]
+    """RMSE, log-likelihood minus that of the best, and coverage and width of intervals."""
+    header = ["method", "RMSE", "log-likelihood minus best"]
     for level in LEVELS:
         header += [f"{100 * level:g} % coverage", "width"]
     rows = []
-    for method, folds in by_method(records).items():
+    methods = by_method(records)
+    for i, (method, folds) in enumerate(methods.items()):
+        gap = difference(folds, next(iter(methods.values())), "log_likelihood")
         row = [method_title(method, folds), number_cell(pooled_rmse(folds), ".4g")]
+        row.append(estimate_text(gap) if i else "")
         for level in LEVELS:
             percent = f"{100 * level:g}"
             row.append(number_cell(100 * weighted(folds, f"coverage_{percent}"), ".1f", " %"))
@@ -416,12 +386,12 @@ def other_scores(records: Sequence[Record]) -> ReportTable:
 
 
 def by_method(records: Sequence[Record]) -> dict[str, Folds]:
-    """Records with scores, by method and fold."""
+    """Records with scores by method and fold, the method of the lowest CRPS first."""
     methods: dict[str, Folds] = {}
     for record in records:
         if record.status == "done":
             methods.setdefault(record.task.method, {})[record.task.split] = record
-    return methods
+    return dict(sorted(methods.items(), key=lambda item: weighted(item[1], "crps")))
 
 
 def full_title(records: Sequence[Record]) -> str:
@@ -444,7 +414,11 @@ def mean_seconds(folds: Folds) -> float:
 def weighted(folds: Folds, name: str, *, power: int = 1) -> float:
     """The mean over all test rows of a score, or of its power."""
     values = [record.scores[name] ** power for record in folds.values()]
-    return float(np.average(values, weights=[r.data["n_test"] for r in folds.values()]))
+    return float(np.average(values, weights=n_test_rows(folds)))
+
+
+def n_test_rows(folds: Folds) -> list[int]:
+    return [record.data["n_test"] for record in folds.values()]
 
 
 def pooled_rmse(folds: Folds) -> float:
@@ -475,7 +449,6 @@ def block_error(values: NDArray[np.float64]) -> float:
 
 
 def failed_methods(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records without scores, by method."""
     found: dict[str, list[Record]] = {}
     for record in records:
         if record.status != "done":
@@ -483,93 +456,149 @@ def failed_methods(records: Sequence[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def failure_text(record: Record) -> str:
-    return "not applicable" if record.status == "infeasible" else "failed"
-
-
-def failure_notes(records: Sequence[Record], methods: Mapping[str, Folds]) -> list[str]:
-    """A sentence for every method without scores on all folds."""
-    notes = []
+def failure_notes(records: Sequence[Record]) -> dict[str, str]:
+    """Sentence for every method without scores on all folds."""
+    methods, notes = by_method(records), {}
     for method, failed in failed_methods(records).items():
+        what = "not applicable" if failed[0].status == "infeasible" else "failed"
         where = f" on {len(failed)} folds, compared with the best on the others"
         where = where if method in methods else ""
-        notes.append(f"{method}: {failure_text(failed[0])}{where}: {failed[0].reason}.")
+        notes[method] = f"{method}: {what}{where}: {failed[0].reason}."
     return notes
 
 
 def compare_page(folder: Path, records: Sequence[Record]) -> str:
-    """The page of all comparisons of a folder."""
     groups = record_groups(records)
-    return comparison_page([page_comparison(folder, group) for group in groups]).to_html()
-
-
-def page_comparison(folder: Path, records: Sequence[Record]) -> Comparison:
-    """One comparison for the page, with its methods ordered by CRPS."""
-    found = by_method(records)
-    order = sorted(found, key=lambda method: mean_score(found[method], "crps").value)
-    sizes = {record.task.split: record.data["n_test"] for record in records if record.data}
-    failed, table = failed_methods(records), records[0].task.settings["table"]
-    return Comparison(
-        title=full_title(records),
-        verdict=ranked_verdict(records),
-        target=table["options"]["target"],
-        n_rows=max(1, sum(sizes.values())),
-        methods=[page_method(method, found[method], found[order[0]]) for method in order],
-        levels=CURVE_LEVELS.tolist(),
-        tables=compare_tables(records),
+    last, many = groups[-1], len(groups) > 1
+    table = last[0].task.settings["table"]
+    page = Page(
+        title=f"{len(groups)} comparisons" if many else full_title(last),
+        subtitle=f"{count_text(n_tested(last), 'row')}, predicted by models that had not seen them",
+        headline=" ".join(f"{ranked_verdict(one)} {best_method(one)}".strip() for one in groups),
         warnings=[
-            Caution(
-                f"{method}: {failure_text(record)}",
-                record.reason,
-                is_grave=record.status == "failed",
-            )
-            for method, (record, *_) in failed.items()
+            Caution("no scores", text, is_grave=failed_methods(group)[method][0].status == "failed")
+            for group in groups
+            for method, text in failure_notes(group).items()
         ],
-        command=repeat_comparison(folder, records),
+        no_warnings="No method failed.",
+        parts=[
+            part
+            for i, group in enumerate(groups, start=1)
+            for part in page_parts(group, f"-{i}" if many else "")
+        ],
+        command=repeat_comparison(folder, last),
         facts=[
-            ("table", records[0].task.dataset),
+            ("table", last[0].task.dataset),
             ("SHA-256 of the table", table["sha256"]),
             ("folds", str(table["options"]["n_folds"])),
-            *((name, str(value)) for name, value in records[-1].machine.items()),
+            *((name, str(value)) for name, value in last[-1].machine.items()),
         ],
+    )
+    return page.to_html()
+
+
+def n_tested(records: Sequence[Record]) -> int:
+    """Number of test rows of all folds."""
+    sizes = {record.task.split: record.data["n_test"] for record in records if record.data}
+    return max(1, sum(sizes.values()))
+
+
+def best_method(records: Sequence[Record]) -> str:
+    """Best method, its lead over the next one, and whether that may be chance, in a sentence."""
+    methods = by_method(records)
+    if not methods:
+        return "No method has scores."
+    best, *others = (method_title(*one) for one in methods.items())
+    if not others:
+        return f"{best} is the only method that has scores."
+    first, second, *_ = methods.values()
+    gap, crps = difference(second, first, "crps"), weighted(first, "crps")
+    share = gap.value / crps if crps else math.nan
+    sure = "more than chance would explain" if is_sure(gap, 1) else "which may well be chance"
+    target = records[0].task.settings["table"]["options"]["target"]
+    return (
+        f"{best} predicts {target} best of {len(methods)} methods; the next, {others[0]}, has a"
+        f" {100 * share:.2g} % larger error (CRPS), {sure}."
     )
 
 
-def page_method(method: str, folds: Folds, best: Folds) -> ComparedMethod:
-    crps, gap = mean_score(folds, "crps"), difference(folds, best, "crps")
-    curves = [record.curves.get(COVERED) for record in folds.values()]
-    counts = [record.data["n_test"] for record in folds.values()]
-    has_curve = all(curve is not None and len(curve) == len(CURVE_LEVELS) for curve in curves)
-    return ComparedMethod(
-        name=method_title(method, folds),
-        crps=crps.value,
-        crps_error=crps.error,
-        gap=gap.value,
-        gap_error=gap.error,
-        seconds=mean_seconds(folds),
-        curve=np.average(np.array(curves), axis=0, weights=counts) if has_curve else None,
+def page_parts(records: Sequence[Record], suffix: str) -> list[PagePart]:
+    """Charts and tables; ``suffix`` makes their names unique on the page."""
+    found = by_method(records)
+    tables = PagePart(name=f"tables{suffix}", heading="All scores", tables=compare_tables(records))
+    if not found:
+        return [tables]
+    methods = {method_title(*one): one[1] for one in found.items()}
+    target = records[0].task.settings["table"]["options"]["target"]
+    ranking = PagePart(
+        name=f"ranking{suffix}",
+        heading=full_title(records) if suffix else "Scores",
+        lead="Mean CRPS on held-out rows, in units of the target; lower is better.",
+        charts=[score_chart(methods, target, f"scores{suffix}")],
+    )
+    curves = {}
+    for name, folds in methods.items():
+        shares = [record.curves.get(COVERED) for record in folds.values()]
+        if all(shares):  # records of older versions have none
+            curves[name] = np.average(np.array(shares), axis=0, weights=n_test_rows(folds))
+    if not curves:
+        return [ranking, tables]
+    calibration = PagePart(
+        name=f"calibration{suffix}",
+        heading="Are the intervals right?",
+        lead="Above the diagonal: wider than needed. Below: too narrow.",
+        charts=[curves_chart(curves, n_tested(records), f"calibration{suffix}")],
+    )
+    return [ranking, calibration, tables]
+
+
+def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
+    names, best = list(methods), next(iter(methods.values()))
+    found = [mean_score(folds, "crps") for folds in methods.values()]
+    gaps = [difference(folds, best, "crps") for folds in methods.values()]
+    values = np.array([one.value for one in found])
+    errors = np.nan_to_num([one.error for one in found])
+    ends: Any = {"lower": values - errors, "upper": values + errors}
+    y = np.arange(len(names))
+    texts = ["the best", *(f"{estimate_text(gap)} above" for gap in gaps[1:])]
+    return Chart(
+        name=name,
+        title="CRPS",
+        x=Axis(f"CRPS, in units of {target}", low=0.0 if values.min() >= 0 else None),
+        y=Axis("", "category", levels=tuple(names)),
+        layers=[
+            Layer("intervals", "± one standard error", "chance", y=y, **ends),
+            Layer("points", "CRPS", x=values, y=y, texts=texts),
+        ],
+        note="Differences between methods are more certain than these errors, because all methods"
+        " predict the same rows; the table has them.",
+        height=90 + 30 * len(names),
     )
 
 
 def repeat_comparison(folder: Path, records: Sequence[Record]) -> str:
-    """The command that repeats a comparison."""
     task = records[0].task
     table = task.settings["table"]
-    columns = columns_from_json(table["options"])
-    return command_line(
-        "compare",
-        [task.dataset],
-        {
-            "target": columns.target,
-            "out": folder,
-            "methods": ",".join(dict.fromkeys(record.task.method for record in records)),
-            "folds": table["options"]["n_folds"],
-            **changed_options(columns),
-            "seed": table["options"]["seed"] or None,
-            "set": {name: value for name, value in task.settings.items() if name != "table"},
-            **table["reading"],
-        },
-    )
+    chosen = table["options"] | table["reading"]
+    options = {
+        "target": [chosen["target"]],
+        "out": [folder],
+        "methods": [",".join(dict.fromkeys(record.task.method for record in records))],
+        "folds": [chosen["n_folds"]],
+        "category": chosen["categories"],
+        "number": chosen["numbers"],
+        "drop": chosen["drop"],
+        "seed": [chosen["seed"]] if chosen["seed"] else [],
+        "set": [
+            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+            for name, value in task.settings.items()
+            if name != "table"
+        ],
+    }
+    for name in ("time_column", "group_column", "delimiter", "encoding", "sheet"):
+        options[name.replace("_", "-")] = [chosen[name]] if chosen.get(name) else []
+    words = [f"--{name}={value}" for name, values in options.items() for value in values]
+    return shlex.join(["sigmax", "compare", task.dataset, *words])
 
 
 COMPARISON = Experiment(

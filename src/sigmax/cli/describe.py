@@ -1,6 +1,7 @@
 """`sigmax describe`: the columns of a table, its target, and likely problems."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import pandas as pd
@@ -13,18 +14,18 @@ from rich.text import Text
 from sigmax.cli.app import Reading, Source
 from sigmax.cli.rows import ColumnOptions
 from sigmax.cli.terminal import report_errors, short_name, show_item
+from sigmax.report.model_page import GRAVE
 from sigmax.report.page import Caution
+from sigmax.report.tables import number_text
 from sigmax.tables.profile import ColumnProfile, Finding, Profile, TargetProfile, profile_table
 from sigmax.tables.reading import read_table
 from sigmax.tables.schema import Kind, Schema
 from sigmax.tables.table import infer_schema
 
 MOST_SHOWN = 24
-"""Largest number of columns that are all shown; of a wider table the first of every kind are."""
-FIRST_SHOWN = 7
+"""Number of columns that are shown of a wider table."""
 LONGEST = 20
 """Largest number of characters of a name or a cell."""
-ALARMS = ("leak", "constant target")
 PLURALS = {Kind.NUMBER: "numbers", Kind.CATEGORY: "categories", Kind.TIME: "times"}
 
 
@@ -37,7 +38,7 @@ def describe(
     reading: Reading,
 ) -> None:
     """Show the columns of a table and likely problems, before you fit a model."""
-    profile = describe_frame(read_table(data, **reading.options), columns)
+    profile = describe_frame(read_table(data, **asdict(reading)), columns)
     for part in screen(profile, short_name(data), every_column=all_):
         show_item(part)
 
@@ -67,13 +68,7 @@ def describe_frame(
 
 
 def count_kinds(kinds: Sequence[Kind]) -> str:
-    """Number of columns of each kind.
-
-    Examples
-    --------
-    >>> count_kinds([Kind.NUMBER, Kind.TIME, Kind.NUMBER, Kind.CATEGORY])
-    '2 numbers, 1 category and 1 time'
-    """
+    """Number of columns of each kind: '2 numbers, 1 category and 1 time'."""
     found = {kind: kinds.count(kind) for kind in Kind if kind in kinds}
     words = [f"{n} {PLURALS[kind] if n > 1 else kind}" for kind, n in found.items()]
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
@@ -89,23 +84,19 @@ def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[R
     grid.add_column("for example", no_wrap=True, ratio=1)
     for row in rows_of(profile, every_column=every_column):
         grid.add_row(*map(Text, row))
-    lines = [target_line(profile.target), *map(finding_line, profile.findings)]
+    lines = [target_line(profile.target), *map(caution_line, profile.findings)]
     if len(profile.columns) > MOST_SHOWN and not every_column:
         lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
     return [grid, *lines]
 
 
 def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
-    """One row for every column, or for the first columns of every kind."""
-    if len(profile.columns) <= MOST_SHOWN or every_column:
-        return [row_of(column, profile) for column in profile.columns]
-    rows = []
-    for kind in Kind:
-        columns = [column for column in profile.columns if column.kind is kind]
-        rows += [row_of(column, profile) for column in columns[:FIRST_SHOWN]]
-        if hidden := columns[FIRST_SHOWN:]:
-            n_missing = sum(column.n_missing > 0 for column in hidden)
-            rows.append([f"… {len(hidden):,} more", str(kind), f"in {n_missing:,}", "", ""])
+    """One row for every column, or for the first ones of a wide table."""
+    shown = profile.columns if every_column else profile.columns[:MOST_SHOWN]
+    rows = [row_of(column, profile) for column in shown]
+    if hidden := profile.columns[len(shown) :]:
+        n_missing = sum(column.n_missing > 0 for column in hidden)
+        rows.append([f"… {len(hidden):,} more", "", f"in {n_missing:,}", "", ""])
     return rows
 
 
@@ -119,7 +110,6 @@ def row_of(column: ColumnProfile, profile: Profile) -> list[str]:
 
 
 def target_line(target: TargetProfile) -> Text:
-    """Summary of the target in a line."""
     parts = [
         f"{number_text(target.low)} to {number_text(target.high)}",
         f"median {number_text(target.median)}",
@@ -135,25 +125,13 @@ def target_line(target: TargetProfile) -> Text:
     return Text.assemble(("target ", "bold"), (clean(target.name), "bold"), ": ", ", ".join(parts))
 
 
-def number_text(number: float) -> str:
-    """A number without an exponent where none is needed.
-
-    Examples
-    --------
-    >>> number_text(79873.0587), number_text(0.012345), number_text(3e12)
-    ('79,873', '0.01235', '3e+12')
-    """
-    return f"{number:,.0f}" if 1e3 <= abs(number) < 1e10 else f"{number:.4g}"
-
-
-def finding_line(finding: Finding) -> Text:
-    style = "bold red" if finding.code in ALARMS else "yellow"
-    return Text.assemble((finding.code, style), ": ", printable(finding.text))
-
-
-def caution_line(caution: Caution) -> Text:
-    style = "bold red" if caution.is_grave else "bold yellow"
-    return Text.assemble(("WARNING", style), f": {caution.code}: ", printable(caution.text))
+def caution_line(caution: Caution | Finding) -> Text:
+    """Warning or finding in a line."""
+    is_grave = caution.code in GRAVE or (isinstance(caution, Caution) and caution.is_grave)
+    code = f"WARNING: {caution.code}" if isinstance(caution, Caution) else caution.code
+    return Text.assemble(
+        (code, "bold red" if is_grave else "yellow"), f": {printable(caution.text)}"
+    )
 
 
 def clean(text: str) -> str:
@@ -163,11 +141,5 @@ def clean(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without control characters of the terminal.
-
-    Examples
-    --------
-    >>> printable("red\\x1b[31m")
-    'red�[31m'
-    """
+    """Text without control characters of the terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)

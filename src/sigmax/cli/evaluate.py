@@ -1,8 +1,9 @@
-"""`sigmax evaluate`: scores of a saved model on labelled rows, in total and by group or time."""
+"""`sigmax evaluate` and `sigmax monitor`: a saved model on labelled rows, scored or tested."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -13,16 +14,9 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from sigmax.checks import check_choice
-from sigmax.cli.app import (
-    IntervalMethod,
-    ModelFolder,
-    Reading,
-    Source,
-    changed_options,
-    command_line,
-)
+from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
-from sigmax.cli.model_report import first_time_column, model_report, stored_targets
+from sigmax.cli.fit import first_time_column, model_report, stored_targets
 from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
 from sigmax.cli.scores import (
     Estimate,
@@ -37,16 +31,18 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import report_errors, short_name, show_item, show_share
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
+from sigmax.monitoring import Monitor
 from sigmax.report import HeldOutRows, ModelReport
-from sigmax.report.headline import coverage_cautions
+from sigmax.report.model_page import coverage_cautions
 from sigmax.report.page import Caution
-from sigmax.report.tables import ReportTable, TableCell
+from sigmax.report.tables import ReportTable, TableCell, share_text
 from sigmax.table_model import (
     INTERVAL_METHODS,
     ROWS_PER_CHUNK,
     SavedTableModel,
     check_columns,
     load_folder,
+    row_notes,
 )
 from sigmax.tables.columns import check_names, read_target
 from sigmax.tables.profile import Finding
@@ -55,6 +51,8 @@ from sigmax.tables.writing import new_file
 
 N_PARTS = 10
 """Number of parts by time, of about equal size; rows of equal time are in one part."""
+MANY_NEW = 0.01
+"""Share of rows with unseen categories or values out of range above which there is a warning."""
 MOST_GROUPS = 30
 """Largest number of parts in a table; the file of scores has all."""
 
@@ -76,10 +74,6 @@ class EvaluateOptions:
         if self.by is not None and self.time_column is not None:
             raise InvalidArgumentError("Choose one of `--by` and `--time-column`.")
 
-    def check_names(self, columns: Sequence[str]) -> None:
-        for option, name in {"--by": self.by, "--time-column": self.time_column}.items():
-            check_names([name] if name is not None else [], columns, option=option)
-
 
 @report_errors()
 def evaluate(
@@ -96,7 +90,7 @@ def evaluate(
     """Score a model on labelled rows, in total and by group or time."""
     options.check()
     saved = load_folder(model)
-    chunks = read_chunks(data, rows_per_chunk=ROWS_PER_CHUNK, **reading.options)
+    chunks = read_chunks(data, rows_per_chunk=ROWS_PER_CHUNK, **asdict(reading))
     found = evaluate_chunks(saved, chunks, options, keep_rows=report is not None)
     for caution in found.cautions:
         show_item(caution_line(caution))
@@ -107,17 +101,47 @@ def evaluate(
     for table in found.tables():
         show_item(table)
     if out is not None:
-        with new_file(out) as stream:
-            stream.write((json.dumps(found.to_json(), indent=2) + "\n").encode())
-        show_item(f"Scores saved to {out}")
+        save_json("Scores", found.to_json(), out)
     if report is not None and found.rows is not None:
         page = evaluation_report(saved, short_name(data), found, found.rows, options)
-        chosen = changed_options(options) | {"out": out, "report": report}
-        chosen |= changed_options(reading)
-        page = replace(page, command=command_line("evaluate", [str(model), data], chosen))
         with new_file(report) as stream, show_share("report") as progress:
             stream.write(page.page(progress).to_html().encode())
         show_item(f"Report saved to {report}")
+
+
+@report_errors()
+def monitor(
+    model: ModelFolder,
+    data: Source,
+    *,
+    alpha: Annotated[float, typer.Option(help="Largest probability of a false alarm.")] = 0.05,
+    state: Annotated[Path | None, typer.Option(help="JSON file to continue and to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the result of each test.")] = None,
+    reading: Reading,
+) -> None:
+    """Test whether predictions still hold on new labelled rows, in their order."""
+    saved = load_folder(model)
+    found = Monitor(saved.model, alpha=alpha)
+    if state is not None and state.exists():
+        found = Monitor.load(state, saved.model)  # with the alpha that it was started with
+    chunks = read_chunks(data, rows_per_chunk=ROWS_PER_CHUNK, **asdict(reading))
+    for chunk, y, numbers, _ in labelled_chunks(saved, chunks):
+        if len(y):
+            with InvalidCellError.numbered(numbers):
+                found.update(chunk[saved.features], y)
+    if state is not None:
+        found.save(state)
+    show_item(str(found))
+    if out is not None:
+        tests = [asdict(test) | {"is_alarm": test.is_alarm} for test in found.tests]
+        content = {"rows": found.n_rows, "has_alarm": found.has_alarm, "tests": tests}
+        save_json("Tests", content, out)
+
+
+def save_json(name: str, content: Any, path: Path) -> None:
+    with new_file(path) as stream:
+        stream.write((json.dumps(content, indent=2) + "\n").encode())
+    show_item(f"{name} saved to {path}")
 
 
 @final
@@ -128,14 +152,12 @@ class Evaluation:
     target: str
     n_rows: int
     n_left_out: int
-    """Number of rows without a target."""
     scores: Mapping[str, Estimate]
     parts: Mapping[str, tuple[int, Mapping[str, Estimate]]]
     """Name -> number of rows, and their scores."""
     verdict: str = ""
     """Comparison with the linear baseline, if the folder has one."""
     cautions: Sequence[Caution] = ()
-    """Warnings about the rows and the intervals."""
     rows: HeldOutRows | None = None
     """Rows for a report, if they were kept."""
 
@@ -160,36 +182,31 @@ class Evaluation:
         if self.parts:
             titles = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
             titles |= {"coverage_90": "90 % coverage", "width_90": "90 % width"}
-            shown = list(self.parts.items())[:MOST_GROUPS]
-            hidden = len(self.parts) - len(shown)
+            hidden = len(self.parts) - MOST_GROUPS
+            rows = [
+                [part, TableCell(f"{n:,}", n), *(score_text(name, scores[name]) for name in titles)]
+                for part, (n, scores) in list(self.parts.items())[:MOST_GROUPS]
+            ]
+            notes = [f"{hidden:,} smaller parts are left out."] if hidden > 0 else []
+            header = ["part", "rows", *titles.values()]
             tables.append(
-                ReportTable(
-                    title="scores of parts",
-                    header=["part", "rows", *titles.values()],
-                    rows=[
-                        [
-                            part,
-                            TableCell(f"{n:,}", n),
-                            *(score_text(name, scores[name]) for name in titles),
-                        ]
-                        for part, (n, scores) in shown
-                    ],
-                    notes=[f"{hidden:,} smaller parts are left out."] if hidden else [],
-                )
+                ReportTable(title="scores of parts", header=header, rows=rows, notes=notes)
             )
         return tables
 
 
 def labelled_chunks(
-    saved: SavedTableModel, chunks: Iterable[pd.DataFrame], options: EvaluateOptions | None = None
+    saved: SavedTableModel,
+    chunks: Iterable[pd.DataFrame],
+    named: Mapping[str, str | None] | None = None,
 ) -> Iterator[tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.int64], int]]:
-    """Yield the rows that have a target, their targets and numbers, and the number of others."""
+    """Yield rows with a target, their targets and numbers, and the number of other rows."""
     n_rows, n_known = 0, 0
     for chunk in chunks:
         if not n_rows:
             check_columns(saved, chunk)
-            if options is not None:
-                options.check_names(list(chunk.columns))
+            for option, name in (named or {}).items():
+                check_names([name] if name else [], list(chunk.columns), option=option)
         y = read_target(chunk, saved.target, first_row=n_rows)
         known = np.flatnonzero(~np.isnan(y))
         numbers = n_rows + 1 + known
@@ -213,13 +230,14 @@ def evaluate_chunks(
     options.check()
     method = options.method or saved.intervals
     scores, linear, hashes, kept_columns, kept_numbers, n_left_out = [], [], [], [], [], 0
+    named = {"--by": options.by, "--time-column": options.time_column}
     report: list[HeldOutRows] = []
     group_column = saved.group_column
     by_columns = {options.by, options.time_column, group_column}
     if keep_rows:
         by_columns.add(first_time_column(saved.schema))
     by_names = {name for name in by_columns if name is not None}
-    for chunk, y, numbers, n_without in labelled_chunks(saved, chunks, options):
+    for chunk, y, numbers, n_without in labelled_chunks(saved, chunks, named):
         n_left_out += n_without
         if not len(y):
             continue
@@ -239,7 +257,7 @@ def evaluate_chunks(
     rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
     if group_column in columns:
         groups, _ = pd.factorize(columns[group_column], use_na_sentinel=False)
-        rows = rows.with_clusters(groups.astype(np.int64))
+        rows = replace(rows, clusters=groups.astype(np.int64))
     with InvalidCellError.numbered(np.concatenate(kept_numbers)):
         members = find_parts(columns, options)
     cautions = training_row_caution(np.concatenate(hashes), saved.metadata.get("learned_rows"))
@@ -263,7 +281,6 @@ def evaluation_report(
     rows: HeldOutRows,
     options: EvaluateOptions,
 ) -> ModelReport:
-    """The report of a saved model on new labelled rows."""
     metadata = saved.metadata
     group_column = saved.group_column if saved.group_column in rows.columns else None
     model = f"{type(saved.model).__name__}, fitted to {metadata['fitted_to']}"
@@ -292,8 +309,31 @@ def evaluation_report(
         time_column=options.time_column or first_time_column(saved.schema),
         are_grouped=group_column is not None,
         is_new_table=True,
-        cautions=[caution for caution in found.cautions if caution.code == TRAINING_ROWS],
+        command=typed_command.get(),
+        cautions=[
+            *(caution for caution in found.cautions if caution.code == TRAINING_ROWS),
+            *new_content(saved, rows.cells.loc[rows.sample()]),
+        ],
     )
+
+
+def new_content(saved: SavedTableModel, cells: pd.DataFrame) -> list[Caution]:
+    """Warnings about unseen categories, and numbers and times out of the training range."""
+    X = cells.filter(items=saved.features)
+    counts = Counter(
+        (note.kind, note.column) for notes in row_notes(saved.model, X) for note in notes
+    )
+    cautions = []
+    for kind, code, text in (
+        ("unseen", "unseen categories", "Rows have categories that no training row has"),
+        ("range", "out of range", "Rows are outside the range of the training rows"),
+    ):
+        shares = {column: n / len(X) for (found, column), n in counts.items() if found == kind}
+        named = [f"{c!r} ({share_text(share)})" for c, share in shares.items() if share > MANY_NEW]
+        if named:
+            more = f" and {len(named) - 5:,} more columns" if len(named) > 5 else ""
+            cautions.append(Caution(code, f"{text}: {', '.join(named[:5])}{more}."))
+    return cautions
 
 
 def find_parts(columns: pd.DataFrame, options: EvaluateOptions) -> dict[str, NDArray[np.intp]]:

@@ -3,8 +3,8 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,12 +23,10 @@ from sigmax.cli.app import (
     Seed,
     Settings,
     Source,
-    changed_options,
-    command_line,
     parse_settings,
+    typed_command,
 )
 from sigmax.cli.describe import caution_line, describe_frame, screen
-from sigmax.cli.model_report import columns_table, first_time_column, model_report, stored_targets
 from sigmax.cli.peers import PACKAGES
 from sigmax.cli.rows import (
     ColumnOptions,
@@ -43,6 +41,7 @@ from sigmax.cli.rows import (
 )
 from sigmax.cli.scores import (
     BASELINES,
+    LEVELS,
     Estimate,
     RowScores,
     row_gap,
@@ -55,18 +54,16 @@ from sigmax.cli.scores import (
 from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidCellError
-from sigmax.estimators import (
-    AbstractRegressor,
-    LinearRegressor,
-    LocalRegressor,
-    MarginalRegressor,
-)
+from sigmax.estimators import AbstractRegressor, LinearRegressor, LocalRegressor, MarginalRegressor
+from sigmax.experts.local import LocalFitted
 from sigmax.experts.rows import duplicate_groups
-from sigmax.report import HeldOutRows, ModelReport
-from sigmax.report.headline import TOO_GOOD, coverage_cautions
+from sigmax.report import HeldOutRows, LearnedRows, ModelReport
+from sigmax.report.model_page import TOO_GOOD, coverage_cautions
+from sigmax.report.tables import ReportTable, TableCell
 from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
 from sigmax.tables.profile import Profile
+from sigmax.tables.schema import Kind, Schema
 from sigmax.training import on_ray
 from sigmax.version import __version__
 
@@ -74,7 +71,6 @@ FITTED = METHODS | {
     "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
     "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
 }
-"""Methods that can be fitted to a table and saved, by name."""
 
 Show = Callable[[Any], None]
 """Prints a line of plain text, a `ReportTable`, or a renderable of rich."""
@@ -85,12 +81,8 @@ Show = Callable[[Any], None]
 class FitOptions:
     """Model to fit, held-out share, and kind of intervals."""
 
-    method: Annotated[
-        str, typer.Option(help="Model: local, combined, nn, ens-nn, gp, linear, ...")
-    ] = "local"
-    preset: Annotated[
-        str | None, typer.Option(help="Preset of the model: fast for a cheaper one.")
-    ] = None
+    method: Annotated[str, typer.Option(help="Model: local, combined, nn, linear, ...")] = "local"
+    preset: Annotated[str | None, typer.Option(help="Preset of the model: fast is cheaper.")] = None
     holdout: Annotated[float, typer.Option(help="Share of rows to hold out for scoring.")] = 0.2
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="Do not refit the final model on all rows.")
@@ -104,7 +96,6 @@ class FitOptions:
 
     @property
     def intervals(self) -> str:
-        """Interval method."""
         return "conformal" if self.conformal else "distribution"
 
     def check(self) -> None:
@@ -119,22 +110,17 @@ class FitOptions:
         check_count("--seed", self.seed, minimum=0)
         self.create_model().expert()
         if self.conformal and not FITTED[self.method].is_network:
-            raise InvalidArgumentError(
-                f"`--conformal` needs an ensemble whose members hold out rows; {self.method!r} is"
-                " not an ensemble."
+            text = (
+                f"`--conformal` needs an ensemble whose members hold out rows, not {self.method!r}."
             )
+            raise InvalidArgumentError(text)
 
     def create_model(self, columns: ColumnOptions | None = None) -> AbstractRegressor:
-        """The unfitted estimator."""
-        settings = dict(self.settings)
-        if self.preset is not None:
-            settings["preset"] = self.preset
-        for name, chosen in {
-            "categorical_features": columns and columns.categories,
-            "numeric_features": columns and columns.numbers,
-        }.items():
-            if chosen:
-                settings[name] = list(chosen)
+        chosen: dict[str, Any] = {"preset": self.preset}
+        if columns is not None:
+            chosen["categorical_features"] = list(columns.categories)
+            chosen["numeric_features"] = list(columns.numbers)
+        settings = {**self.settings, **{name: value for name, value in chosen.items() if value}}
         model = FITTED[self.method].create(self.seed)
         return with_settings(model, f"The method {self.method!r}", settings)
 
@@ -144,16 +130,10 @@ def fit(
     data: Source,
     columns: ColumnOptions,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the model, its scores and its report.")] = (
-        Path("model")
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for model, scores and report.")] = Path("model"),
     options: FitOptions,
-    min_: Annotated[
-        float | None, typer.Option("--min", help="Smallest possible value of the target.")
-    ] = None,
-    max_: Annotated[
-        float | None, typer.Option("--max", help="Largest possible value of the target.")
-    ] = None,
+    min_: Annotated[float | None, typer.Option("--min", help="Smallest possible target.")] = None,
+    max_: Annotated[float | None, typer.Option("--max", help="Largest possible target.")] = None,
     set_: Settings = None,
     engine: EngineOptions,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing folder.")] = False,
@@ -167,65 +147,31 @@ def fit(
     options.check()
     columns.check()
     check_new_folder(out, force=force, names=FOLDER_NAMES)
-    training = training_session(engine, options.method)
+    training = nullcontext()
+    if engine.uses_ray():
+        if not FITTED[options.method].is_network:
+            text = f"`--engine ray` trains ensemble members, but {options.method!r} has none."
+            raise InvalidArgumentError(text)
+        training = on_ray(engine.address, engine.workers, engine.device)
     largest = options.create_model().largest_at_once
     frame, many = read_rows(
-        data, columns, reading.options, largest=largest, seed=options.seed, bar=show_share
+        data, columns, asdict(reading), largest=largest, seed=options.seed, bar=show_share
     )
     with training:
-        result = fit_table(
+        saved, texts = fit_table(
             frame,
             columns,
             options,
             many=many,
             name=short_name(data),
-            command=fit_command(data, columns, options, out, reading),
+            command=typed_command.get(),
             show=show_item,
             verbose=True,
             bar=show_share,
         )
-    write_result(result, out, force=force)
-    show_item(f"Saved to {out}/. Open {out / REPORT}")
-
-
-def training_session(engine: EngineOptions, method: str) -> AbstractContextManager[None]:
-    """A block in which ensemble members are trained by the engine."""
-    if not engine.uses_ray():
-        return nullcontext()
-    if not FITTED[method].is_network:
-        raise InvalidArgumentError(
-            f"`--engine ray` trains ensemble members, but {method!r} is not an ensemble: leave it"
-            " out."
-        )
-    return on_ray(engine.address, engine.workers, engine.device)
-
-
-def fit_command(
-    source: str, columns: ColumnOptions, options: FitOptions, out: Path, reading: Reading
-) -> str:
-    """The command that repeats a fit."""
-    first = {"target": columns.target, "out": out}
-    chosen = first | changed_options(columns) | changed_options(options)
-    return command_line(
-        "fit", [source], chosen | {"set": options.settings} | changed_options(reading)
-    )
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class FitResult:
-    """A fitted model, its scores on held-out rows, and its report as HTML."""
-
-    saved: SavedTableModel
-    scores: dict[str, Any]
-    page: str
-
-
-def write_result(result: FitResult, out: Path, *, force: bool = False) -> None:
-    """Write the folder of a model, whole or not at all."""
-    texts = {SCORES: json.dumps(result.scores, indent=2) + "\n", REPORT: result.page}
     with new_folder(out, force=force, names=FOLDER_NAMES) as folder:
-        write_folder(folder, result.saved, texts)
+        write_folder(folder, saved, texts)
+    show_item(f"Saved to {out}/. Open {out / REPORT}")
 
 
 def fit_table(
@@ -239,11 +185,12 @@ def fit_table(
     verbose: bool = False,
     bar: Bar = no_bar,
     many: ManyRows | None = None,
-) -> FitResult:
+) -> tuple[SavedTableModel, dict[str, str]]:
     """Describe a table, fit a model to a part of it, score the rest, and refit on all rows.
 
-    ``command`` repeats the fit and is shown in the report. ``many`` are all rows, if ``frame`` is a
-    sample. Errors of the table or the options are raised before anything is fitted.
+    Return the model, and its scores and its report as texts by the names of their files. The report
+    shows ``command``; ``many`` are all rows, if ``frame`` is a sample. Errors of the table or the
+    options are raised before anything is fitted.
     """
     columns = columns.for_columns(list(map(str, frame.columns)))
     columns.check()
@@ -259,14 +206,8 @@ def fit_table(
     for item in (*screen(profile, name), *columns.split_notes()):
         show(item)
     with InvalidCellError.numbered(data.numbers):
-        split = hold_out_rows(
-            data.frame,
-            duplicate_groups(table.values),
-            options.holdout,
-            time_column=columns.time_column,
-            group_column=columns.group_column,
-            seed=options.seed,
-        )
+        duplicates = duplicate_groups(table.values)
+        split = hold_out_rows(data.frame, duplicates, options.holdout, columns, options.seed)
     if many is not None:
         sampled = f", from a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
         split = replace(split, how=split.how + sampled)
@@ -341,7 +282,7 @@ def fit_table(
             for title in baselines
         },
     }
-    return FitResult(saved=saved, scores=scores, page=page.to_html())
+    return saved, {SCORES: json.dumps(scores, indent=2) + "\n", REPORT: page.to_html()}
 
 
 def fit_model(
@@ -388,7 +329,7 @@ def score_held_out(
     for name, other in baselines.items():
         other.fit(data.X.iloc[split.train], data.y[split.train])
         rows[name] = score_rows(y, other.predict_dist(X))
-    rows = {name: found.with_clusters(split.clusters) for name, found in rows.items()}
+    rows = {name: replace(found, clusters=split.clusters) for name, found in rows.items()}
     return dist, rows, baselines
 
 
@@ -400,7 +341,6 @@ def fit_report(
     seconds: float,
     **details: Any,
 ) -> ModelReport:
-    """The report of a fit on the held-out rows."""
     metadata, name = saved.metadata, type(saved.model).__name__
     counts, split, source = metadata["rows"], metadata["split"], metadata["source"]
     n_rows = counts.get("in_files", profile.n_rows)  # the profile of many rows is of a sample
@@ -440,7 +380,6 @@ def fit_metadata(
     split: Split,
     name: str,
 ) -> dict[str, Any]:
-    """Metadata of the model folder."""
     packages = ("jax", "numpy", "pandas", "scikit-learn")
     versions = {"python": platform.python_version(), "sigmax": __version__}
     return {
@@ -455,3 +394,63 @@ def fit_metadata(
         "versions": versions | {package: version(package) for package in packages},
         "findings": [asdict(finding) for finding in profile.findings],
     }
+
+
+def model_report(
+    saved: SavedTableModel,
+    source: str,
+    rows: HeldOutRows,
+    summary: Mapping[str, Estimate],
+    *,
+    method: str,
+    n_rows: int,
+    about_rows: Sequence[tuple[str, str]],
+    **details: Any,
+) -> ModelReport:
+    """Report of a model fitted to ``n_rows`` rows; ``details`` are fields of `ModelReport`."""
+    settings = saved.model.settings(n_rows)
+    return ModelReport(
+        title=f"{saved.target} of {source}",
+        target=saved.target,
+        model=saved.model,
+        rows=rows,
+        conformal={level: summary[f"coverage_{level * 100:g}"].value for level in LEVELS}
+        if method == "conformal"
+        else None,
+        facts=[
+            *about_rows,
+            ("intervals", method),
+            *((f"version of {name}", text) for name, text in saved.metadata["versions"].items()),
+            *((f"setting {name}", str(value)) for name, value in settings.items()),
+        ],
+        **details,
+    )
+
+
+def first_time_column(schema: Schema) -> str | None:
+    """The column over which coverage is shown if no other is named."""
+    return next((column.name for column in schema.of_kind(Kind.TIME)), None)
+
+
+def stored_targets(model: AbstractRegressor) -> LearnedRows | None:
+    """Targets of the training rows that a model stores, in their original order."""
+    fitted = model.model_.fitted
+    if not isinstance(fitted, LocalFitted):
+        return None
+    rows = fitted.rows
+    y = np.full(int(rows.indices.max()) + 1, np.nan)
+    y[rows.indices] = model.model_.target.restore(np.asarray(rows.y, np.float64))[:, 0]
+    return LearnedRows(y)
+
+
+def columns_table(profile: Profile) -> ReportTable:
+    rows = []
+    for column in profile.columns:
+        n_missing, n_distinct = (
+            TableCell(f"{n:,}", n) for n in (column.n_missing, column.n_distinct)
+        )
+        kind = column.kind.value
+        rows.append([column.name, kind, n_missing, n_distinct, column.low, column.high])
+    header = ["column", "kind", "missing", "distinct values", "from", "to"]
+    title = "Features of the model"
+    return ReportTable(title=title, header=header, rows=rows, is_folded=True, has_filter=True)

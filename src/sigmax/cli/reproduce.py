@@ -1,28 +1,13 @@
 """`sigmax reproduce`, `sigmax report` and `sigmax demo`: the paper, and an example."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sigmax.cli.app import (
-    EngineOptions,
-    Reading,
-    RetryFailed,
-    Settings,
-    command_line,
-    parse_settings,
-    split_names,
-)
-from sigmax.cli.fit import FitOptions, fit, fit_command
-from sigmax.cli.predict import predict
-from sigmax.cli.rows import ColumnOptions
-from sigmax.cli.terminal import (
-    CONTINUES,
-    report_errors,
-    show_item,
-    show_progress,
-)
+from sigmax.cli.app import EngineOptions, RetryFailed, Settings, app, parse_settings, split_names
+from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_progress
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, TableFileError
 from sigmax.paper import PAPER, paper_experiments
@@ -32,9 +17,9 @@ from sigmax.runs.report import run_experiment, write_report
 from sigmax.tables.reading import read_table
 from sigmax.tables.writing import write_table
 
-TOY_MODELS = ("nn", "combined", "local")
-"""Models of the toy problem in the demo; `sigmax reproduce toy` has all seven."""
-TOY_SETTINGS = {"preset": "fast"}
+FIT_OPTIONS = ("--preset", "fast")
+TOY_OPTIONS = ("--methods", "nn,combined,local", "--set", "preset=fast")
+"""Three models in the demo; `sigmax reproduce toy` has all seven."""
 TARGET = "minutes"
 N_NEW = 100
 """Number of last rows that are predicted without their targets."""
@@ -53,9 +38,7 @@ def reproduce(
     ] = None,
     datasets: Names = "",
     methods: Names = "",
-    splits: Annotated[
-        int, typer.Option(min=0, help="Number of splits, draws, seeds or repeats.")
-    ] = 0,
+    splits: Annotated[int, typer.Option(min=0, help="Number of splits, draws or repeats.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split.")] = 0,
     acquisitions: Annotated[
         str,
@@ -85,34 +68,12 @@ def reproduce(
         acquisitions=split_names(acquisitions),
         quick=quick,
     )
-    run_and_show(experiment, choice, out or Path(experiment), engine, retry_failed=retry_failed)
-
-
-@report_errors()
-def report(
-    folder: Annotated[Path, typer.Argument(help="Folder with records of experiments.")],
-) -> None:
-    """Rebuild the page and the tables of a folder from its records."""
-    from sigmax.cli.compare import COMPARISON
-
-    experiments = {**paper_experiments(), COMPARISON.name: COMPARISON}
-    show_item(f"Report saved to {write_report(folder, experiments)}")
-
-
-def run_and_show(
-    name: str,
-    choice: Choice,
-    folder: Path,
-    engine: EngineOptions,
-    retry_failed: bool = False,
-) -> None:
-    """Run an experiment with a progress bar; print tables, paths of figures, and failures."""
+    experiments = paper_experiments()
     with show_progress() as observe:
-        experiments = paper_experiments()
         result = run_experiment(
-            experiments[name],
+            experiments[experiment],
             choice,
-            folder,
+            out or Path(experiment),
             engine.create(),
             others=experiments,
             observe=observe,
@@ -125,6 +86,17 @@ def run_and_show(
     for record in result.failures:
         show_item(f"failed: {record.task.label}: {record.reason}")
     show_item(f"Report saved to {result.report}")
+
+
+@report_errors()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder with records of experiments.")],
+) -> None:
+    """Rebuild the page and the tables of a folder from its records."""
+    from sigmax.cli.compare import COMPARISON
+
+    experiments = {**paper_experiments(), COMPARISON.name: COMPARISON}
+    show_item(f"Report saved to {write_report(folder, experiments)}")
 
 
 @report_errors()
@@ -143,30 +115,23 @@ def demo(
     frame = make_deliveries(seed=seed)
     write_table([frame.iloc[:-N_NEW]], deliveries)
     write_table([frame.iloc[-N_NEW:].drop(columns=TARGET)], new)
-    defaults: dict[str, Any] = {"engine": EngineOptions(), "reading": Reading()}
-    columns, options = ColumnOptions(target=TARGET), FitOptions(preset="fast", seed=seed)
-    show_item(f"$ {fit_command(str(deliveries), columns, options, model, Reading())}")
-    fit(str(deliveries), columns, out=model, options=options, force=True, **defaults)
-    show_item(f"$ sigmax predict {model} {new}")
-    predict(model, [str(new)], overwrite=True, **defaults)
-    predicted = read_table(out / "new_predicted.csv")
-    show_item(first_rows(predicted, frame[TARGET].iloc[-N_NEW:].tolist()))
-    chosen = {"methods": ",".join(TOY_MODELS), "set": TOY_SETTINGS, "out": out / "toy"}
-    show_item(f"$ {command_line('reproduce', ['toy'], chosen)}")
-    choice = Choice(methods=TOY_MODELS, seed=seed, settings=TOY_SETTINGS)
-    run_and_show("toy", choice, out / "toy", EngineOptions())
-
-
-def first_rows(predicted: Any, truth: list[float]) -> ReportTable:
-    """The first predictions with the actual values."""
-    names = ["vehicle", "weather", "distance_km", "mean", "lower", "upper"]
-    shown = predicted[names].head(N_SHOWN).fillna("").itertuples(index=False)
-    rows = [
-        [row[0], row[1], f"{row[2]:.1f}", *(f"{number:.1f}" for number in row[3:]), f"{y:.1f}"]
-        for row, y in zip(shown, truth, strict=False)
-    ]
-    return ReportTable(
-        title="new deliveries: predicted minutes and 90 % interval",
-        header=[*names, "actual"],
-        rows=rows,
+    seeded = ("--seed", seed)
+    run_command(
+        "fit", deliveries, "--target", TARGET, "--out", model, "--force", *FIT_OPTIONS, *seeded
     )
+    run_command("predict", model, new, "--overwrite")
+    names = ["vehicle", "weather", "distance_km", "mean", "lower", "upper"]
+    shown = read_table(out / "new_predicted.csv")[names].head(N_SHOWN).round(1).fillna("")
+    shown["actual"] = frame[TARGET].iloc[-N_NEW:].round(1).to_numpy()[:N_SHOWN]
+    title = "new deliveries: predicted minutes and 90 % interval"
+    rows = shown.astype(str).to_numpy().tolist()
+    show_item(ReportTable(title=title, header=list(shown), rows=rows))
+    run_command("reproduce", "toy", "--out", out / "toy", *TOY_OPTIONS, *seeded)
+
+
+def run_command(*words: object) -> None:
+    """Show a command and run it; stop at an error, which the command has printed."""
+    texts = list(map(str, words))
+    show_item(f"$ {shlex.join(['sigmax', *texts])}")
+    if code := app(texts, standalone_mode=False):
+        raise typer.Exit(code)

@@ -33,7 +33,6 @@ from sigmax.tables.sources import is_many_files
 from sigmax.tables.table import describe_columns
 
 FEWEST_ROWS = 10
-"""Rows with a target that a fit needs."""
 SAMPLED = 81_920
 """Rows that are sampled from a table that is learned from in shards, to describe and score it."""
 TRAINING_ROWS = "training rows"
@@ -56,9 +55,7 @@ class ColumnOptions:
     time_column: Annotated[
         str | None, typer.Option(help="Hold out the latest rows according to this column.")
     ] = None
-    group_column: Annotated[
-        str | None, typer.Option(help="Hold out whole groups of this column.")
-    ] = None
+    group_column: Annotated[str | None, typer.Option(help="Hold out groups of this column.")] = None
     categories: Annotated[
         tuple[str, ...],
         typer.Option("--category", help="Columns to read as categories: a,b or repeated."),
@@ -67,12 +64,10 @@ class ColumnOptions:
         tuple[str, ...],
         typer.Option("--number", help="Columns to read as numbers: a,b or repeated."),
     ] = ()
-    drop: Annotated[
-        tuple[str, ...], typer.Option(help="Columns to leave out: a,b or repeated.")
-    ] = ()
+    drop: Annotated[tuple[str, ...], typer.Option(help="Columns to drop: a,b or repeated.")] = ()
 
     def for_columns(self, columns: Sequence[str]) -> "ColumnOptions":
-        """The same options, with names that were join_path by commas separated."""
+        """Options with names that were joined by commas as separate names."""
         names = {
             name: split_columns(getattr(self, name), columns)
             for name in ("categories", "numbers", "drop")
@@ -82,9 +77,7 @@ class ColumnOptions:
     def check(self) -> None:
         """Raise an error if the options contradict each other."""
         if self.time_column is not None and self.group_column is not None:
-            raise InvalidArgumentError(
-                "`--time-column` and `--group-column` define different splits: choose one."
-            )
+            raise InvalidArgumentError("`--time-column` excludes `--group-column`: choose one.")
         if self.target in self.drop:
             raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
         for name in sorted(set(self.categories) & set(self.numbers)):
@@ -101,25 +94,20 @@ class ColumnOptions:
             "--drop": self.drop,
             "--category": self.categories,
             "--number": self.numbers,
-            "--time-column": [name for name in [self.time_column] if name is not None],
-            "--group-column": [name for name in [self.group_column] if name is not None],
+            "--time-column": [self.time_column],
+            "--group-column": [self.group_column],
         }.items():
-            check_names(names, columns, option=option)
+            check_names([name for name in names if name is not None], columns, option=option)
 
     def split_notes(self) -> list[str]:
         """Sentences on the use of the split column as a feature."""
-        named = {*self.categories, *self.numbers, *self.drop}
-        if (name := self.time_column) is not None and name not in named:
-            return [
-                f"{name!r} defines the split and is also a feature. Add --drop {name} to use it for"
-                " the split only."
-            ]
-        if (name := self.group_column) is not None and name not in named:
-            return [
-                f"{name!r} defines the split and is not a feature. Add --category {name} to use it"
-                " as a feature, too."
-            ]
-        return []
+        name = self.time_column or self.group_column
+        if name is None or name in {*self.categories, *self.numbers, *self.drop}:
+            return []
+        use, advice = "also", f"--drop {name} to use it for the split only"
+        if self.time_column is None:
+            use, advice = "not", f"--category {name} to use it as a feature, too"
+        return [f"{name!r} defines the split and is {use} a feature. Add {advice}."]
 
 
 @final
@@ -142,12 +130,10 @@ class UsableRows:
         has_target = ~np.isnan(y)
         if not has_target.any():
             raise InvalidDataError(
-                f"The target {columns.target!r} is missing in all {len(frame):,} rows."
+                f"Target {columns.target!r} is missing in all {len(frame):,} rows."
             )
-        if has_target.sum() < FEWEST_ROWS:
-            raise InvalidDataError(
-                f"At least {FEWEST_ROWS} rows with a target are needed, got {has_target.sum():,}."
-            )
+        if (n_rows := has_target.sum()) < FEWEST_ROWS:
+            raise InvalidDataError(f"A fit needs {FEWEST_ROWS} rows with a target, got {n_rows:,}.")
         left_out = {columns.target, *columns.drop}
         if columns.group_column not in {*columns.categories, *columns.numbers}:
             left_out.add(columns.group_column or columns.target)
@@ -162,7 +148,6 @@ class UsableRows:
         return self.frame.filter(items=self.features)
 
     def learned(self, rows: NDArray[np.intp]) -> LearnedRows:
-        """Training rows, for the report of a model."""
         return LearnedRows(self.y[rows], self.X.iloc[rows], self.numbers[rows])
 
 
@@ -214,10 +199,7 @@ def read_rows(
     seed: int = 0,
     bar: Bar = no_bar,
 ) -> tuple[pd.DataFrame, ManyRows | None]:
-    """Read a table from its file or from many Parquet files.
-
-    Parquet files with more than ``largest`` rows are sampled, to be learned from in shards.
-    """
+    """Read a table; Parquet files with more than ``largest`` rows are sampled."""
     reading = reading or {}
     if not is_parquet(source):
         with bar("reading"):
@@ -231,8 +213,6 @@ def read_rows(
 
 
 def watched(bar: Bar, what: str) -> Callable:
-    """A progress bar of the rows that were read."""
-
     @contextmanager
     def watch():
         with bar("reading") as progress:
@@ -244,10 +224,7 @@ def watched(bar: Bar, what: str) -> Callable:
 def training_filter(
     data: UsableRows, columns: ColumnOptions, split: "Split"
 ) -> Callable[[pd.DataFrame], Any]:
-    """A function that selects the rows of a frame that may be learned from.
-
-    Rows of earlier times, of other groups, or with other features than the held-out rows.
-    """
+    """Function that selects rows of earlier times, other groups, or other features."""
     held_out = data.frame.iloc[split.test]
     if (name := columns.time_column) is not None:
         first = np.min(time_order(held_out[name], option="--time-column"))
@@ -270,7 +247,6 @@ def training_filter(
 
 
 def hash_frame(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """A hash of every row."""
     hashed: Any = hash_pandas_object
     return hashed(frame, index=False).to_numpy()
 
@@ -311,26 +287,13 @@ class Split:
 
 
 def hold_out_rows(
-    frame: pd.DataFrame,
-    duplicates: Labels,
-    share: float,
-    *,
-    time_column: str | None = None,
-    group_column: str | None = None,
-    seed: int = 0,
+    frame: pd.DataFrame, duplicates: Labels, share: float, columns: ColumnOptions, seed: int = 0
 ) -> Split:
-    """Hold out a share of the rows, at least one: the latest, whole groups, or at random.
-
-    Parameters
-    ----------
-    duplicates
-        A label for every row, the same for rows of equal features, which a random split keeps
-        together.
-    """
+    """Hold out the latest rows, whole groups, or rows at random with their duplicates."""
     n_test = max(1, round(share * len(frame)))
-    if time_column is not None:
-        return last_rows(frame[time_column], n_test)
-    if group_column is not None:
+    if columns.time_column is not None:
+        return last_rows(frame[columns.time_column], n_test)
+    if (group_column := columns.group_column) is not None:
         labels = group_labels(frame[group_column])
         parts = random_parts(labels, [n_test], seed)
         how = f"from {len(np.unique(labels[parts == 0])):,} whole groups of {group_column!r}"
@@ -351,9 +314,8 @@ def last_rows(column: Any, n_test: int) -> Split:
     if len(known) and known[0] == cut:  # no earlier time is left to train on
         is_test = times > cut
     if is_test.all() or not is_test.any():
-        raise InvalidDataError(
-            f"`--time-column`: {column.name!r} has too few different times to hold out the latest."
-        )
+        rule = "too few different times to hold out the latest"
+        raise InvalidDataError(f"`--time-column`: {column.name!r} has {rule}.")
     train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     first = column.iloc[int(test[np.argmin(times[test])])]
     n_without = int(np.isnan(times).sum())
@@ -363,10 +325,7 @@ def last_rows(column: Any, n_test: int) -> Split:
 
 
 def cross_validation(clusters: Labels, n_folds: int, *, seed: int = 0) -> list[Fold]:
-    """Folds that test every row once.
-
-    Rows of one cluster are in one fold, unless a cluster is larger than a fold.
-    """
+    """Folds that test every row once; a cluster is in one fold, unless it is larger than a fold."""
     n_rows = len(clusters)
     labels = split_large_groups(clusters, -(-n_rows // n_folds))
     sizes = [len(part) for part in np.array_split(np.arange(n_rows), n_folds)]
@@ -389,16 +348,12 @@ def random_parts(labels: Labels, sizes: list[int], seed: int) -> Labels:
 
 
 def later_folds(column: Any, n_folds: int) -> list[Fold]:
-    """Folds whose test rows are later than all of their training rows.
-
-    The earliest rows, and those without a time, are only trained on.
-    """
+    """Folds whose test rows are later than all of their training rows."""
     times = time_order(column, option="--time-column")
     parts = time_parts(times, n_folds + 1)
     if len(parts) <= n_folds:
-        raise InvalidDataError(
-            f"`--time-column`: {column.name!r} has too few different times for {n_folds} folds."
-        )
+        rule = f"too few different times for {n_folds} folds"
+        raise InvalidDataError(f"`--time-column`: {column.name!r} has {rule}.")
     is_later = [times >= times[part[0]] for part in parts[1:]]
     return [(np.flatnonzero(~later), part) for later, part in zip(is_later, parts[1:], strict=True)]
 
@@ -408,9 +363,8 @@ def group_labels(column: Any, fewest: int = 2) -> Labels:
     labels = pd.factorize(column, use_na_sentinel=False)[0].astype(np.int64)
     n_groups = int(labels.max()) + 1
     if n_groups < fewest:
-        raise InvalidDataError(
-            f"`--group-column`: {column.name!r} has {n_groups} groups, but {fewest} are needed."
-        )
+        rule = f"{n_groups} groups, but {fewest} are needed"
+        raise InvalidDataError(f"`--group-column`: {column.name!r} has {rule}.")
     return labels
 
 

@@ -8,25 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.report.held_out import COVERAGE, at_end
 from sigmax.report.tables import ReportTable, TableCell
+from sigmax.report.validation import COVERAGE, at_end
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Levels of the intervals whose coverage and width are scored."""
-SCORE_TITLES = {
-    "log_likelihood": "log-likelihood",
-    "crps": "CRPS",
-    "rmse": "RMSE",
-    **{
-        name: title
-        for level in LEVELS
-        for name, title in {
-            f"coverage_{level * 100:g}": f"coverage of {level * 100:g} % intervals",
-            f"width_{level * 100:g}": f"mean width of {level * 100:g} % intervals",
-        }.items()
-    },
-}
-ERROR_NOTE = "± is one standard error."
+SCORE_TITLES = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
+for percent in (f"{100 * level:g}" for level in LEVELS):
+    SCORE_TITLES[f"coverage_{percent}"] = f"coverage of {percent} % intervals"
+    SCORE_TITLES[f"width_{percent}"] = f"mean width of {percent} % intervals"
 BASELINES = {
     "marginal": "marginal: ignores all columns and predicts the target's overall distribution.",
     "linear": "linear: Bayesian linear regression with constant noise variance.",
@@ -43,10 +32,7 @@ ONE_ROW = 0.5
 """Share of the total squared error from which one row is named as its cause."""
 VERDICT_TEXTS = {
     "linear": ("a linear model", "; `--method linear` fits one"),
-    "marginal": (
-        "the overall distribution of the target",
-        ": the columns contain no usable information",
-    ),
+    "marginal": ("the overall distribution of the target", ": the columns have no information"),
 }
 """Name of each baseline in a verdict, and the advice if the model is no better."""
 
@@ -87,13 +73,9 @@ class RowScores:
     @classmethod
     def join(cls, parts: Sequence["RowScores"]) -> "RowScores":
         """The rows of several parts, one after another, all independent."""
-        values = {
-            name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values
-        }
+        names = parts[0].values
+        values = {name: np.concatenate([part.values[name] for part in parts]) for name in names}
         return cls(values, np.arange(sum(map(len, parts))))
-
-    def with_clusters(self, clusters: NDArray[np.int64]) -> "RowScores":
-        return RowScores(self.values, clusters)
 
     def summary(self) -> dict[str, Estimate]:
         """The mean of every score, and the RMSE, with standard errors."""
@@ -123,16 +105,9 @@ def score_rows(
     *,
     intervals: Callable[[float], NDArray[np.float64]] | None = None,
 ) -> RowScores:
-    """Log-density, CRPS, squared error, and coverage and width of intervals, of every row.
+    """Scores of every row; ``intervals`` gives the bounds (n, 2) of a level, by default ``dist``.
 
     ``at_end`` is 1 where ``y`` is an end of its 90 % interval, as happens with rounded targets.
-
-    Parameters
-    ----------
-    dist
-        A `Predictive` of these rows.
-    intervals
-        Bounds (n, 2) of the intervals of a level; by default those of ``dist``.
     """
     scores = {
         "log_likelihood": dist.log_prob(y),
@@ -164,14 +139,6 @@ def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
 
     It is NaN for one cluster, and never below that of independent values, as a few clusters may
     agree by chance.
-
-    Examples
-    --------
-    >>> values = np.array([1.0, 2.0, 3.0, 4.0])
-    >>> round(standard_error(values, np.arange(4)), 4)  # std with n - 1, over the root of n
-    0.6455
-    >>> round(standard_error(values, np.array([0, 0, 1, 1])), 4)  # two means, 1.5 and 3.5
-    1.0
     """
     if not np.all(np.isfinite(values)):
         return math.nan
@@ -185,21 +152,13 @@ def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
 
 
 def estimate_text(estimate: Estimate, *, percent: bool = False) -> TableCell:
-    """A number with its error, rounded to two digits of the error.
-
-    Examples
-    --------
-    >>> estimate_text(Estimate(12345.6, 78.9)), estimate_text(Estimate(0.9034, 0.012), percent=True)
-    ('12,346 ± 79', '90.3 ± 1.2 %')
-    """
-    value, error = (
-        100 * number if percent else number for number in (estimate.value, estimate.error)
-    )
-    unit = " %" if percent else ""
+    """Number with its error, rounded to two digits of the error: '12,346 ± 79'."""
+    scale, unit = (100, " %") if percent else (1, "")
+    value, error = scale * estimate.value, scale * estimate.error
     if not np.isfinite(value):
         return TableCell("∞" if value > 0 else "−∞" if value < 0 else "unknown")
-    scale = max(error if np.isfinite(error) else 0.0, abs(value) / 1000) or 1.0
-    digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
+    size = max(error if np.isfinite(error) else 0.0, abs(value) / 1000) or 1.0
+    digits = int(np.clip(1 - np.floor(np.log10(size)), 0, 12))
     text = f"{value:,.{digits}f}"
     has_error = np.isfinite(error) and error > 1e-9 * abs(value)  # the rest is rounding
     text += f" ± {error:,.{digits}f}" * bool(has_error)
@@ -213,7 +172,7 @@ def score_text(name: str, estimate: Estimate) -> TableCell:
 def score_table(title: str, summaries: Mapping[str, Mapping[str, Estimate]]) -> ReportTable:
     """One row per score, one column for the model and each baseline."""
     notes = [note for name, note in BASELINES.items() if name in summaries]
-    better = " Higher log-likelihood is better; lower CRPS and RMSE are better."
+    better = "Higher log-likelihood is better; lower CRPS and RMSE are better."
     return ReportTable(
         title=title,
         header=["score", *summaries],
@@ -221,7 +180,7 @@ def score_table(title: str, summaries: Mapping[str, Mapping[str, Estimate]]) -> 
             [score_title, *(score_text(name, scores[name]) for scores in summaries.values())]
             for name, score_title in SCORE_TITLES.items()
         ],
-        notes=[ERROR_NOTE + better, *notes],
+        notes=[f"± is one standard error. {better}", *notes],
     )
 
 
@@ -241,7 +200,6 @@ class Gap:
 
 
 def row_gap(model: RowScores, other: RowScores, baseline: str) -> Gap:
-    """Differences between two predictions of the same rows."""
     squares, others = (one.values["squared_error"] for one in (model, other))
     total = float(np.sum(squares))
     return Gap(
@@ -259,18 +217,6 @@ def verdict(gap: Gap) -> str:
 
     A model is better if its CRPS is lower by more than chance, or is lower and the log-likelihood
     is higher by more than chance.
-
-    Examples
-    --------
-    >>> found = {"baseline": "linear", "baseline_crps": 2.0, "log_likelihood": Estimate(0.3, 0.1)}
-    >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=0.8))
-    "CRPS 23.0 ± 2.5 % lower than a linear model's."
-    >>> verdict(Gap(**found, crps=Estimate(-0.46, 0.05), rmse=3.1, worst_row=0.9))
-    "CRPS 23.0 ± 2.5 % lower than a linear model's, but RMSE 3.1 times as high because of one row."
-    >>> verdict(Gap(**found, crps=Estimate(0.02, 0.05), rmse=1.02)).split(": ")[0]
-    'No better than a linear model'
-    >>> verdict(Gap(**found, crps=Estimate(0.4, 0.05), rmse=1.3)).split(": ")[0]
-    'Worse than a linear model'
     """
     name, advice = VERDICT_TEXTS[gap.baseline]
     scale = 1 / gap.baseline_crps if gap.baseline_crps else math.nan

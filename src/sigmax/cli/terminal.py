@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,71 +34,47 @@ Bar = Callable[[str], AbstractContextManager[Callable[[str, float], None]]]
 NOTHING_WRITTEN = "Stopped; nothing was written."
 CONTINUES = "Stopped; run the same command again to continue."
 
-EXIT_CODES: dict[type[BaseException], int] = {
-    InvalidArgumentError: 2,
-    InvalidDataError: 2,
-    DataFileError: 2,
-    ModelFileError: 2,
-    RecordFileError: 2,
-    SigmaxError: 1,
-    OSError: 2,
-    MemoryError: 1,
-    KeyboardInterrupt: 130,
-    Exception: 1,
-}
-"""Exit codes by error, the first that matches: 2 for bad input, 1 for failed work."""
+BAD_INPUT = (InvalidArgumentError, InvalidDataError, DataFileError, ModelFileError, RecordFileError)
+"""Errors of exit code 2, like those of the operating system; failed work has 1."""
 
 
 @contextmanager
 def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
     """Print an error as one sentence and exit with its code; also print warnings in a line."""
     try:
-        with printed_warnings():
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", TableFileWarning)
+            warnings.showwarning = partial(show_warning, warnings.showwarning)
             yield
     except typer.Exit:
         raise
     except BrokenPipeError:
         raise typer.Exit(1) from None  # the reader of our output has closed it
-    except tuple(EXIT_CODES) as error:
-        text = error_text(error, stopped)
-        if text is None:
+    except (Exception, KeyboardInterrupt) as error:
+        code = 2 if isinstance(error, BAD_INPUT) else 1
+        if isinstance(error, SigmaxError):
+            text = str(error)
+        elif isinstance(error, OSError):
+            path = f" {error.filename}" if error.filename else ""
+            code, text = 2, f"Cannot read or write{path}: {error.strerror or error}."
+        elif isinstance(error, MemoryError):
+            text = "Out of memory. Use fewer rows or columns, or `--preset fast`."
+        elif isinstance(error, KeyboardInterrupt):
+            code, text = 130, stopped
+        elif os.environ.get("SIGMAX_TRACEBACK"):
             raise
+        else:
+            text = f"{type(error).__name__}: {error} (set SIGMAX_TRACEBACK=1 for the traceback)"
         show_status(f"[red]error:[/] {escape(' '.join(text.split()))}")
-        code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
         raise typer.Exit(code) from None
 
 
-def error_text(error: BaseException, stopped: str) -> str | None:
-    """The sentence for an error; None for an unexpected one if a traceback is wanted."""
-    if isinstance(error, SigmaxError):
-        return str(error)
-    if isinstance(error, OSError):
-        path = f" {error.filename}" if error.filename else ""
-        return f"Cannot read or write{path}: {error.strerror or error}."
-    if isinstance(error, MemoryError):
-        return "Out of memory. Use fewer rows or columns, or `--preset fast`."
-    if isinstance(error, KeyboardInterrupt):
-        return stopped
-    if os.environ.get("SIGMAX_TRACEBACK"):
-        return None
-    return f"{type(error).__name__}: {error} (set SIGMAX_TRACEBACK=1 for the traceback)"
-
-
-@contextmanager
-def printed_warnings() -> Iterator[None]:
-    """Print warnings about tables and trainings to standard error, in a line each."""
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
-
-        def show(message: Any, category: Any, *details: Any) -> None:
-            if issubclass(category, TableFileWarning | TrainingWarning):
-                Console(stderr=True).print(f"[yellow]note:[/] {escape(str(message))}")
-            else:
-                usual(message, category, *details)
-
-        warnings.simplefilter("always", TableFileWarning)
-        warnings.showwarning = show
-        yield
+def show_warning(usual: Callable[..., None], message: Any, category: Any, *details: Any) -> None:
+    """Print a warning about tables and trainings to standard error in a line."""
+    if issubclass(category, TableFileWarning | TrainingWarning):
+        Console(stderr=True).print(f"[yellow]note:[/] {escape(str(message))}")
+    else:
+        usual(message, category, *details)
 
 
 def show_status(text: str) -> None:
@@ -114,7 +91,6 @@ def show_item(item: Any) -> None:
 
 
 def rich_table(table: ReportTable) -> rich.table.Table:
-    """A `ReportTable` for the terminal."""
     result = rich.table.Table(title=escape(table.title), caption=escape(" ".join(table.notes)))
     for i, column in enumerate(table.header):
         result.add_column(escape(column), justify="right" if i else "left", no_wrap=i == 0)
@@ -158,5 +134,4 @@ def show_share(name: str) -> Iterator[Callable[[str, float], None]]:
 
 
 def no_bar(name: str) -> AbstractContextManager[Callable[[str, float], None]]:
-    """A bar that shows nothing."""
     return nullcontext(lambda what, share: None)

@@ -10,56 +10,24 @@ version, not from pickles.
 import gzip
 import math
 import tarfile
-import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.resources import files
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.store import (
-    cache_folder,
-    content_hash,
-    look_up,
-    original_file,
-    read_npz,
-    where_to_put,
-    write_npz,
-)
+from sigmax.data.store import content_hash, load_set, look_up, original_file, read_toml
 from sigmax.errors import DataFileError, InvalidArgumentError
 
 NAMES = ("X_train", "y_train", "X_test", "y_test")
 
-Arrays = dict[str, NDArray[np.uint8]]
-"""Arrays by `NAMES`; channels are the last axis of images."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ImageFiles:
-    """Original files of an image set."""
-
-    read: Callable[[Sequence[Path]], Arrays]
-    """Function that reads the files, in the order of ``md5``."""
-    url: str
-    """Address of the folder of the files."""
-    md5: dict[str, str]
-    """File name -> checksum, as published by the authors or torchvision."""
-
-    def fetch(self, name: str) -> Arrays:
-        """Read the files, in folder ``name`` of the cache; remove downloaded ones after use."""
-        with ExitStack() as stack:
-            files = (
-                original_file(f"{name}/{file}", f"{self.url}/{file}", known_hash=f"md5:{md5}")
-                for file, md5 in self.md5.items()
-            )
-            return self.read([stack.enter_context(file) for file in files])
+Arrays = Sequence[NDArray[np.uint8]]
+"""Arrays in the order of `NAMES`; channels are the last axis of images."""
 
 
 @final
@@ -86,10 +54,24 @@ class ImageSet:
     n_test: int
     shape: tuple[int, ...]
     """Height, width and, for colour images, channels."""
-    source: ImageFiles
+    format: str
+    """Format of the original files: a key of `FORMATS`."""
+    url: str
+    """Address of the folder of the original files."""
+    md5: dict[str, str]
+    """File name -> checksum, as published by the authors or torchvision."""
     content_hash: str | None = None
     """Hash of the whole set, if known."""
     subset: ImageSubset | None = None
+
+    def fetch(self) -> "Arrays":
+        """Read the original files, in a folder of the cache; remove downloads after use."""
+        with ExitStack() as stack:
+            files = (
+                original_file(f"{self.name}/{file}", f"{self.url}/{file}", known_hash=f"md5:{md5}")
+                for file, md5 in self.md5.items()
+            )
+            return FORMATS[self.format]([stack.enter_context(file) for file in files])
 
 
 @final
@@ -111,11 +93,6 @@ class ImageData:
         """Height, width and, for colour images, channels."""
         return self.description.shape
 
-    @property
-    def is_subset(self) -> bool:
-        """True if this is a subset of the original set."""
-        return bool(self.note)
-
     @cached_property
     def content_hash(self) -> str:
         """Sixteen hex digits that depend on every pixel and label."""
@@ -134,66 +111,43 @@ def load_images(name: str) -> ImageData:
     if name not in IMAGE_SETS:
         raise InvalidArgumentError(f"`name` must be one of {', '.join(IMAGE_SETS)}; got {name!r}.")
     described = IMAGE_SETS[name]
-    subset, note = described.subset, ""
-    path = look_up(f"{name}.npz")
-    if path is None and subset is not None and (path := look_up(subset.file)) is not None:
-        note = subset.note
-    if path is None:
-        arrays = fetch_images(described)
-    else:
-        arrays: Arrays = dict(zip(NAMES, read_npz(path, *NAMES), strict=True))
-        part = subset if note else None
-        check_images(described, arrays, f"{path} (replace or remove it)", subset=part)
-    X_train, X_test = (
-        arrays[part].reshape(len(arrays[part]), -1).astype(np.float32) / np.float32(255)
-        for part in ("X_train", "X_test")
+    subset, stem, note = described.subset, name, ""
+    if subset is not None and look_up(f"{name}.npz") is None and look_up(subset.file) is not None:
+        stem, note = subset.file.removesuffix(".npz"), subset.note
+    X_train, y_train, X_test, y_test = load_set(
+        stem,
+        NAMES,
+        described.fetch,
+        partial(check_images, described, subset if note else None),
+        f"uint8 arrays {', '.join(NAMES)}",
     )
-    return ImageData(name, X_train, arrays["y_train"], X_test, arrays["y_test"], described, note)
-
-
-def fetch_images(described: ImageSet) -> Arrays:
-    """Fetch a set from its source, check it and save it in the cache."""
-    npz = f"{described.name}.npz"
-    try:
-        arrays = described.source.fetch(described.name)
-    except DataFileError as error:
-        advice = where_to_put(f"{npz}, with the uint8 arrays {', '.join(NAMES)},")
-        raise DataFileError(f"{error} If you have the set already, {advice}.") from error
-    check_images(described, arrays, "The downloaded set")
-    write_npz(cache_folder() / npz, **arrays)
-    return arrays
+    X_train, X_test = (
+        X.reshape(len(X), -1).astype(np.float32) / np.float32(255) for X in (X_train, X_test)
+    )
+    return ImageData(name, X_train, y_train, X_test, y_test, described, note)
 
 
 def check_images(
-    described: ImageSet, arrays: Arrays, where: str, *, subset: ImageSubset | None = None
+    described: ImageSet, subset: ImageSubset | None, arrays: Sequence[NDArray], where: str
 ) -> None:
     """Raise an error if arrays are not the described set, or its subset."""
     part = subset or described
-    expected = {
-        "X_train": (part.n_train, *described.shape),
-        "y_train": (part.n_train,),
-        "X_test": (part.n_test, *described.shape),
-        "y_test": (part.n_test,),
-    }
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            problem = f"{name} has the shape {arrays[name].shape}, not {shape}"
+    for name, array in zip(NAMES, arrays, strict=True):
+        n_images = part.n_train if name.endswith("train") else part.n_test
+        shape = (n_images, *described.shape) if name.startswith("X") else (n_images,)
+        if array.shape != shape:
+            problem = f"{name} has the shape {array.shape}, not {shape}"
             break
-        if arrays[name].dtype != np.uint8:
-            problem = f"{name} has the type {arrays[name].dtype}, not uint8"
+        if array.dtype != np.uint8:
+            problem = f"{name} has the type {array.dtype}, not uint8"
             break
     else:
-        found = content_hash((arrays[name] for name in NAMES), "u1")
+        found = content_hash(arrays, "u1")
         if part.content_hash in (None, found):
             return
         problem = f"its content hash is {found}, not {part.content_hash}"
     what = f"the known subset of {described.title}" if subset else described.title
     raise DataFileError(f"{where} is not {what}: {problem}.")
-
-
-def read_idx_files(paths: Sequence[Path]) -> Arrays:
-    """Read four gzipped idx files: images and labels of the training, then of the test part."""
-    return dict(zip(NAMES, map(read_idx, paths), strict=True))
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -232,7 +186,7 @@ def read_cifar_archive(paths: Sequence[Path]) -> Arrays:
     except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error) as error:
         raise DataFileError(f"{path} cannot be read: {error!r}.") from error
     X, y = (np.concatenate(parts) for parts in zip(*train, strict=True))
-    return {"X_train": X, "y_train": y, "X_test": test[0], "y_test": test[1]}
+    return [X, y, *test]
 
 
 def read_cifar(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -249,38 +203,32 @@ def read_svhn_files(paths: Sequence[Path]) -> Arrays:
     """Read two Matlab files, for training and test; their label 10 is the digit 0."""
     from scipy.io import loadmat
 
-    arrays: Arrays = {}
-    for part, path in zip(("train", "test"), paths, strict=True):
+    arrays: list[NDArray[np.uint8]] = []
+    for path in paths:
         try:
             content = loadmat(path, variable_names=["X", "y"])
             images = np.asarray(content["X"], np.uint8).transpose(3, 0, 1, 2)
             labels = np.asarray(content["y"]).ravel() % 10
         except Exception as error:  # scipy raises its own errors for a broken file
             raise DataFileError(f"{path} cannot be read: {error!r}.") from error
-        arrays[f"X_{part}"] = np.ascontiguousarray(images)
-        arrays[f"y_{part}"] = labels.astype(np.uint8)
+        arrays += [np.ascontiguousarray(images), labels.astype(np.uint8)]
     return arrays
 
 
-FORMATS = {"idx": read_idx_files, "cifar": read_cifar_archive, "svhn": read_svhn_files}
+FORMATS: dict[str, Callable[[Sequence[Path]], Arrays]] = {
+    "idx": lambda paths: [read_idx(path) for path in paths],
+    "cifar": read_cifar_archive,
+    "svhn": read_svhn_files,
+}
 
 
 def describe_set(name: str, values: dict[str, Any]) -> ImageSet:
-    """Read the description of a set from the values of the TOML file."""
-    source, subset = values.pop("source"), values.pop("subset", None)
-    return ImageSet(
-        name=name,
-        shape=tuple(values.pop("shape")),
-        source=ImageFiles(read=FORMATS[source["format"]], url=source["url"], md5=source["md5"]),
-        subset=ImageSubset(**subset) if subset else None,
-        **values,
-    )
+    subset, shape = values.pop("subset", None), tuple(values.pop("shape"))
+    part = ImageSubset(**subset) if subset else None
+    return ImageSet(name=name, shape=shape, subset=part, **values.pop("source"), **values)
 
 
 IMAGE_SETS: dict[str, ImageSet] = {
-    name: describe_set(name, values)
-    for name, values in tomllib.loads(
-        (files("sigmax.data") / "images.toml").read_text(encoding="utf-8")
-    ).items()
+    name: describe_set(name, values) for name, values in read_toml("images.toml").items()
 }
 """Descriptions of all sets, by name."""

@@ -8,10 +8,11 @@ objects are never loaded.
 import hashlib
 import os
 import sys
-import tempfile
+import tomllib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,6 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax.atomic import new_file
 from sigmax.compilation_cache import user_cache_folder
 from sigmax.errors import DataFileError, MissingExtraError
 
@@ -27,22 +29,25 @@ DATA_FOLDER = "SIGMAX_DATA"
 CACHE_FOLDER = "SIGMAX_CACHE"
 """Environment variable for the folder of downloads."""
 
+DOWNLOADED = "The downloaded set"
 TIMEOUT = 30.0
 """Seconds without an answer after which a download fails."""
 
 
 def cache_folder() -> Path:
     """Folder for downloaded files, which need not exist yet."""
-    if folder := os.environ.get(CACHE_FOLDER):
-        return Path(folder).expanduser()
-    return user_cache_folder()
+    folder = os.environ.get(CACHE_FOLDER)
+    return Path(folder).expanduser() if folder else user_cache_folder()
+
+
+def read_toml(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads((files("sigmax.data") / name).read_text(encoding="utf-8"))
 
 
 def look_up(name: str) -> Path | None:
     """Path of a data file by name, or None if there is no such file."""
-    data_folder = os.environ.get(DATA_FOLDER)
-    folders = [Path(data_folder)] if data_folder else []
-    paths = (folder / name for folder in [*folders, cache_folder()])
+    folders = filter(None, [os.environ.get(DATA_FOLDER), cache_folder()])
+    paths = (Path(folder) / name for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -67,14 +72,8 @@ def find_file(name: str) -> Path:
 def download(url: str, path: Path, *, known_hash: str | None = None) -> None:
     """Download a file; ``path`` is written completely or not at all.
 
-    ``known_hash`` is the hash of the content: ``md5:`` or ``sha256:`` and digits.
-
-    Raises
-    ------
-    DataFileError
-        If the download fails, is incomplete, has another hash or cannot be written.
-    MissingExtraError
-        If pooch is not installed.
+    ``known_hash`` is the hash of the content: ``md5:`` or ``sha256:`` and digits. A download that
+    fails, is incomplete or has another hash raises DataFileError.
     """
     try:
         import pooch
@@ -123,7 +122,6 @@ def content_hash(arrays: Iterable[NDArray], dtype: str) -> str:
 
 
 def read_npz(path: Path, *names: str) -> list[NDArray]:
-    """Read numeric arrays by name from an npz file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return [arrays[name] for name in names]
@@ -133,16 +131,31 @@ def read_npz(path: Path, *names: str) -> list[NDArray]:
 
 def write_npz(path: Path, **arrays: Any) -> None:
     """Write arrays by name to an npz file, completely or not at all."""
+    with new_file(path, failure=DataFileError) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load_set(
+    name: str,
+    names: Sequence[str],
+    fetch: Callable[[], Sequence[NDArray]],
+    check: Callable[[Sequence[NDArray], str], None],
+    layout: str,
+) -> Sequence[NDArray]:
+    """Arrays of a data set from its npz file, or else from its source and then cached.
+
+    ``layout`` describes the arrays of the file in an error message.
+    """
+    npz = f"{name}.npz"
+    if (path := look_up(npz)) is not None:
+        arrays = read_npz(path, *names)
+        check(arrays, f"{path} (replace or remove it)")
+        return arrays
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            part = Path(file.name)
-            try:
-                np.savez_compressed(file, **arrays)
-                file.close()
-                part.chmod(0o644)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataFileError(f"{path} cannot be written: {error}") from error
+        arrays = fetch()
+    except DataFileError as error:
+        advice = where_to_put(f"{npz}, with the {layout},")
+        raise DataFileError(f"{error} If you have the set already, {advice}.") from error
+    check(arrays, DOWNLOADED)
+    write_npz(cache_folder() / npz, **dict(zip(names, arrays, strict=True)))
+    return arrays

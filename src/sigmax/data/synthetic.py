@@ -148,12 +148,10 @@ def gauss_legendre(n: int) -> tuple[NDArray, NDArray]:
 
 
 def grid(axes: list[NDArray]) -> list[NDArray]:
-    """All combinations, one flat array per axis."""
     return [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
 
 
 def unit(angle: NDArray) -> NDArray:
-    """Points of the unit circle."""
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 

@@ -7,10 +7,9 @@ the target and, where it is known, the content hash of a downloaded set.
 """
 
 import socket
-import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.resources import files
+from functools import cached_property, partial
 from io import BytesIO
 from typing import Any, final
 from zipfile import ZipFile
@@ -19,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.store import (
+    DOWNLOADED,
     TIMEOUT,
     cache_folder,
     content_hash,
-    look_up,
+    load_set,
     original_file,
-    read_npz,
-    where_to_put,
-    write_npz,
+    read_toml,
 )
 from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
 
@@ -169,22 +167,17 @@ class UCISet:
 
 def describe_set(name: str, values: dict[str, Any]) -> UCISet:
     """Read the description of a set from the values of the TOML file."""
-    archive, openml = values.pop("archive", None), values.pop("openml", None)
-    if archive is None:
-        return UCISet(name=name, source=OpenML(**openml), **values)
-    layout: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in archive.items()
-    }
+    if "openml" in values:
+        return UCISet(name=name, source=OpenML(**values.pop("openml")), **values)
+    layout = values.pop("archive")
+    layout |= {key: tuple(v) for key, v in layout.items() if isinstance(v, list)}
     if layout.get("delimiter") == "whitespace":
         layout["delimiter"] = None
     return UCISet(name=name, source=Archive(**layout), **values)
 
 
 UCI_SETS: dict[str, UCISet] = {
-    name: describe_set(name, values)
-    for name, values in tomllib.loads(
-        (files("sigmax.data") / "uci.toml").read_text(encoding="utf-8")
-    ).items()
+    name: describe_set(name, values) for name, values in read_toml("uci.toml").items()
 }
 """Descriptions of all sets, by name."""
 
@@ -220,46 +213,28 @@ def load_uci(name: str) -> RegressionData:
     if name not in UCI_SETS:
         raise InvalidArgumentError(f"`name` must be one of {', '.join(UCI_SETS)}; got {name!r}.")
     described = UCI_SETS[name]
-    path = look_up(f"{name}.npz")
-    if path is None:
-        X, y = fetch_regression(described)
-    else:
-        X, y = read_npz(path, "X", "y")
-        check_regression(described, X, y, f"{path} (replace or remove it)")
+
+    def fetch() -> tuple[NDArray, NDArray]:
+        try:
+            return described.source.fetch()
+        except MissingExtraError:
+            raise
+        except ImportError as error:
+            raise MissingExtraError(
+                f"Reading the original file of {name} needs more packages ({error}): "
+                '`pip install "sigmax[excel]"`.'
+            ) from error
+
+    check = partial(check_regression, described)
+    X, y = load_set(name, ("X", "y"), fetch, check, "arrays X and y")
     X, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, y))
     return RegressionData(name, X, y, described.splits(), described)
 
 
-def fetch_regression(described: UCISet) -> tuple[NDArray, NDArray]:
-    """Fetch a set from its source, check it and save it in the cache."""
-    npz = f"{described.name}.npz"
-    try:
-        X, y = described.source.fetch()
-    except MissingExtraError:
-        raise
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading the original file of {described.name} needs more packages ({error}): "
-            '`pip install "sigmax[excel]"`.'
-        ) from error
-    except DataFileError as error:
-        advice = where_to_put(f"{npz}, with the arrays X and y,")
-        raise DataFileError(f"{error} If you have the set already, {advice}.") from error
-    check_regression(described, X, y, "The downloaded set")
-    found = content_hash((X, y), "<f8")
-    if described.content_hash not in (None, found):
-        raise DataFileError(
-            f"The downloaded set is not {described.title}: its content hash is {found}, not "
-            f"{described.content_hash}."
-        )
-    write_npz(cache_folder() / npz, X=X, y=y)
-    return X, y
-
-
-def check_regression(described: UCISet, X: NDArray, y: NDArray, source: str) -> None:
-    """Raise an error if arrays are not the described set."""
+def check_regression(described: UCISet, arrays: Sequence[NDArray], source: str) -> None:
+    X, y = arrays
     shapes = (described.n_rows, described.n_features), (described.n_rows,)
-    mean, std = described.target_mean, described.target_std
+    mean, std, known_hash = described.target_mean, described.target_std, described.content_hash
     if (X.shape, y.shape) != shapes:
         problem = f"X and y have the shapes {X.shape} and {y.shape}, not {shapes[0]}, {shapes[1]}"
     elif {X.dtype.kind, y.dtype.kind} - set("fiu"):
@@ -271,6 +246,8 @@ def check_regression(described: UCISet, X: NDArray, y: NDArray, source: str) -> 
             f"the target has mean {y.mean():.6g} and standard deviation {y.std():.6g}, "
             f"not {mean:.6g} and {std:.6g}"
         )
+    elif source == DOWNLOADED and known_hash not in (None, content_hash(arrays, "<f8")):
+        problem = f"its content hash is {content_hash(arrays, '<f8')}, not {known_hash}"
     else:
         return
     raise DataFileError(f"{source} is not {described.title}: {problem}.")

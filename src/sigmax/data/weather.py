@@ -1,13 +1,11 @@
 """Daily maximum temperatures of many years, which give a variance for every calendar day."""
 
-import csv
-import gzip
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.data.store import find_file
@@ -83,28 +81,27 @@ def read_station(path: Path, *, name: str) -> Station:
     Days without a value are ignored; every calendar day needs values of at least ten years.
     """
     try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        table: Any = pd.read_csv(path, dtype=str, skip_blank_lines=False)
+    except pd.errors.EmptyDataError:
+        table = pd.DataFrame()
+    except (OSError, EOFError, ValueError) as error:
         raise DataFileError(f"{path} cannot be read: {error}") from error
-    if not rows or not {"date", "tmax"} <= set(rows[0]):
+    if not len(table) or not {"date", "tmax"} <= set(table):
         raise DataFileError(f"{path}: needs rows with the columns date and tmax.")
-    days, values = [], []
-    for line, row in enumerate(rows, start=2):
-        if not (row["tmax"] or "").strip():
-            continue
-        try:
-            when, value = date.fromisoformat(row["date"].strip()), float(row["tmax"])
-        except ValueError as error:
-            raise DataFileError(f"{path}, line {line}: {error}") from error
-        if (when.month, when.day) != (2, 29) and np.isfinite(value):
-            days.append(when.replace(year=2001).timetuple().tm_yday)
-            values.append(value)
-    day = np.array(days, dtype=int)
+    table = table[table["tmax"].fillna("").str.strip() != ""]
+    when: Any = pd.to_datetime(table["date"].str.strip(), format="%Y-%m-%d", errors="coerce")
+    values: Any = pd.to_numeric(table["tmax"], errors="coerce")
+    if (is_bad := when.isna() | values.isna()).any():
+        row = int(is_bad.to_numpy().argmax())
+        date, value = table.iloc[row][["date", "tmax"]]
+        line = table.index[row] + 2
+        raise DataFileError(f"{path}, line {line}: no date and number, but {date!r}, {value!r}.")
+    is_used = ((when.dt.month != 2) | (when.dt.day != 29)) & np.isfinite(values)
+    after_february = when.dt.is_leap_year & (when.dt.month > 2)
+    day = (when.dt.dayofyear - after_february)[is_used].to_numpy(int)
     fewest = int(np.bincount(day, minlength=N_DAYS + 1)[1:].min())
     if fewest < MIN_YEARS:
         raise DataFileError(
             f"{path}: every calendar day needs at least {MIN_YEARS} years, one has {fewest}."
         )
-    return Station(name, day, np.array(values))
+    return Station(name, day, values[is_used].to_numpy(float))

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from sigmax.checks import check_count, check_number
-from sigmax.compilation import compiled
+from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mapped import Mapped
@@ -15,7 +15,6 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.spline import MonotoneSpline
 from sigmax.distributions.stacked import PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.padding import LARGEST_BLOCK, padded_blocks
 from sigmax.random import draw_seed
 
 Ends = Callable[[np.ndarray], np.ndarray]

@@ -1,8 +1,12 @@
 """The weighted mixture of the predictions of several experts, evaluated with NumPy and SciPy."""
 
+# Arrays of NumPy where the base may have those of JAX: meant.
+# pyright: reportIncompatibleMethodOverride=false
+
 import math
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, final
 
 import equinox as eqx
@@ -212,8 +216,8 @@ class Units(eqx.Module):
     low: Float[np.ndarray, "*outputs"]
     high: Float[np.ndarray, "*outputs"]
     """Least and greatest possible value, in the units of the user."""
-    values: Float[np.ndarray, "values *outputs"] | None = None
-    cells: Float[np.ndarray, "values ends *outputs"] | None = None
+    values: Float[np.ndarray, " values *outputs"] | None = None
+    cells: Float[np.ndarray, " values ends *outputs"] | None = None
     """Values of positive probability, and the edges of the cells whose probability each of them
     has; of a single output, in the units of the user, None if there are none."""
 
@@ -256,7 +260,7 @@ class Stacked(AbstractDistribution):
     """
 
     parts: tuple[Part, ...]
-    log_weight: Float[np.ndarray, "experts *batch"]
+    log_weight: Float[np.ndarray, " experts *batch"]
     """Logarithm of the weight of every expert."""
     units: Units
     """Units of all results; the parts are standardised."""
@@ -319,7 +323,7 @@ class Stacked(AbstractDistribution):
         variance = np.sum(weight * variances, axis=0) + disagreement
         return mean, variance, np.sum(weight * epistemic, axis=0) + disagreement
 
-    def shares(self, y: Numbers) -> Float[np.ndarray, "experts *batch"]:
+    def shares(self, y: Numbers) -> Float[np.ndarray, " experts *batch"]:
         """Share of every expert in the density at ``y``."""
         x = self._standardized(y)
         found = np.stack([part.density(x) for part in self.parts]) * self.weight
@@ -408,12 +412,14 @@ class Stacked(AbstractDistribution):
         grid = GRID.reshape(-1, *[1] * len(self.shape))
         spread = np.where(np.isfinite(self.std), self.std, units.scale)
         cuts = [np.clip(self.mean + spread * grid, units.low, units.high), at[None]]
-        if units.values is not None:  # between them, the cdf is constant
+        if (
+            units.values is not None and units.cells is not None
+        ):  # between them, the cdf is constant
             ends = np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)])
             ends = ends.reshape(-1, *[1] * len(self.shape))
             cuts.append(np.broadcast_to(ends, (len(ends), *self.shape)))
         cuts, total = np.sort(np.concatenate(cuts), axis=0), np.zeros(self.shape)
-        for first, second in zip(cuts[:-1], cuts[1:], strict=True):
+        for first, second in pairwise(cuts):
             for node in GAUSS:
                 t = first + node * (second - first)
                 total += 0.5 * (second - first) * function(self.cdf(t), t < at)
@@ -434,12 +440,18 @@ class Stacked(AbstractDistribution):
     def affine(self, shift: Any, scale: Any) -> "Stacked":
         """The distribution of ``shift + scale * X`` for ``scale > 0``."""
         own = self.units
-        moved = (
-            None if part is None else np.asarray(shift + scale * part, float)
-            for part in (own.shift, own.low, own.high, own.values, own.cells)
+
+        def moved(part: Any) -> Any:
+            return None if part is None else np.asarray(shift + scale * part, float)
+
+        units = Units(
+            shift=moved(own.shift),
+            scale=np.asarray(scale * own.scale, float),
+            low=moved(own.low),
+            high=moved(own.high),
+            values=moved(own.values),
+            cells=moved(own.cells),
         )
-        at, *others = moved
-        units = Units(at, np.asarray(own.scale * scale, float), *others)
         return Stacked(self.parts, self.log_weight, units)
 
     def bounded(self, low: Any, high: Any) -> "Stacked":

@@ -32,7 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sigmax.compilation import compiled
+from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import (
@@ -65,7 +65,6 @@ from sigmax.networks import (
     mean_gates,
     toward_prior,
 )
-from sigmax.padding import by_blocks, stack_members
 from sigmax.random import named_generator
 from sigmax.settings import (
     COUNT,
@@ -460,7 +459,7 @@ class Combined(AbstractNetworkExpert):
                 n_cycles=n_cycles,
                 cycles_per_chunk=max(1, n_cycles // N_CHUNKS),
                 keep_best=self.validation_fraction > 0,
-                is_judged_together=self.is_judged_together,
+                is_scored_together=self.is_scored_together,
                 patience=self.patience,
                 **scored,
             )

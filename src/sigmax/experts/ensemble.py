@@ -27,11 +27,11 @@ from sigmax.features import TARGET_TRANSFORMS, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.model import fit_models
 from sigmax.neighbors import neighbor_graph
+from sigmax.networks.gate import column_relevance
 from sigmax.random import draw_seed, make_key, named_generator, named_key
-from sigmax.relevance import column_relevance
 from sigmax.settings import number, one_of, setting
 from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage
-from sigmax.training.progress import phase_line, progress_bar
+from sigmax.training.loop import phase_line, progress_bar
 
 FEW_ROWS, N_MEMBERS_OF_FEW = 200, 10
 """With fewer rows than this, an ensemble has so many members unless `n_members` is given."""
@@ -68,7 +68,7 @@ class AbstractNetworkExpert(AbstractExpert):
         makes its distribution Normal; "auto" chooses on validation rows. With fewer than 200
         different rows there is none.""",
     )
-    is_judged_together: bool = False
+    is_scored_together: bool = False
     """True if all members keep the checkpoints of the same step, by the mean of their scores."""
     largest_hold_out: int = LARGEST_HOLD_OUT
     """Most rows that a member holds out."""
@@ -113,7 +113,7 @@ class AbstractNetworkExpert(AbstractExpert):
             self,
             n_members=max(self.n_members, N_MEMBERS_OF_FEW) if self.n_members > 1 else 1,
             validation_fraction=held_out_share(n_rows, share),
-            is_judged_together=True,
+            is_scored_together=True,
         )
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> AbstractFitted:

@@ -13,8 +13,7 @@ from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.leave_out import DuplicateGroups, leave_groups_out, total_density
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import Support, TargetUnits
-from sigmax.inputs import Inputs
-from sigmax.scaling import Standardizer
+from sigmax.inputs import Inputs, Standardizer
 
 Numbers = NDArray[np.float64]
 

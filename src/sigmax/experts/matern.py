@@ -20,6 +20,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy import linalg, optimize
+from scipy.linalg import get_lapack_funcs
 from threadpoolctl import threadpool_limits
 
 from sigmax.distributions import Mixture, StudentT
@@ -106,7 +107,7 @@ class Covariance:
             root = linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:
             return 1e10, np.zeros_like(theta)
-        inverse, _ = linalg.lapack.dpotri(root, lower=1)
+        inverse, _ = get_lapack_funcs(("potri",), (root,))[0](root, lower=1)
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         solved = inverse @ y
         outer = np.outer(solved, solved) - inverse

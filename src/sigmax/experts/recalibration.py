@@ -14,7 +14,7 @@ from scipy.stats import norm, t
 from sigmax.calibration import best_scale_factor, coverage_match
 from sigmax.compilation import compiled, on_device
 from sigmax.networks import toward_prior
-from sigmax.training import Fold, Stage, TrainingData, judge_members
+from sigmax.training import Fold, Stage, TrainingData, validate_members
 
 MEMBER = eqx.if_array(0)
 
@@ -171,7 +171,7 @@ def held_out_densities(networks: Any, folds: Fold, data: TrainingData, stage: St
     By the compiled function that scored the members in ``stage``: nothing is compiled for it.
     Leaves (members, held out, ...) on the device; anything for padding.
     """
-    return judge_members(networks, jax.tree.map(on_device, folds), data, stage.one_chunk())[1]
+    return validate_members(networks, jax.tree.map(on_device, folds), data, stage.one_chunk())[1]
 
 
 @compiled

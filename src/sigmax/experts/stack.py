@@ -2,26 +2,28 @@ r"""The stack: several experts, weighted by how well they predict rows they have
 
 $$p(y | x) = (1 - \nu(x)) \sum_k w_k\, p_k(y | x) + \nu(x)\, p_0(y)$$
 
-The weights maximise the held-out log score $\sum_i \log \sum_k w_k p_k^{(-i)}(y_i | x_i)$ with a weak
-Dirichlet prior (Yao, Vehtari, Simpson and Gelman 2018), a concave problem that expectation
+The weights maximise the held-out log score $\sum_i \log \sum_k w_k p_k^{(-i)}(y_i | x_i)$ with a
+weak Dirichlet prior (Yao, Vehtari, Simpson and Gelman 2018), a concave problem that expectation
 maximisation solves. $\nu$ is the paper's extrapolation gate (EX), once for all experts: away from
 the data, the stack tends to the marginal distribution $p_0$ of the target.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sigmax.compilation import compiled
+from sigmax.compilation import by_blocks, compiled
 from sigmax.distributions import Mixture, Part, PowerTransform, Stacked, Units
-from sigmax.errors import InvalidArgumentError
+from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.combined import PRESETS
 from sigmax.experts.ensemble import gate_relevance
@@ -33,7 +35,6 @@ from sigmax.experts.rows import Rows
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate
-from sigmax.padding import by_blocks
 from sigmax.random import named_key
 from sigmax.settings import Rule, one_of, setting
 
@@ -96,33 +97,38 @@ def check_seconds(name: str, seconds: Any) -> Any:
 
 
 @final
-class Standing(AbstractFitted):
-    """One fitted expert of a stack: its target transform, and how it was weighted."""
+class StackedExpert(eqx.Module):
+    """One fitted expert of a stack: its target transform, and its weight."""
 
     name: str
     fitted: AbstractFitted
     transform: PowerTransform | None
-    weight: float
-    log_likelihood: float
-    """Mean held-out log-likelihood, in units of the standard deviation of y."""
     seconds: float
-    held_out: HeldOut
+    """Duration of the fit."""
+    weight: float = 0.0
+    log_likelihood: float = 0.0
+    """Mean held-out log-likelihood, in units of the standard deviation of y."""
 
-    def part(self, mixture: Mixture) -> Part:
+    def part(self, mixture: Mixture | Stacked) -> Part:
         """Prediction of the expert, its scales at least `LEAST_SCALE`, by adding variance."""
+        assert isinstance(mixture, Mixture)
         scale = np.asarray(mixture.components.unit, np.float64)
         return Part(mixture.widen(np.sqrt(1 + (LEAST_SCALE / scale) ** 2)), self.transform)
 
-    def density(self, X: Inputs) -> Mixture:
-        """Densities in the units that the expert was fitted in."""
-        return self.fitted.density(X)
+    def held_out(self, row: Int[np.ndarray, " held_out"]) -> Part:
+        """Prediction of some of the rows that the expert holds out."""
+        held_out = self.fitted.held_out
+        place = np.searchsorted(held_out.row, row)
+        return self.part(
+            jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)
+        )
 
 
 @final
 class StackFitted(AbstractFitted):
     """Fitted experts and their weights; the prediction is their mixture."""
 
-    experts: tuple[Standing, ...]
+    experts: tuple[StackedExpert, ...]
     extrapolation: ExtrapolationGate
     held_out: HeldOut
     """Densities of the stack at the rows that all experts hold out."""
@@ -139,7 +145,7 @@ class StackFitted(AbstractFitted):
     def describe(self, X: Inputs) -> tuple[Stacked, dict[str, Float[np.ndarray, " rows"]]]:
         """`density`, and the ``gate``."""
         gate = self.gate(X)
-        parts = [one.part(one.density(X)) for one in self.experts]
+        parts = [one.part(one.fitted.density(X)) for one in self.experts]
         return stacked(parts, [one.weight for one in self.experts], gate), {"gate": gate}
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
@@ -236,7 +242,7 @@ class Stack(AbstractExpert):
         """"quick" fits experts that take seconds; "default" adds an ensemble of networks, "best"
         more of them.""",
     )
-    experts: Any = setting(
+    experts: str | tuple[str | AbstractExpert, ...] = setting(
         "auto",
         Rule('"auto" or list', check_experts),
         """Experts, or names of experts, instead of those of the effort; the marginal distribution
@@ -266,13 +272,19 @@ class Stack(AbstractExpert):
             entries.append((name, expert, None))
             if transform is not None and name in TRANSFORMED:
                 entries.append((f"{name} (transformed)", expert, transform))
-        standings: list[Standing] = []
+        fitted: list[StackedExpert] = []
         for name, expert, own in entries:
-            if standings and self.time_limit and perf_counter() - start > self.time_limit:
+            if fitted and self.time_limit and perf_counter() - start > self.time_limit:
+                left_out = ", ".join(name for name, _, _ in entries[len(fitted) :])
+                warnings.warn(
+                    f"`time_limit` of {self.time_limit:g} s is over: left out {left_out}.",
+                    TrainingWarning,
+                    stacklevel=2,
+                )
                 break
-            standings.append(fit_expert(name, expert, rows, own, key, verbose=verbose))
-        experts, common = weighed(standings, rows)
-        parts = [one.part(taken(one.held_out, common)) for one in experts]
+            fitted.append(fit_expert(name, expert, rows, own, key, verbose=verbose))
+        experts, common = weighed(fitted, rows)
+        parts = [one.held_out(common) for one in experts]
         weight = [one.weight for one in experts]
         gate, opening = fit_gate(rows, parts, weight, common, key)
         held_out = HeldOut(
@@ -281,6 +293,10 @@ class Stack(AbstractExpert):
             rows.weight[common],
             common,
             np.ones((len(common), 1), dtype=bool),
+        )
+        nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
+        experts = tuple(
+            replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
         )
         return StackFitted(experts=experts, extrapolation=gate, held_out=held_out)
 
@@ -322,38 +338,38 @@ def fit_expert(
     key: PRNGKeyArray,
     *,
     verbose: int = 0,
-) -> Standing:
+) -> StackedExpert:
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
     fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name), verbose=verbose)
     seconds = perf_counter() - start
-    return Standing(name, fitted, transform, 0.0, 0.0, seconds, fitted.held_out)
+    return StackedExpert(name, fitted, transform, seconds)
 
 
 def weighed(
-    standings: Sequence[Standing], rows: Rows
-) -> tuple[tuple[Standing, ...], Int[np.ndarray, " held_out"]]:
+    fitted: Sequence[StackedExpert], rows: Rows
+) -> tuple[tuple[StackedExpert, ...], Int[np.ndarray, " held_out"]]:
     """Experts with their weights, and the rows that all of them hold out.
 
     Experts that hold out all rows are weighted first; each further one, such as an ensemble whose
     members hold out a part of the rows, is then weighted against the mixture so far on its rows.
     """
     n_rows = len(rows)
-    covers = [len(one.held_out) >= n_rows // 2 for one in standings]
-    first = [one for one, is_full in zip(standings, covers, strict=True) if is_full]
-    later = [one for one, is_full in zip(standings, covers, strict=True) if not is_full]
-    common = first[0].held_out.row
+    covers = [len(one.fitted.held_out) >= n_rows // 2 for one in fitted]
+    first = [one for one, is_full in zip(fitted, covers, strict=True) if is_full]
+    later = [one for one, is_full in zip(fitted, covers, strict=True) if not is_full]
+    common = first[0].fitted.held_out.row
     for one in first[1:]:
-        common = np.intersect1d(common, one.held_out.row)
-    log_density = {one.name: log_densities(one, rows) for one in standings}
+        common = np.intersect1d(common, one.fitted.held_out.row)
+    log_density = {one.name: log_densities(one, rows) for one in fitted}
     outputs, weight = rows.y.shape[1], rows.weight[common]
     scores = np.stack([log_density[one.name][common] for one in first], axis=-1)
     found = stacking_weights(scores.reshape(-1, len(first)), np.repeat(weight, outputs))
     weights = dict(zip((one.name for one in first), found, strict=True))
     for one in later:
-        own = np.intersect1d(common, one.held_out.row)
+        own = np.intersect1d(common, one.fitted.held_out.row)
         mixed = np.stack([log_density[name][own] + np.log(w) for name, w in weights.items()])
         pair = np.stack([np.logaddexp.reduce(mixed), log_density[one.name][own]], axis=-1)
         share = stacking_weights(pair.reshape(-1, 2), np.repeat(rows.weight[own], outputs))[1]
@@ -365,20 +381,13 @@ def weighed(
             weight=float(weights[one.name]),
             log_likelihood=float(np.nanmean(log_density[one.name][common])),
         )
-        for one in standings
+        for one in fitted
     )
     return experts, common
 
 
-def log_densities(standing: Standing, rows: Rows) -> Float[np.ndarray, "rows outputs"]:
+def log_densities(expert: StackedExpert, rows: Rows) -> Float[np.ndarray, "rows outputs"]:
     """Held-out log density of every row and output; NaN for rows that are not held out."""
-    at, found = standing.held_out.row, np.full(rows.y.shape, np.nan)
-    part = standing.part(taken(standing.held_out, at))
-    found[at] = np.log(densities(part, rows, at))
+    at, found = expert.fitted.held_out.row, np.full(rows.y.shape, np.nan)
+    found[at] = np.log(densities(expert.held_out(at), rows, at))
     return found
-
-
-def taken(held_out: HeldOut, row: Int[np.ndarray, " held_out"]) -> Mixture:
-    """Held-out densities of some rows, with leaves of NumPy in double precision."""
-    place = np.searchsorted(held_out.row, row)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)

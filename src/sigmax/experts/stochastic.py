@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from sigmax.compilation import compiled, on_device
+from sigmax.compilation import by_blocks, compiled, on_device, stack_members
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.combined import INITIAL_VARIANCE, negative_squared_error
@@ -40,7 +40,6 @@ from sigmax.networks import (
     TabularMLP,
     inverse_softplus,
 )
-from sigmax.padding import by_blocks, stack_members
 from sigmax.random import named_generator
 from sigmax.settings import (
     COUNT,
@@ -314,7 +313,7 @@ class AbstractStochastic(AbstractNetworkExpert):
             cycles_per_chunk=max(1, self.n_steps // N_CHUNKS),
             score=score,
             keep_best=self.validation_fraction > 0,
-            is_judged_together=self.is_judged_together,
+            is_scored_together=self.is_scored_together,
             patience=self.patience,
         )
 

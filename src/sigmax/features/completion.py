@@ -16,10 +16,10 @@ from sigmax.distributions import Mixture, Stacked
 from sigmax.tables import MISSING, CategoryColumn, Table
 
 N_COMPLETIONS, N_SIMILAR = 16, 64
-"""Ways in which the unknown cells of a row are filled in, and the donors that these stand for."""
+"""Numbers of completions of a row, and of donors from which these are chosen."""
 
 LEAST_WEIGHT = 0.02
-"""Weight of a column that tells nothing about the unknown one, where 1 determines it."""
+"""Smallest weight of a column, where 1 is that of a column which determines the unknown one."""
 
 
 @final
@@ -39,7 +39,7 @@ class Completion:
         return len(self.table) if self.choices is None else self.choices.shape[1]
 
     def mixture(self, mixture: Mixture | Stacked) -> Mixture | Stacked:
-        """The predictions of the given rows: mixtures over their completions."""
+        """Predictions of the given rows: mixtures over their completions."""
         if self.choices is None or self.log_weight is None:
             return mixture
         return mixture.over_choices(self.choices, self.log_weight)
@@ -59,20 +59,13 @@ def complete(
     donor_coordinates: NDArray[np.floating],
     column_of: NDArray[np.intp],
 ) -> Completion:
-    """The rows with their unknown cells filled in by those of similar ``donors``.
+    """Rows whose unknown cells are filled in by those of similar ``donors``.
 
-    Rows of one pattern of unknown cells are compared with the donors in the coordinates of all
-    other columns, each weighted by the share of the unknown columns' variance that it explains: the
+    Rows with the same unknown columns are compared with the donors in the coordinates of all other
+    columns, each weighted by the share of the unknown columns' variance that it explains: the
     largest squared correlation. The nearest donors are sorted by their value in the unknown column,
-    and evenly spaced ones among them give their cells, those of one donor together.
-
-    Parameters
-    ----------
-    coordinates, donor_coordinates
-        Positions of rows and donors; those of unknown cells are not looked at.
-    column_of
-        The column of every coordinate, numbered as those of ``is_unknown``; -1 for coordinates that
-        are not to be compared.
+    and evenly spaced ones among them give their cells, those of one donor together. ``column_of``
+    is the column of every coordinate, numbered as in ``is_unknown``, or -1 to ignore it.
     """
     incomplete = np.flatnonzero(is_unknown.any(axis=1))
     if not len(incomplete):
@@ -107,7 +100,7 @@ def complete(
 
 
 def correlations(coordinates: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Squared correlations of all pairs of coordinates, without what chance would give."""
+    """Squared correlations of all pairs of coordinates, minus the expectation by chance."""
     centered = np.asarray(coordinates, np.float64) - coordinates.mean(axis=0, dtype=np.float64)
     length = np.sqrt(np.sum(centered**2, axis=0))
     standard = centered / np.where(length > 0, length, 1.0)
@@ -141,33 +134,22 @@ def spaced(
 
 
 def filled(table: Table, is_unknown: NDArray[np.bool_], donors: Table) -> Table:
-    """The rows with their unknown cells taken from ``donors``, one for every row."""
+    """Rows whose unknown cells are taken from ``donors``, one for every row."""
     n_numbers, n_times = table.numbers.shape[1], table.times.shape[1]
     of_numbers, of_times, of_categories = np.split(
         is_unknown, [n_numbers, n_numbers + n_times], axis=1
     )
-    categories = tuple(
-        mixed_levels(own, other, unknown)
-        for own, other, unknown in zip(
-            table.categories, donors.categories, of_categories.T, strict=True
-        )
-    )
+    # A donor's time is moved by the mean of how much later the row is in the times that both have.
+    apart = table.times - donors.times
+    known = ~np.isnan(apart)
+    shift = np.where(known, apart, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    pairs = zip(table.categories, donors.categories, of_categories.T, strict=True)
     return replace(
         table,
         numbers=np.where(of_numbers, donors.numbers, table.numbers),
-        times=np.where(of_times, donors.times + shifts(table.times, donors.times), table.times),
-        categories=categories,
+        times=np.where(of_times, donors.times + shift[:, None], table.times),
+        categories=tuple(mixed_levels(*pair) for pair in pairs),
     )
-
-
-def shifts(times: NDArray[np.float64], donors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much later each row is than its donor, by the times that both have: (rows, 1).
-
-    A donor's time is moved by it, so that the time between two columns stays that of the donor.
-    """
-    apart = times - donors
-    known = ~np.isnan(apart)
-    return (np.where(known, apart, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))[:, None]
 
 
 def mixed_levels(

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from sigmax.features.categories import CategoryMap, EncodedCategory
 from sigmax.features.completion import Completion, complete
-from sigmax.inputs import Inputs
-from sigmax.scaling import Standardizer
+from sigmax.inputs import Inputs, Standardizer
 from sigmax.tables import Column, Kind, Schema, Table
 
 GAP_STEP = 0.5

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sigmax.compilation import compiled
+from sigmax.compilation import compiled, padded_blocks
 from sigmax.distributions import (
     AbstractDistribution,
     Bounded,
@@ -18,8 +18,7 @@ from sigmax.distributions import (
     Stacked,
 )
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.padding import padded_blocks
-from sigmax.scaling import FARTHEST, Standardizer
+from sigmax.inputs import FARTHEST, Standardizer
 from sigmax.settings import Rule
 
 ATOM = 0.02

@@ -1,9 +1,8 @@
 """An autoencoder: its networks, its likelihoods, and the model that a fit returns.
 
-Every network is a perceptron with batch norm. While it learns, a layer is normalised by the moments
-of the batch, otherwise by running moments, which are part of the network: `learn` returns the
-network with newer ones. Encoder and decoder are such networks and a likelihood, which makes
-densities of their outputs.
+Every network is a perceptron with batch norm. In training a layer is normalised by the moments of
+the batch, otherwise by running moments, which are part of the network: `learn` returns the network
+with newer ones. Encoder and decoder are such networks with a likelihood of their outputs.
 """
 
 # A field where the base class has a property, and a pair of one class: meant.
@@ -27,13 +26,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.random import Generator
 
-from sigmax.compilation import compiled, on_device
+from sigmax.compilation import bucket_size, by_blocks, compiled, on_device, pad_rows
 from sigmax.distributions import AbstractComponent, AbstractDistribution, Normal, StudentT
 from sigmax.distributions.base import Batch
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.inputs import Standardizer
 from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
-from sigmax.padding import bucket_size, by_blocks, pad_rows
-from sigmax.scaling import Standardizer
 
 Rows = Float[Array, "rows features"]
 Codes = Float[Array, "rows latent"]
@@ -57,16 +55,6 @@ class Moments(eqx.Module):
 
     mean: Float[Array, " units"]
     variance: Float[Array, " units"]
-
-    @classmethod
-    def of(cls, x: Float[Array, "rows units"]) -> "Moments":
-        return cls(jnp.mean(x, axis=0), jnp.var(x, axis=0))
-
-    def blend(self, newer: "Moments", keep: Keep) -> "Moments":
-        """``keep`` of these and the rest of the newer ones; no gradient flows through them."""
-        return jax.tree.map(
-            lambda old, new: keep * old + (1 - keep) * lax.stop_gradient(new), self, newer
-        )
 
     def normalize(self, x: Array) -> Array:
         return (x - self.mean[None]) * lax.rsqrt(self.variance + SMALLEST_VARIANCE)[None]
@@ -115,14 +103,19 @@ class NormalizedMLP(eqx.Module):
     ) -> tuple[Float[Array, "rows outputs"], "NormalizedMLP"]:
         """Outputs by the moments of the batch, and the network with newer running moments.
 
-        With ``n_reference``, the moments are those of the first ``n_reference`` rows alone. The
-        other rows are normalised alike, and may come from a few neighbourhoods.
+        With ``n_reference``, the moments are those of the first ``n_reference`` rows alone, and the
+        other rows may come from a few neighbourhoods. No gradient flows through running moments.
         """
+
+        def blend(old: Array, new: Array) -> Array:
+            return keep * old + (1 - keep) * lax.stop_gradient(new)
+
         newer = []
         for weight, gain, shift, moments in self._hidden():
             x = x @ weight
-            batch = Moments.of(x[:n_reference])
-            newer.append(moments.blend(batch, keep))
+            reference = x[:n_reference]
+            batch = Moments(jnp.mean(reference, axis=0), jnp.var(reference, axis=0))
+            newer.append(jax.tree.map(blend, moments, batch))
             x = jax.nn.relu(batch.normalize(x) * gain[None] + shift[None])
         outputs = x @ self.weights[-1] + self.bias[None]
         return outputs, eqx.tree_at(lambda n: n.moments, self, tuple(newer))
@@ -136,8 +129,7 @@ class FeatureUnits(eqx.Module):
     """Mean and standard deviation of every feature in the data, and the floor of a decoder's."""
 
     mean: Float[Array, " features"]
-    std: Float[Array, " features"]
-    """At least the floor."""
+    std: Float[Array, " features"]  # at least the floor
     floor: Float[Array, " features"]
 
     @classmethod
@@ -147,7 +139,7 @@ class FeatureUnits(eqx.Module):
         return cls(*(jnp.asarray(part, dtype=jnp.float32) for part in parts))
 
     def spread(self, output: Rows) -> Rows:
-        """A standard deviation, or a scale, of at least the floor."""
+        """Standard deviation, or scale, of at least the floor."""
         return self.floor[None] + self.std[None] * jax.nn.softplus(output)
 
     def initial_output(self) -> np.ndarray:
@@ -243,8 +235,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
     data.
     """
 
-    warm_up: SharedLikelihood
-    """Likelihood of the warm-up."""
+    warm_up: SharedLikelihood  # likelihood of the warm-up
     gate: ExtrapolationGate
 
     @classmethod
@@ -428,7 +419,7 @@ class Autoencoder(eqx.Module):
 
 
 def sample_code(code: AbstractDistribution, noise: Codes) -> Codes:
-    """A draw of every code from standard Normal ``noise``, differentiable in mean and std."""
+    """Draw every code from standard Normal ``noise``, differentiable in mean and std."""
     return jnp.asarray(code.mean + code.std * noise)
 
 
@@ -446,8 +437,7 @@ class VAEModel:
     autoencoder: Autoencoder
     scaling: Standardizer | None
     """Standardisation of the features; None if the networks see X as it is."""
-    history: dict[str, np.ndarray]
-    """Means over every chunk of training, by name."""
+    history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:
         """q(z | x) of every row."""

@@ -1,9 +1,8 @@
-"""MLflow: models as a flavour of their own, which are also served as functions of a data frame.
+"""MLflow: a flavour for our models, which can also be served as functions of a data frame.
 
-A module to import by its name, ``import sigmax.integrations.mlflow``: it needs MLflow,
-``pip install "sigmax[mlflow]"``. A model is stored in our own format, JSON and safetensors, and
-`load_model` reads nothing else. MLflow's own ``mlflow.pyfunc.load_model`` imports whatever module
-the file ``MLmodel`` names: it is for folders that one trusts.
+It needs MLflow, ``pip install "sigmax[mlflow]"``. A model is stored in our own format, JSON and
+safetensors, and `load_model` reads nothing else. MLflow's own ``mlflow.pyfunc.load_model`` imports
+the module that the file ``MLmodel`` names: it is for trusted folders only.
 """
 
 import sys
@@ -42,7 +41,7 @@ PARAMS = ParamSchema(
         ParamSpec("quantiles", DataType.double, list(QUANTILES), shape=(-1,)),
     ]
 )
-"""What a prediction can be asked for, and what it is otherwise."""
+"""Parameters of a prediction, with their defaults."""
 
 
 def save_model(
@@ -55,25 +54,25 @@ def save_model(
     metadata: dict[str, Any] | None = None,
     mlflow_model: Model | None = None,
 ) -> None:
-    """Write a fitted model as a folder of MLflow.
+    """Write a fitted model to a folder of MLflow.
 
     Parameters
     ----------
     model : estimator
-        One of ours, fitted.
+        Fitted estimator of sigmax.
     path : str or Path
         A folder that does not exist, or is empty.
     signature : mlflow.models.ModelSignature, optional
-        By default that of the input example; without one, of the numbers that the model was
-        fitted to. A model of categories or times has none unless one of both is given.
+        By default that of the input example; without one, that of a model whose columns are all
+        numbers. Other models have none.
     input_example : array or data frame, optional
         A few rows that the model takes, stored beside it.
     pip_requirements : list of str, optional
-        What the model is served with; by default this version of sigmax.
+        Packages of the served model; by default this version of sigmax.
     metadata : dict, optional
         Stored in the file ``MLmodel``.
     mlflow_model : mlflow.models.Model, optional
-        The record to add to, which MLflow passes here.
+        Record to add to, which MLflow passes.
     """
     if not isinstance(model, AbstractRegressor):
         raise InvalidArgumentError(f"`model` must be an estimator of sigmax, got {model!r}.")
@@ -112,17 +111,17 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     Parameters
     ----------
     model : estimator
-        One of ours, fitted.
+        Fitted estimator of sigmax.
     name : str
-        Of the model among those of the run.
+        Name of the model in the run.
     options
-        Of `save_model`, and of ``mlflow.models.Model.log``: ``registered_model_name``, ``tags``
-        and the like.
+        Options of `save_model` and of ``mlflow.models.Model.log``, such as
+        ``registered_model_name`` and ``tags``.
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        What MLflow knows of it; ``.model_uri`` is what `load_model` takes.
+        Record of the model; `load_model` takes its ``.model_uri``.
     """
     flavor = sys.modules[__name__]
     return Model.log(artifact_path=None, name=name, flavor=flavor, model=model, **options)
@@ -143,13 +142,13 @@ def load_model(model_uri: str, dst_path: str | None = None) -> AbstractRegressor
 
 
 def _load_pyfunc(path: str) -> "ServedModel":
-    """What ``mlflow.pyfunc.load_model`` calls."""
+    """Called by ``mlflow.pyfunc.load_model``."""
     return ServedModel(load_estimator(path))
 
 
 @final
 class ServedModel:
-    """A fitted model as MLflow serves it: rows in, a data frame of predictions out.
+    """Fitted model as MLflow serves it: rows in, a data frame of predictions out.
 
     Examples
     --------
@@ -171,7 +170,7 @@ class ServedModel:
         Parameters
         ----------
         rows : data frame or array
-            As the model was fitted to.
+            Rows with the columns of the training data.
         params : dict, optional
             ``coverage`` of the interval, by default 0.9, and the levels of the ``quantiles``,
             by default 0.05, 0.5 and 0.95.
@@ -186,31 +185,22 @@ class ServedModel:
         levels = [float(level) for level in np.atleast_1d(asked["quantiles"])]
         dist, gate = self.model.predict_dist_and_gate(rows)
         interval = dist.interval(float(asked["coverage"]))
-        columns = {
-            "mean": dist.mean,
-            "std": dist.std,
-            "lower": interval[..., 0],
-            "upper": interval[..., 1],
-        }
+        columns = {"mean": dist.mean, "std": dist.std}
+        columns |= {"lower": interval[..., 0], "upper": interval[..., 1]}
         columns |= {} if gate is None else {"off_data": gate}
         columns |= {f"q{level:g}": dist.quantile(level) for level in levels}
         index = rows.index if isinstance(rows, pd.DataFrame) else None
-        return pd.DataFrame(by_output(columns), index=index)
-
-
-def by_output(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns (n, p) as p columns with a number in their names."""
-    found = {}
-    for name, values in columns.items():
-        if values.ndim == 1:
-            found[name] = values
-        else:
-            found |= {f"{name}_{output}": column for output, column in enumerate(values.T)}
-    return found
+        found = {}
+        for name, values in columns.items():
+            outputs = (
+                [name] if values.ndim == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
+            )
+            found |= dict(zip(outputs, values.reshape(len(values), -1).T, strict=True))
+        return pd.DataFrame(found, index=index)
 
 
 def signature_of(model: AbstractRegressor, input_example: Any) -> ModelSignature | None:
-    """Of an example, or else of a model of numbers: what it takes, and what it can be asked."""
+    """Signature of an example, or else of a model whose columns are all numbers."""
     if input_example is not None:
         predicted = ServedModel(model).predict(input_example)
         found = infer_signature(input_example, predicted)

@@ -1,7 +1,6 @@
-"""A sampler of Optuna that chooses parameters by the expected improvement of our predictions.
+"""Optuna: a sampler that chooses parameters by the expected improvement of our predictions.
 
-A module to import by its name, ``from sigmax.integrations.optuna import SigmaxSampler``: it needs
-Optuna, ``pip install "sigmax[optuna]"``.
+It needs Optuna, ``pip install "sigmax[optuna]"``.
 """
 
 from typing import Any, final
@@ -35,13 +34,12 @@ __all__ = ["SigmaxSampler"]
 Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
 
 SHARE_NEAR = 0.5
-"""Of the candidates, those that are the best trial with some of its parameters changed."""
+"""Share of the candidates that are the best trial with some of its parameters changed."""
 
-FARTHEST = 3.0
-"""How far below the median a value counts, over how far above it the best one is."""
+FARTHEST = 3.0  # how far below the median a value counts, over how far above it the best one is
 
 STEPS = (0.003, 0.3)
-"""How far these move along a parameter, in shares of its range: between the two, on a log scale."""
+"""Shortest and longest changes of these, as shares of the range of a parameter."""
 
 
 @final
@@ -62,18 +60,18 @@ class SigmaxSampler(BaseSampler):
         Expected improvement over the best predicted mean of the trials, or the mean plus
         ``exploration`` standard deviations. Both leave noise out.
     exploration : float, default 2.0
-        Of "ucb".
+        Standard deviations of "ucb".
     n_candidates : int, default 1024
-        Parameters that are predicted to choose one.
+        Number of candidates, of which the best is tried.
     refit_every : int, default 5
-        A `LocalRegressor` is fitted anew after so many finished trials; those in between join its
-        memory. A process, which is quicker, is fitted after every trial.
+        Finished trials after which a `LocalRegressor` is refitted; those in between are added by
+        `add_rows`. A process, which is quicker, is refitted after every trial.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False
-        Say so if the same parameters always give the same value.
+        True if the same parameters always give the same value.
     kind : "auto", "gp" or "local", default "auto"
-        The model: a `GPRegressor`, a `LocalRegressor`, or the process as long as it can.
+        Model: a `GPRegressor`, a `LocalRegressor`, or "auto", the process up to 1,000 trials.
     settings
         Further settings of the model.
 
@@ -147,13 +145,19 @@ class SigmaxSampler(BaseSampler):
         model = self._model_of([each.number for each in trials], X, y, search_space)
         expected = model.predict(X)
         candidates = self._candidates(X[np.argmax(expected)], search_space)
-        score = self._score(model, candidates, expected.max())
+        dist = model.predict_dist(candidates)
+        mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
+        if self.acquisition == "ucb":
+            score = mean + self.exploration * std
+        else:
+            z = (mean - expected.max()) / np.maximum(std, 1e-300)
+            score = std * (z * norm.cdf(z) + norm.pdf(z))
         return decoded(candidates[np.argmax(score)], search_space)
 
     def _model_of(
         self, numbers: list[int], X: np.ndarray, y: np.ndarray, space: dict[str, BaseDistribution]
     ) -> Surrogate:
-        """The model of these trials: fitted, or with the new ones in its memory."""
+        """Return the model of these trials: refitted, or with the new ones added."""
         is_known = np.isin(numbers, self._known)
         refit_every = 1 if isinstance(self._model, GPRegressor) else self.refit_every
         is_old = len(numbers) - self._n_fitted >= refit_every
@@ -182,24 +186,13 @@ class SigmaxSampler(BaseSampler):
                 moved = drawn[:n_near, j]
             near[:, j] = np.where(is_changed[:, j], np.clip(moved, low, high), near[:, j])
         drawn[:n_near] = near
-        rows = [encoded(decoded(row, space), space) for row in drawn]  # only what can be tried
-        return np.array(rows)
-
-    def _score(self, model: Surrogate, rows: np.ndarray, best: float) -> np.ndarray:
-        dist = model.predict_dist(rows)
-        mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
-        if self.acquisition == "ucb":
-            return mean + self.exploration * std
-        z = (mean - best) / np.maximum(std, 1e-300)
-        return std * (z * norm.cdf(z) + norm.pdf(z))
+        return np.array([encoded(decoded(row, space), space) for row in drawn])  # on their grids
 
 
 def without_disasters(y: np.ndarray) -> np.ndarray:
-    """Values to maximise, of which the worst are taken to a bound.
+    """Values to maximise, none of them farther below the median than `FARTHEST` times the best.
 
-    A trial that failed badly says no more than that it failed; its value would be the whole spread
-    of what the model sees. No value stays farther below the median than `FARTHEST` times what the
-    best is above it.
+    The value of a trial that failed badly would otherwise dominate the spread of all values.
 
     Examples
     --------
@@ -212,7 +205,7 @@ def without_disasters(y: np.ndarray) -> np.ndarray:
 
 
 def bounds(distribution: BaseDistribution) -> tuple[float, float]:
-    """The range of a parameter as the model sees it; steps of a grid have the same share each."""
+    """Range of a parameter for the model; steps of a grid have the same share each."""
     if isinstance(distribution, CategoricalDistribution):
         return 0.0, len(distribution.choices) - 1e-9
     assert isinstance(distribution, FloatDistribution | IntDistribution)
@@ -227,15 +220,15 @@ def encoded(parameters: dict[str, Any], space: dict[str, BaseDistribution]) -> l
     for name, each in space.items():
         value = parameters[name]
         if isinstance(each, CategoricalDistribution):
-            row.append(float(np.floor(each.to_internal_repr(value))))
-        else:
-            is_log = isinstance(each, FloatDistribution | IntDistribution) and each.log
-            row.append(float(np.log(value)) if is_log else float(value))
+            value = np.floor(each.to_internal_repr(value))
+        elif isinstance(each, FloatDistribution | IntDistribution) and each.log:
+            value = np.log(value)
+        row.append(float(value))
     return row
 
 
 def decoded(row: np.ndarray, space: dict[str, BaseDistribution]) -> dict[str, Any]:
-    """A row as parameters that can be tried: on their grids, within their bounds."""
+    """Parameters of a row, on their grids and within their bounds."""
     found: dict[str, Any] = {}
     for (name, each), value in zip(space.items(), row, strict=True):
         if isinstance(each, CategoricalDistribution):

@@ -1,7 +1,6 @@
-"""Our predictions as skpro has them: a probabilistic regressor, and the distribution it predicts.
+"""skpro: any estimator as a probabilistic regressor, and its predictions as distributions.
 
-A module to import by its name, ``from sigmax.integrations.skpro import SkproRegressor``: it needs
-skpro, ``pip install "sigmax[skpro]"``.
+It needs skpro, ``pip install "sigmax[skpro]"``.
 """
 
 # skpro has no types: its classes, and the data frames between us, are of any.
@@ -27,25 +26,21 @@ except ImportError as error:
         'sigmax.integrations.skpro needs skpro: pip install "sigmax[skpro]".'
     ) from error
 
-NODES, NODE_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(128))
-NODES = NODES + 0.5
-"""Levels of the quantiles over which norms of a density are integrated."""
-
 
 @final
 class SkproDistribution(BaseDistribution):
     """The density of a `Predictive`, exactly, as a distribution of skpro.
 
-    Everything is what the prediction itself says. The energies, of which skpro computes the CRPS,
+    All values are those of the prediction itself. The energies, of which skpro computes the CRPS,
     are as exact as our CRPS; norms of the density are integrals over its quantiles.
 
     Parameters
     ----------
     predictive : Predictive
-        What `predict_dist` of an estimator gives, of shape (n,) or (n, p).
+        Result of `predict_dist` of an estimator, of shape (n,) or (n, p).
     index, columns : pd.Index, optional
-        Of the n rows and of the p outputs; counted from 0 by default. A single density with
-        neither is a scalar distribution.
+        Labels of the n rows and of the p outputs; numbers from 0 by default. A single density
+        without labels is a scalar distribution.
 
     Examples
     --------
@@ -109,13 +104,13 @@ class SkproDistribution(BaseDistribution):
         )
 
     def _mean(self) -> np.ndarray:
-        return self._shaped(self.predictive.mean)
+        return self.predictive.mean.reshape(self._shape)
 
     def _var(self) -> np.ndarray:
-        return self._shaped(self.predictive.variance)
+        return self.predictive.variance.reshape(self._shape)
 
     def _log_pdf(self, x) -> np.ndarray:
-        return self._shaped(self.predictive.log_prob(self._argument(x)))
+        return self.predictive.log_prob(self._argument(x)).reshape(self._shape)
 
     def _pdf(self, x) -> Any:
         return np.exp(self._log_pdf(x))
@@ -123,14 +118,14 @@ class SkproDistribution(BaseDistribution):
     def _cdf(self, x) -> np.ndarray:
         x = self._argument(x)
         inner = self.predictive.cdf(np.where(np.isinf(x), 0.0, x))
-        return self._shaped(np.where(np.isinf(x), (x > 0).astype(float), inner))
+        return np.where(np.isinf(x), (x > 0).astype(float), inner).reshape(self._shape)
 
     def _ppf(self, p) -> np.ndarray:
         p = self._argument(p)
         is_inner = (p > 0) & (p < 1)
         inner = self.predictive.inverse_cdf(np.where(is_inner, p, 0.5))
         outer = np.select([p == 0, p == 1], [-np.inf, np.inf], np.nan)
-        return self._shaped(np.where(is_inner, inner, outer))
+        return np.where(is_inner, inner, outer).reshape(self._shape)
 
     def _energy_x(self, x) -> Any:
         """E|X − x|, summed over the outputs."""
@@ -139,21 +134,20 @@ class SkproDistribution(BaseDistribution):
     def _energy_self(self) -> Any:
         """E|X − X'|, summed over the outputs: twice what E|X − y| exceeds the CRPS by, at any y."""
         center = self.predictive.mean
-        error, crps = (
-            getattr(self.predictive, name)(center) for name in ("absolute_error", "crps")
-        )
+        error, crps = self.predictive.absolute_error(center), self.predictive.crps(center)
         exists = np.isfinite(error) & np.isfinite(crps)
         spread = 2 * (np.where(exists, error, 0.0) - np.where(exists, crps, 0.0))
         return self._by_row(np.where(exists, spread, np.inf))
 
     def pdfnorm(self, a=2) -> Any:
         """∫ p(x)^a dx, as an integral over quantiles: E[p(X)^(a − 1)]."""
-        quantiles = self.predictive.quantile(NODES)
+        nodes, weights = np.polynomial.legendre.leggauss(128)
+        quantiles = self.predictive.quantile((nodes + 1) / 2)
         log_probs = [self.predictive.log_prob(x) for x in np.moveaxis(quantiles, -1, 0)]
-        norm = np.tensordot(NODE_WEIGHTS, np.exp((a - 1) * np.stack(log_probs)), axes=1)
+        norm = np.tensordot(weights / 2, np.exp((a - 1) * np.stack(log_probs)), axes=1)
         if not self.shape:
             return float(norm.item())
-        return pd.DataFrame(self._shaped(norm), index=self.index, columns=self.columns)
+        return pd.DataFrame(norm.reshape(self._shape), index=self.index, columns=self.columns)
 
     def _sample(self, n_samples=None) -> Any:
         """Draws, seeded by NumPy's global state as all of skpro's."""
@@ -169,35 +163,24 @@ class SkproDistribution(BaseDistribution):
         """Values of skpro's shape in that of the prediction."""
         return np.asarray(x, np.float64).reshape(self.predictive.shape)
 
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
-        return values.reshape(self._shape)
-
     def _by_row(self, values: np.ndarray) -> Any:
-        return (
-            values.reshape(self._shape).sum(axis=1, keepdims=True) if self._shape else values.sum()
-        )
+        if not self._shape:
+            return values.sum()
+        return values.reshape(self._shape).sum(axis=1, keepdims=True)
 
     @classmethod
     def get_test_params(cls, parameter_set="default") -> list[dict[str, Any]]:
         """Examples for skpro's checks."""
-        rng = np.random.default_rng(0)
-        several, single = (
-            Predictive(
-                Mixture(StudentT(rng.normal(size=shape), np.full(shape, 5.0), np.ones(shape)))
-            )
-            for shape in ((2, 3, 2), (2, 3))
-        )
+        mean = np.random.default_rng(0).normal(size=(2, 3, 2))
+        several = Predictive(Mixture(StudentT(mean, np.full_like(mean, 5.0), np.ones_like(mean))))
         one = Predictive(Normal(np.array([1.0]), np.array([2.0])))
-        columns = pd.Index(["a", "b"])
-        return [
-            {"predictive": several, "index": pd.Index([1, 2, 5]), "columns": columns},
-            {"predictive": single},
-            {"predictive": one},
-        ]
+        labels = {"index": pd.Index([1, 2, 5]), "columns": pd.Index(["a", "b"])}
+        single = Predictive(Mixture(Normal(mean[..., 0], np.ones((2, 3)))))
+        return [{"predictive": several} | labels, {"predictive": single}, {"predictive": one}]
 
 
 def some_of(predictive: Predictive, rows: Any, columns: Any) -> Predictive:
-    """The densities of some rows and outputs, as positions."""
+    """Densities of some rows and outputs, given by their positions."""
     found = predictive[np.asarray(rows)]
     if len(predictive.shape) == 1 or len(columns) == predictive.shape[1]:
         if np.array_equal(columns, np.arange(len(columns))):

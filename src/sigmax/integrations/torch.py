@@ -1,7 +1,6 @@
 """PyTorch: locality batches for its data loaders, and predictions as its distributions.
 
-A module to import by its name, ``from sigmax.integrations.torch import locality_loader``: it needs
-PyTorch, ``pip install "sigmax[torch]"``. Lightning's trainers take the loaders as they are.
+It needs PyTorch, ``pip install "sigmax[torch]"``. Lightning's trainers take the loaders as well.
 """
 
 import math
@@ -29,18 +28,17 @@ except ImportError as error:
 class LocalityBatchSampler(Sampler):
     """Locality batches as the ``batch_sampler`` of a data loader.
 
-    The batches of a pass follow from the sampler's ``random_state``, the rank and the number of the
-    pass alone: the same loader gives the same batches again, and every pass gives others. A trainer
-    may say with `set_epoch` which pass is next.
+    The batches of a pass depend only on the sampler's ``random_state``, the rank and the number of
+    the pass: runs can be repeated, and passes differ. A trainer may set the number by `set_epoch`.
 
     Parameters
     ----------
     sampler : LocalitySampler
         Fitted to the rows of the data set.
     n_batches : int, optional
-        Batches per pass; by default so many that they have as many rows as the data set.
+        Batches per pass; by default enough for as many rows as the data set has.
     rank : int
-        Of this process among several that train together: each draws other batches.
+        Rank of this process among several that train together: each draws other batches.
 
     Examples
     --------
@@ -62,27 +60,26 @@ class LocalityBatchSampler(Sampler):
             raise InvalidArgumentError("`sampler` has no rows yet: call `sampler.fit(X)` first.")
         self.locality, self.rank, self.epoch = sampler, rank, 0
         self.seed = draw_seed(sampler.random_state)
-        rows = min(sampler.n_primary, sampler.n_rows_) * min(
-            sampler.n_secondary, sampler.neighbors_.shape[1]
-        )
-        self.n_batches = math.ceil(sampler.n_rows_ / rows)
-        if n_batches is not None:
-            self.n_batches = check_count("n_batches", n_batches)
+        if n_batches is None:
+            n_rows, k = sampler.neighbors_.shape
+            batch_size = min(sampler.n_primary, n_rows) * min(sampler.n_secondary, k)
+            n_batches = math.ceil(n_rows / batch_size)
+        self.n_batches = check_count("n_batches", n_batches)
 
     @property
     def sampler(self) -> "LocalityBatchSampler":
-        """Itself: what Lightning asks for to say which epoch is next."""
+        """The object itself, on which Lightning calls `set_epoch`."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which pass is next."""
+        """Set the number of the next pass."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return self.n_batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Not before the first batch is asked for: a loader with workers makes iterators in vain.
+        # When the first batch is drawn: a loader with workers also creates unused iterators.
         rng = np.random.default_rng([self.seed, self.rank, self.epoch])
         self.epoch += 1
         for indices, _ in islice(self.locality.batches(rng), self.n_batches):
@@ -93,8 +90,8 @@ class LocalityBatchSampler(Sampler):
 class WeightedRows(Dataset):
     """A data set whose items also have their weights.
 
-    A tuple has the weight as its last entry, a dict as ``"weight"``; of any other item and its
-    weight there is a pair.
+    A tuple gets the weight as its last entry, a dict as ``"weight"``; any other item becomes a pair
+    of the item and its weight.
 
     Examples
     --------
@@ -122,7 +119,7 @@ class WeightedRows(Dataset):
 def locality_loader(
     dataset: Any, sampler: Any, n_batches: int | None = None, *, rank: int = 0, **options: Any
 ) -> DataLoader:
-    """A loader of locality batches, every item with its Horvitz-Thompson weight.
+    """Create a loader of locality batches, every item with its Horvitz-Thompson weight.
 
     Multiply the loss of every item by its weight, sum, and divide by ``len(dataset)``, never by the
     size of the batch: that is an unbiased estimate of the mean loss of the whole data set.
@@ -130,19 +127,19 @@ def locality_loader(
     Parameters
     ----------
     dataset : Dataset
-        Items by number, as many as the rows that the sampler was fitted to.
+        Items by number, one for each row that the sampler was fitted to.
     sampler : LocalitySampler
-        Fitted.
+        Fitted sampler.
     n_batches, rank
         As in `LocalityBatchSampler`.
     options
-        Of the ``DataLoader``, such as ``num_workers``.
+        Options of the ``DataLoader``, such as ``num_workers``.
 
     Notes
     -----
-    Workers of a process in which JAX runs should not be forked, but started anew: pass
-    ``multiprocessing_context="spawn"`` beside ``num_workers``. A Lightning trainer on several
-    devices needs ``use_distributed_sampler=False``, and a loader with its ``rank`` on each.
+    Workers of a process in which JAX runs should not be forked: pass
+    ``multiprocessing_context="spawn"`` with ``num_workers``. A Lightning trainer on several devices
+    needs ``use_distributed_sampler=False``, and a loader with its ``rank`` on each.
 
     Examples
     --------
@@ -161,7 +158,7 @@ def locality_loader(
 
 
 def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) -> Any:
-    """A prediction as a distribution of PyTorch with the same values.
+    """Convert a prediction to a distribution of PyTorch with the same values.
 
     Normal and Student-t distributions become PyTorch's, a mixture its ``MixtureSameFamily``. A
     prediction of a transformed or bounded target has no counterpart in PyTorch and raises an error.
@@ -169,9 +166,9 @@ def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) 
     Parameters
     ----------
     dist : Predictive, or one of `sigmax.distributions`
-        What `predict_dist` of an estimator gives.
+        Result of `predict_dist` of an estimator, or a density.
     dtype, device
-        Of the parameters.
+        Type and device of the parameters.
 
     Examples
     --------
@@ -209,8 +206,7 @@ def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) 
         return np.moveaxis(np.asarray(leaf), 0, -1)
 
     components = jax.tree.map(last, density.components)
-    logits = np.zeros(components.shape)
-    if density.log_weight is not None:
-        logits = last(density.log_weight)
+    is_equal = density.log_weight is None
+    logits = np.zeros(components.shape) if is_equal else last(density.log_weight)
     weights = distributions.Categorical(logits=tensor(logits))
     return distributions.MixtureSameFamily(weights, to_torch(components, dtype, device))

@@ -65,19 +65,13 @@ Kind = tuple[str, str]
 """Method and acquisition."""
 
 
-def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, dict[int, Record]]], list]:
-    """Done records by data set, kind and repeat; and all kinds, in the order of methods."""
-    sets = group_done(records, lambda task: task.dataset)
-    found = {
-        name: {
-            kind: {record.task.split: record for record in repeats}
-            for kind, repeats in group_done(
-                sets[name], lambda task: (task.method, task.settings["acquisition"])
-            ).items()
-        }
-        for name in UCI_SETS
-        if name in sets
-    }
+def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, list[Record]]], list[Kind]]:
+    """Done records by data set and kind; and all kinds, in the order of methods."""
+    known = [record for record in records if record.task.dataset in UCI_SETS]
+    ordered = sorted(known, key=lambda record: list(UCI_SETS).index(record.task.dataset))
+    found = group_done(
+        ordered, lambda task: task.dataset, lambda task: (task.method, task.settings["acquisition"])
+    )
     present = {kind for curves in found.values() for kind in curves}
     return found, [kind for kind in itertools.product(METHODS, ACQUISITIONS) if kind in present]
 
@@ -87,89 +81,81 @@ def kind_title(kind: Kind) -> str:
 
 
 def active_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Mean RMSE and log-likelihood over the rounds, compared with random rows."""
+    """Mean RMSE and log-likelihood over the rounds; + marks kinds that are better than random."""
     found, kinds = by_kind(records)
-    return [
-        active_table(found, kinds, "rmse_area", "RMSE", -1),
-        active_table(found, kinds, "log_likelihood_area", "log-likelihood", 1),
-    ]
-
-
-def active_table(found, kinds: Sequence[Kind], score: str, title: str, better: int) -> ReportTable:
-    """One row per data set, one column per kind; + marks kinds that are better than random."""
-    rows, wins = [], {kind: [] for kind in kinds if kind[1] != "random"}
-    for dataset, curves in found.items():
-        row = [dataset]
-        everything = [r.scores[score] for repeats in curves.values() for r in repeats.values()]
-        for kind in kinds:
-            repeats, control = curves.get(kind, {}), curves.get((kind[0], "random"), {})
-            if not repeats:
-                row.append("")
-                continue
-            values = [record.scores[score] for record in repeats.values()]
-            text = mean_and_error(values, digits=three_decimals(np.median(everything)))
-            common = sorted(set(repeats) & set(control))
-            if kind in wins and common:
-                gains = [repeats[i].scores[score] - control[i].scores[score] for i in common]
-                wins[kind].append(better * float(np.mean(gains)) > 0)
-                text += " +" if wins[kind][-1] else " −"
-            row.append(text)
-        rows.append(row)
-    counts = [
-        f"{kind_title(kind)}: better than random on {sum(won)} of {len(won)} data sets."
-        for kind, won in wins.items()
-        if won
-    ]
-    return ReportTable(
-        title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
-        header=["data set", *map(kind_title, kinds)],
-        rows=rows,
-        notes=[
-            "20 % labelled, 60 % pool, 20 % test; each round 1 % of the pool; ± standard error"
-            " over the repeats. + is better and − worse than the same method with random rows, in"
-            " the mean over paired repeats.",
-            *counts,
-        ],
-    )
+    tables = []
+    for score, title, better in (("rmse", "RMSE", -1), ("log_likelihood", "log-likelihood", 1)):
+        rows, wins = [], {kind: [] for kind in kinds if kind[1] != "random"}
+        for dataset, curves in found.items():
+            areas = {
+                kind: {record.task.split: record.scores[f"{score}_area"] for record in repeats}
+                for kind, repeats in curves.items()
+            }
+            middle = np.median([area for repeats in areas.values() for area in repeats.values()])
+            row = [dataset]
+            for kind in kinds:
+                repeats, control = areas.get(kind, {}), areas.get((kind[0], "random"), {})
+                text = mean_and_error(list(repeats.values()), digits=three_decimals(middle))
+                common = set(repeats) & set(control)
+                if kind in wins and common:
+                    gain = float(np.mean([repeats[i] - control[i] for i in sorted(common)]))
+                    wins[kind].append(better * gain > 0)
+                    text += " +" if wins[kind][-1] else " −"
+                row.append(text)
+            rows.append(row)
+        counts = [
+            f"{kind_title(kind)}: better than random on {sum(won)} of {len(won)} data sets."
+            for kind, won in wins.items()
+            if won
+        ]
+        table = ReportTable(
+            title=f"active learning: mean test {title} over rounds 1 to {N_ROUNDS}",
+            header=["data set", *map(kind_title, kinds)],
+            rows=rows,
+            notes=[
+                "20 % labelled, 60 % pool, 20 % test; each round 1 % of the pool; ± standard error"
+                " over the repeats. + is better and − worse than the same method with random rows,"
+                " in the mean over paired repeats.",
+                *counts,
+            ],
+        )
+        tables.append(table)
+    return tables
 
 
 def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """RMSE and log-likelihood by round, one panel per data set."""
+    """RMSE and log-likelihood by round, medians over the repeats, one panel per data set.
+
+    Line styles show acquisitions, colours methods or kinds.
+    """
     found, kinds = by_kind(records)
-    scores = {"rmse": "RMSE", "log_likelihood": "log-likelihood"} if found else {}
-    return {
-        f"active_{score}": active_figure(found, kinds, score, label)
-        for score, label in scores.items()
-    }
-
-
-def active_figure(found, kinds: Sequence[Kind], score: str, label: str) -> Figure:
-    """Medians over the repeats; line styles show acquisitions, colours methods or kinds."""
     looks: list[Any] = ["-", "--", "-.", (0, (5, 1)), (0, (1, 1)), ":"]
     styles: dict[str, Any] = dict(zip(ACQUISITIONS, looks, strict=True))
     methods = list(dict.fromkeys(method for method, _ in kinds))
-    n_columns = min(4, len(found))
+    n_columns = max(1, min(4, len(found)))
     n_rows = -(-len(found) // n_columns)
-    figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.1 * n_rows), layout="constrained")
-    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True)
-    lines = {}
-    for axes, (dataset, curves) in zip(grid.flat, found.items(), strict=False):
-        for kind in kinds:
-            if kind not in curves:
-                continue
-            values = np.median([r.curves[score] for r in curves[kind].values()], axis=0)
-            shade = kinds.index(kind) if len(methods) == 1 else methods.index(kind[0])
-            look: dict[str, Any] = {"color": f"C{shade}", "ls": styles[kind[1]]}
-            (lines[kind_title(kind)],) = axes.plot(values, lw=1.4, **look)
-        axes.set_title(dataset, fontsize=10)
-        tidy(axes)
-    for axes in grid.flat[len(found) :]:
-        axes.remove()
-    figure.supxlabel("round", fontsize=10)
-    figure.supylabel(f"test {label}, median over the repeats", fontsize=10)
-    legend = {"loc": "outside upper center", "ncols": min(n_columns, len(lines)), "frameon": False}
-    figure.legend(list(lines.values()), list(lines), fontsize=9, **legend)
-    return figure
+    figures = {}
+    for score, label in (("rmse", "RMSE"), ("log_likelihood", "log-likelihood")) if found else ():
+        figure = Figure(figsize=(1 + 2.8 * n_columns, 1 + 2.1 * n_rows), layout="constrained")
+        grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True)
+        lines = {}
+        for axes, (dataset, curves) in zip(grid.flat, found.items(), strict=False):
+            for kind in (kind for kind in kinds if kind in curves):
+                values = np.median([record.curves[score] for record in curves[kind]], axis=0)
+                shade = kinds.index(kind) if len(methods) == 1 else methods.index(kind[0])
+                look: dict[str, Any] = {"color": f"C{shade}", "ls": styles[kind[1]]}
+                (lines[kind_title(kind)],) = axes.plot(values, lw=1.4, **look)
+            axes.set_title(dataset, fontsize=10)
+            tidy(axes)
+        for axes in grid.flat[len(found) :]:
+            axes.remove()
+        figure.supxlabel("round", fontsize=10)
+        figure.supylabel(f"test {label}, median over the repeats", fontsize=10)
+        place: dict[str, Any] = {"loc": "outside upper center", "fontsize": 9, "frameon": False}
+        ncols = min(n_columns, len(lines))
+        figure.legend(list(lines.values()), list(lines), ncols=ncols, **place)
+        figures[f"active_{score}"] = figure
+    return figures
 
 
 ACTIVE = Experiment(

@@ -1,15 +1,16 @@
 """Benchmark results: records by data set and method, and their tables and figures."""
 
+import itertools
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -41,15 +42,6 @@ class Score:
     """Number of decimals; with None, three digits of the smallest mean of a row."""
     note: str = ""
 
-    def read(self, record: Record) -> float | None:
-        """Value in the units of the table, or None."""
-        value = getattr(record, self.part).get(self.name)
-        return None if value is None else self.factor * value
-
-    def on(self, part: str) -> "Score":
-        """The same score on a part of the test rows: ``new`` or ``copies`` (duplicates)."""
-        return replace(self, name=f"{part}_{self.name}")
-
 
 LOG_LIKELIHOOD = Score(title="test log-likelihood", name="log_likelihood", better=1, digits=2)
 RMSE = Score(title="test RMSE", name="rmse", better=-1)
@@ -72,14 +64,13 @@ CALIBRATION = Score(
     note="Mean absolute difference between nominal and observed coverage, at levels from 5 % to"
     " 95 %.",
 )
-FIT = Score(
-    title="seconds to fit a model, without compilation",
-    name="fit",
-    part="seconds",
-    better=-1,
-    digits=2,
+FIT, COMPILE = (
+    Score(title=title, name=name, part="seconds", better=better, digits=2)
+    for title, name, better in (
+        ("seconds to fit a model, without compilation", "fit", -1),
+        ("seconds of compilation, per model", "compile", 0),
+    )
 )
-COMPILE = Score(title="seconds of compilation, per model", name="compile", part="seconds", digits=2)
 
 
 @final
@@ -91,14 +82,10 @@ class Cell:
     failed: list[Record] = field(default_factory=list)
     infeasible: list[Record] = field(default_factory=list)
 
-    @property
-    def records(self) -> list[Record]:
-        return [*self.done, *self.failed, *self.infeasible]
-
     def by_split(self, score: Score) -> dict[tuple[int, int], float]:
-        """Score by split and seed."""
-        found = {(r.task.split, r.task.seed): score.read(r) for r in self.done}
-        return {repeat: value for repeat, value in found.items() if value is not None}
+        """Score by split and seed, in the units of the table."""
+        found = {(r.task.split, r.task.seed): getattr(r, score.part) for r in self.done}
+        return {k: score.factor * v[score.name] for k, v in found.items() if score.name in v}
 
     def values(self, score: Score) -> NDArray:
         return np.array(list(self.by_split(score).values()), dtype=float)
@@ -118,6 +105,12 @@ class Benchmark:
     def methods(self) -> list[str]:
         """Methods with records, in the order of ``METHODS``."""
         return [name for name in METHODS if any(name in row for row in self.cells.values())]
+
+    def each(self) -> Iterator[tuple[str, str, Cell]]:
+        """Data set, method and records of all cells."""
+        for dataset, row in self.cells.items():
+            for method, cell in row.items():
+                yield dataset, method, cell
 
     def cell(self, dataset: str, method: str) -> Cell:
         return self.cells[dataset].get(method, Cell())
@@ -156,7 +149,8 @@ class Benchmark:
         """Mean of a number of the metadata over the splits; nan if no record has it."""
         found: dict[int, float] = {}
         for cell in self.cells[dataset].values():
-            found |= {r.task.split: float(r.data[name]) for r in cell.records if name in r.data}
+            records = (*cell.done, *cell.failed, *cell.infeasible)
+            found |= {r.task.split: float(r.data[name]) for r in records if name in r.data}
         return float(np.mean(list(found.values()))) if found else np.nan
 
 
@@ -176,8 +170,6 @@ def arrange(records: Sequence[Record]) -> list[Benchmark]:
         getattr(cell, record.status).append(record)
     return list(benchmarks.values())
 
-
-# Tables.
 
 SCORES = (LOG_LIKELIHOOD, RMSE, CRPS, COVERAGE_50, COVERAGE_80, COVERAGE_90, WIDTH, CALIBRATION)
 PAIRS = (
@@ -200,14 +192,10 @@ def uci_tables(records: Sequence[Record]) -> list[ReportTable]:
             continue
         known = [s for s in SCORES if any(benchmark.means(name, s) for name in benchmark.cells)]
         tables += [score_table(benchmark, score) for score in known or (LOG_LIKELIHOOD,)]
-        tables += duplicates_tables(benchmark)
-        tables.append(summary_table(benchmark))
+        tables += [*duplicates_tables(benchmark), summary_table(benchmark)]
         tables += [score_table(benchmark, score) for score in (FIT, COMPILE)]
         tables += [published_table(benchmark, score) for score in (LOG_LIKELIHOOD, RMSE)]
     return [table for table in tables if table.rows or table.notes]
-
-
-# Rows and titles.
 
 
 def full_title(benchmark: Benchmark, title: str) -> str:
@@ -220,36 +208,29 @@ def titles(methods: Iterable[str]) -> list[str]:
 
 
 def score_row(benchmark: Benchmark, dataset: str, score: Score, name: str = "") -> list[str]:
-    """Name (by default, of the data set), and one cell per method with the best in bold."""
+    """Name (by default, of the data set), and one cell per method with the best in bold.
+
+    A cell has mean and error, the number of failures, ``-`` if infeasible, or no record.
+    """
     means, digits = benchmark.means(dataset, score), score.digits
     if digits is None:
         sizes = [abs(mean) for mean in means.values() if mean]
         digits = int(np.clip(2 - np.floor(np.log10(min(sizes))), 0, 6)) if sizes else 0
     leaders, row = benchmark.leaders(dataset, score), [name or dataset]
     for method in benchmark.methods:
-        text = cell_text(benchmark, dataset, method, score, digits)
+        cell = benchmark.cell(dataset, method)
+        values, text = cell.values(score), f"failed ({len(cell.failed)})" if cell.failed else ""
+        if len(values):
+            shown = values if score.part == "scores" else [values.mean()]
+            text = f"{mean_and_error(shown, digits=digits)} {text}".strip()
+        elif not text and cell.infeasible:
+            text = "-"
         row.append(f"**{text}**" if method in leaders else text)
     return row
 
 
-def cell_text(benchmark: Benchmark, dataset: str, method: str, score: Score, digits: int) -> str:
-    """Mean and error, number of failures, ``-`` if infeasible, or empty without a record."""
-    cell = benchmark.cell(dataset, method)
-    values, failed = cell.values(score), f"failed ({len(cell.failed)})" if cell.failed else ""
-    if len(values):
-        shown = values if score.part == "scores" else [values.mean()]
-        return " ".join(filter(None, [mean_and_error(shown, digits=digits), failed]))
-    return failed or ("-" if cell.infeasible else "")
-
-
 def by_dataset(counts: dict[str, int]) -> str:
-    """The most frequent count, and the data sets with another.
-
-    Examples
-    --------
-    >>> by_dataset({"boston": 20, "protein": 5, "yacht": 20})
-    '20 (protein 5)'
-    """
+    """The most frequent count, and the data sets with another."""
     usual = Counter(counts.values()).most_common(1)[0][0]
     others = ", ".join(f"{name} {n}" for name, n in counts.items() if n != usual)
     return f"{usual} ({others})" if others else f"{usual}"
@@ -273,68 +254,49 @@ def method_rows(
     return rows
 
 
-def split_counts(benchmark: Benchmark, score: Score) -> dict[str, dict[str, int]]:
-    """Data set -> method -> number of splits with the score, if any."""
-    counts = {
-        dataset: {method: len(cell.values(score)) for method, cell in row.items()}
-        for dataset, row in benchmark.cells.items()
-    }
-    return {name: {m: n for m, n in row.items() if n} for name, row in counts.items()}
-
-
-# Tables of scores and their notes.
-
-
 def score_table(benchmark: Benchmark, score: Score) -> ReportTable:
     """One row per data set and one column per method."""
+    if score == COMPILE:
+        notes = ["Mean over the splits, shared equally by models that are trained together."]
+    elif score == FIT:
+        notes = ["Mean over the splits.", *time_notes(benchmark)]
+    else:
+        bold = " Bold: the best, and all within one standard error of it." if score.better else ""
+        notes = [f"Mean ± standard error over the splits.{bold}", *filter(None, [score.note])]
+    if score == LOG_LIKELIHOOD or (score == FIT and benchmark.experiment == "timings"):
+        counts = split_counts(benchmark, score)
+        if most := {dataset: max(row.values()) for dataset, row in counts.items() if row}:
+            empty = any(set(row) != set(benchmark.methods) for row in benchmark.cells.values())
+            notes.append(f"Splits: {by_dataset(most)}." + " An empty cell has no record." * empty)
+        notes += fewer_notes(benchmark, score) + infeasible_notes(benchmark)
+    if score == LOG_LIKELIHOOD:
+        notes += warning_notes(benchmark)
     return ReportTable(
         title=full_title(benchmark, score.title),
         header=["data set", *titles(benchmark.methods)],
         rows=[score_row(benchmark, dataset, score) for dataset in benchmark.cells],
-        notes=score_notes(benchmark, score),
+        notes=notes,
     )
 
 
-def score_notes(benchmark: Benchmark, score: Score) -> list[str]:
-    if score == COMPILE:
-        return ["Mean over the splits, shared equally by models that are trained together."]
-    if score == FIT:
-        notes = ["Mean over the splits.", *time_notes(benchmark)]
-    else:
-        bold = " Bold: the best, and all within one standard error of it." if score.better else ""
-        notes = [f"Mean ± standard error over the splits.{bold}"]
-    if score.note:
-        notes.append(score.note)
-    if score == LOG_LIKELIHOOD or benchmark.experiment == "timings":
-        notes += split_notes(benchmark, score) + infeasible_notes(benchmark)
-    if score == LOG_LIKELIHOOD:
-        notes += warning_notes(benchmark)
-    return notes
-
-
-def split_notes(benchmark: Benchmark, score: Score) -> list[str]:
-    """Number of splits of each data set, and methods with fewer."""
-    counts = split_counts(benchmark, score)
-    most = {dataset: max(row.values()) for dataset, row in counts.items() if row}
-    if not most:
-        return []
-    empty = any(set(row) != set(benchmark.methods) for row in benchmark.cells.values())
-    notes = [f"Splits: {by_dataset(most)}." + " An empty cell has no record." * empty]
-    return notes + fewer_notes(benchmark, score)
+def split_counts(benchmark: Benchmark, score: Score) -> dict[str, dict[str, int]]:
+    """Data set -> method -> number of splits with the score, if any."""
+    counts: dict[str, dict[str, int]] = {dataset: {} for dataset in benchmark.cells}
+    for dataset, method, cell in benchmark.each():
+        if n := len(cell.values(score)):
+            counts[dataset][method] = n
+    return counts
 
 
 def fewer_notes(benchmark: Benchmark, score: Score) -> list[str]:
-    """Methods that have the score on fewer splits than others."""
     fewer: dict[tuple[str, int, int], list[str]] = {}
     for dataset, row in split_counts(benchmark, score).items():
         for method, n in row.items():
             if n < max(row.values()):
                 fewer.setdefault((method, n, max(row.values())), []).append(dataset)
     listed = [
-        f"{METHODS[name].title} ({n} of {most} on {', '.join(datasets)})"
-        for method in benchmark.methods
-        for (name, n, most), datasets in fewer.items()
-        if name == method
+        f"{METHODS[method].title} ({n} of {most} on {', '.join(fewer[method, n, most])})"
+        for method, n, most in sorted(fewer, key=lambda kind: benchmark.methods.index(kind[0]))
     ]
     return [f"On fewer splits than others: {'; '.join(listed)}."] if listed else []
 
@@ -342,11 +304,10 @@ def fewer_notes(benchmark: Benchmark, score: Score) -> list[str]:
 def infeasible_notes(benchmark: Benchmark, *, with_reason: bool = True) -> list[str]:
     """Methods and data sets of the cells with ``-``."""
     found: dict[tuple[str, str], list[str]] = {}
-    for dataset, row in benchmark.cells.items():
-        for method, cell in row.items():
-            if cell.infeasible:
-                reason = f" ({cell.infeasible[0].reason})" if with_reason else ""
-                found.setdefault((METHODS[method].title, reason), []).append(dataset)
+    for dataset, method, cell in benchmark.each():
+        if cell.infeasible:
+            reason = f" ({cell.infeasible[0].reason})" if with_reason else ""
+            found.setdefault((METHODS[method].title, reason), []).append(dataset)
     listed = [f"{title} on {', '.join(names)}{reason}" for (title, reason), names in found.items()]
     return [f"Not feasible (-): {'; '.join(listed)}."] if listed else []
 
@@ -354,8 +315,8 @@ def infeasible_notes(benchmark: Benchmark, *, with_reason: bool = True) -> list[
 def time_notes(benchmark: Benchmark) -> list[str]:
     """Number of models trained together, and the devices."""
     most, devices = {}, {}
-    for dataset, row in benchmark.cells.items():
-        for record in (record for cell in row.values() for record in cell.done):
+    for dataset, _, cell in benchmark.each():
+        for record in cell.done:
             together = int(record.seconds.get("together", 1))
             most[dataset] = max(together, most.get(dataset, 1))
             if "device" in record.machine:
@@ -371,23 +332,38 @@ def time_notes(benchmark: Benchmark) -> list[str]:
 
 
 def warning_notes(benchmark: Benchmark) -> list[str]:
-    """Properties of data and methods that can inflate a log-likelihood."""
+    """Properties of data, records and methods that can change a log-likelihood."""
+    shares, gaps, older = [], {}, []
+    for name in benchmark.cells:
+        both, of_X = (benchmark.data_mean(name, key) for key in ("copies", "copies_of_X"))
+        if of_X > 0:
+            shares.append(f"{name} {100 * of_X:.1f} % ({100 * both:.1f} % with the same y)")
+        elif math.isnan(of_X) and both > MANY_DUPLICATES:  # older records have one share
+            shares.append(f"{name} {100 * both:.1f} % with the same y")
+    for dataset, method, cell in benchmark.each():
+        scores, errors = cell.by_split(LOG_LIKELIHOOD), cell.by_split(RMSE)
+        found = [gap_to_normal(scores[i], errors[i]) for i in scores if i in errors]
+        gaps[dataset, method] = float(np.mean(found)) if found else math.nan
+        settings = METHODS[method].dataset_settings.get(dataset, {})
+        if settings and any("own_settings" not in record.data for record in cell.done):
+            text = ", ".join(f"{name}={value}" for name, value in settings.items())
+            older.append(f"{METHODS[method].title} on {dataset} without {text}")
     targets = {name: benchmark.data_mean(name, "n_distinct_targets") for name in benchmark.cells}
     discrete = [f"{name} {n:.0f}" for name, n in targets.items() if n < FEW_TARGETS]
-    gaps = {}
-    for dataset in benchmark.cells:
-        for method in benchmark.methods:
-            cell = benchmark.cell(dataset, method)
-            scores, errors = cell.by_split(LOG_LIKELIHOOD), cell.by_split(RMSE)
-            found = [gap_to_normal(scores[i], errors[i]) for i in scores if i in errors]
-            gaps[dataset, method] = float(np.mean(found)) if found else math.nan
-    notes = duplicates_notes(benchmark) + settings_notes(benchmark)
+    notes = []
+    if shares:
+        notes.append(
+            f"Test rows with the X of a training row: {', '.join(shares)}. A model that memorises"
+            " training rows scores higher on them than on new rows."
+        )
+    if older:
+        notes.append(f"Records of an earlier version: {', '.join(older)}.")
     if discrete:
         notes.append(
             f"Few distinct targets: {', '.join(discrete)}. The log-density of a discrete target has"
             " no upper bound: narrow peaks at its values give a high score."
         )
-    if listed := large_gaps(gaps):
+    if listed := large_gaps(benchmark, gaps):
         notes.append(
             "More than 0.5 nats above −½ log(2πe RMSE²), the maximum for a Normal with constant"
             f" variance and that RMSE: {listed}. Input-dependent noise can explain it; check these"
@@ -396,57 +372,17 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
     return notes
 
 
-def duplicates_notes(benchmark: Benchmark) -> list[str]:
-    """Share of test rows that duplicate training rows, in X or, in older records, in X and y."""
-    shares = {}
-    for name in benchmark.cells:
-        both, of_X = (benchmark.data_mean(name, key) for key in ("copies", "copies_of_X"))
-        if of_X > 0:
-            shares[name] = f"{100 * of_X:.1f} % ({100 * both:.1f} % with the same y)"
-        elif math.isnan(of_X) and both > MANY_DUPLICATES:
-            shares[name] = f"{100 * both:.1f} % with the same y"
-    if not shares:
-        return []
-    listed = ", ".join(f"{name} {share}" for name, share in shares.items())
-    return [
-        f"Test rows with the X of a training row: {listed}. A model that memorises training rows"
-        " scores higher on them than on new rows."
-    ]
-
-
-def settings_notes(benchmark: Benchmark) -> list[str]:
-    """Records that are older than the settings of a method for a data set."""
-    found = []
-    for dataset, row in benchmark.cells.items():
-        for method, cell in row.items():
-            settings = METHODS[method].dataset_settings.get(dataset, {})
-            if settings and any("own_settings" not in record.data for record in cell.done):
-                text = ", ".join(f"{name}={value}" for name, value in settings.items())
-                found.append(f"{METHODS[method].title} on {dataset} without {text}")
-    return [f"Records of an earlier version: {', '.join(found)}."] if found else []
-
-
 def gap_to_normal(log_likelihood: float, rmse: float) -> float:
-    """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE.
-
-    Examples
-    --------
-    >>> round(gap_to_normal(-1.19, 4.12), 2)
-    1.64
-    """
+    """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE."""
     return log_likelihood + 0.5 * math.log(2 * math.pi * math.e * max(rmse, 1e-300) ** 2)
 
 
-def large_gaps(gaps: dict[tuple[str, str], float]) -> str:
-    """Large gaps of data sets and methods, as text."""
+def large_gaps(benchmark: Benchmark, gaps: dict[tuple[str, str], float]) -> str:
     found: dict[str, list[str]] = {}
-    for (dataset, method), gap in gaps.items():
-        if gap > LARGE_GAP:
+    for dataset, method in itertools.product(benchmark.cells, benchmark.methods):
+        if (gap := gaps.get((dataset, method), 0.0)) > LARGE_GAP:
             found.setdefault(dataset, []).append(f"{METHODS[method].title} {gap:+.2f}")
     return "; ".join(f"{dataset}: {', '.join(methods)}" for dataset, methods in found.items())
-
-
-# Other tables.
 
 
 def duplicates_tables(benchmark: Benchmark) -> list[ReportTable]:
@@ -454,38 +390,41 @@ def duplicates_tables(benchmark: Benchmark) -> list[ReportTable]:
 
     Methods that memorise training rows score higher on duplicates. Empty without duplicates.
     """
-    has_duplicates = any(
+    if not any(
         record.data.get("copies_of_X", record.data.get("copies", 0.0)) > 0
-        for row in benchmark.cells.values()
-        for cell in row.values()
-        for record in cell.records
-    )
-    scores = (LOG_LIKELIHOOD, CRPS, COVERAGE_90) if has_duplicates else ()
-    return [duplicates_table(benchmark, score) for score in scores]
-
-
-def duplicates_table(benchmark: Benchmark, score: Score) -> ReportTable:
-    """New rows and duplicates of every data set with scores of both, one below the other."""
-    rows = [
-        score_row(benchmark, dataset, score.on(part), f"{dataset}, {words}")
-        for dataset in benchmark.cells
-        if benchmark.means(dataset, score.on("copies"))
-        for part, words in (("new", "new rows"), ("copies", "duplicates"))
-    ]
-    bold = " Bold: the best of a row, and all within one standard error." if score.better else ""
-    notes = [
-        f"Mean ± standard error over the splits.{bold} Duplicates are test rows with the X of a"
-        " training row, whatever their y; new rows are all others."
-    ]
-    if any("" in row for row in rows):
-        notes.append("An empty cell has no record with separate scores.")
-    notes += fewer_notes(benchmark, score.on("copies"))
-    return ReportTable(
-        title=full_title(benchmark, f"{score.title}, new rows and duplicates"),
-        header=["data set", *titles(benchmark.methods)],
-        rows=rows,
-        notes=notes if rows else ["No record has separate scores of new rows and duplicates."],
-    )
+        for _, _, cell in benchmark.each()
+        for record in (*cell.done, *cell.failed, *cell.infeasible)
+    ):
+        return []
+    tables = []
+    for score in (LOG_LIKELIHOOD, CRPS, COVERAGE_90):
+        new, duplicates = (
+            replace(score, name=f"{part}_{score.name}") for part in ("new", "copies")
+        )
+        rows = [
+            score_row(benchmark, dataset, part, f"{dataset}, {words}")
+            for dataset in benchmark.cells
+            if benchmark.means(dataset, duplicates)
+            for part, words in ((new, "new rows"), (duplicates, "duplicates"))
+        ]
+        bold = " Bold: the best of a row, and all within one standard error." * bool(score.better)
+        notes = [
+            f"Mean ± standard error over the splits.{bold} Duplicates are test rows with the X of a"
+            " training row, whatever their y; new rows are all others."
+        ]
+        if any("" in row for row in rows):
+            notes.append("An empty cell has no record with separate scores.")
+        if not rows:
+            notes = ["No record has separate scores of new rows and duplicates."]
+        tables.append(
+            ReportTable(
+                title=full_title(benchmark, f"{score.title}, new rows and duplicates"),
+                header=["data set", *titles(benchmark.methods)],
+                rows=rows,
+                notes=notes + fewer_notes(benchmark, duplicates),
+            )
+        )
+    return tables
 
 
 def summary_table(benchmark: Benchmark) -> ReportTable:
@@ -510,27 +449,21 @@ def summary_table(benchmark: Benchmark) -> ReportTable:
     ]
     notes += fewer_notes(benchmark, LOG_LIKELIHOOD)
     notes += infeasible_notes(benchmark, with_reason=False)
-    notes += [line for pair in PAIRS if (line := pair_note(benchmark, *pair))]
+    for pair in PAIRS:
+        found = (benchmark.gains(dataset, *pair, LOG_LIKELIHOOD) for dataset in benchmark.cells)
+        if gains := [values for values in found if len(values)]:
+            above = sum(values.mean() > 0 for values in gains)
+            clear = sum(values.mean() > standard_error(values) > 0 for values in gains)
+            notes.append(
+                f"{' above '.join(titles(pair))} on {above} of {len(gains)} data sets in"
+                " log-likelihood on the same splits; by more than one standard error of the"
+                f" difference on {clear}."
+            )
     return ReportTable(
         title=full_title(benchmark, "data sets on which a method is best"),
         header=["score", *titles(benchmark.methods)],
         rows=rows,
         notes=notes if rows else [],
-    )
-
-
-def pair_note(benchmark: Benchmark, method: str, other: str) -> str:
-    """Number of data sets on which one method has a higher log-likelihood than another."""
-    found = [benchmark.gains(dataset, method, other, LOG_LIKELIHOOD) for dataset in benchmark.cells]
-    gains = [values for values in found if len(values)]
-    if not gains:
-        return ""
-    above = sum(values.mean() > 0 for values in gains)
-    clear = sum(values.mean() > standard_error(values) > 0 for values in gains)
-    first, second = titles([method, other])
-    return (
-        f"{first} above {second} on {above} of {len(gains)} data sets in log-likelihood on the same"
-        f" splits; by more than one standard error of the difference on {clear}."
     )
 
 
@@ -544,20 +477,16 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
     for dataset in datasets:
         ours, row = benchmark.means(dataset, score), [dataset]
         for method in methods:
-            if method not in paper[dataset]:
-                row.append("-")
-                continue
-            mean, error = paper[dataset][method]
-            text = f"{mean:.2f} ± {error:.2f}"
-            if method in ours:
+            mean, error = paper[dataset].get(method, (0.0, 0.0))
+            text = f"{mean:.2f} ± {error:.2f}" if method in paper[dataset] else "-"
+            if method in ours and method in paper[dataset]:
                 text += f" ({ours[method]:.3g})" if seconds else f" ({ours[method] - mean:+.2f})"
             row.append(text)
         rows.append(row)
-    notes = [
-        "In brackets: ours. The hardware differs; ours is without compilation."
-        if seconds
-        else "In brackets: ours minus the paper's. ± as printed; the splits of the paper differ."
-    ]
+    ending = "ours" if seconds else "ours minus theirs"
+    notes = ["In brackets: ours minus the paper's. ± as printed; the splits of the paper differ."]
+    if seconds:
+        notes = ["In brackets: ours. The hardware differs; ours is without compilation."]
     if score == LOG_LIKELIHOOD:
         errors = PUBLISHED["uci"]["rmse"]
         gaps = {  # with the smallest RMSE that rounds to the printed one
@@ -566,12 +495,11 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
             for m in methods
             if m in paper[dataset] and m in errors[dataset]
         }
-        if listed := large_gaps(gaps):
+        if listed := large_gaps(benchmark, gaps):
             notes.append(
                 "Printed values that are more than 0.5 nats above −½ log(2πe RMSE²) for the printed"
                 f" RMSE: {listed}."
             )
-    ending = "ours" if seconds else "ours minus theirs"
     return ReportTable(
         title=full_title(benchmark, f"the paper's {score.title}, and {ending}"),
         header=["data set", *titles(methods)],
@@ -579,8 +507,6 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
         notes=notes if methods and rows else [],
     )
 
-
-# Figures.
 
 MARKERS = "osD^v<>Ph"
 COLORS = ("#7f7f7f", "#bcbd22", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", TRUTH, MODEL)
@@ -598,56 +524,44 @@ def uci_figures(records: Sequence[Record]) -> dict[str, Figure]:
     return figures
 
 
-def draw_dots(
-    axes: Axes, benchmark: Benchmark, value: Callable[[str, str], tuple[float, float] | None]
-) -> None:
-    """Draw one row per data set, with value and error of each method slightly below the last."""
-    n_methods = len(benchmark.methods)
-    for row, dataset in enumerate(benchmark.cells):
-        if row % 2:
-            axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", zorder=-2)
-        for i, method in enumerate(benchmark.methods):
-            found = value(dataset, method)
-            if found is not None:
-                kind = list(METHODS).index(method)
-                axes.errorbar(
-                    found[0],
-                    row + 0.7 * ((i + 0.5) / n_methods - 0.5),
-                    xerr=found[1],
-                    fmt=MARKERS[kind % len(MARKERS)],
-                    color=COLORS[kind % len(COLORS)],
-                    ms=4.5,
-                    lw=0.9,
-                    label=METHODS[method].title,
-                )
-    names = [name.replace("$", r"\$") for name in benchmark.cells]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    tidy(axes)
-
-
-def new_figure(benchmark: Benchmark, width: float) -> Figure:
-    height = 1.4 + len(benchmark.cells) * max(0.3, 0.085 * len(benchmark.methods))
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def add_legend(figure: Figure, benchmark: Benchmark, title: str) -> None:
-    """Add a title, and a legend to the right of the axes."""
+def dots_figure(
+    benchmark: Benchmark,
+    width: float,
+    title: str,
+    *panels: Callable[[str, str], tuple[float, float] | None],
+) -> Figure:
+    """Figure with a legend; each panel gives value and error of a data set and a method."""
+    n_methods, names = len(benchmark.methods), list(benchmark.cells)
+    height = 1.4 + len(names) * max(0.3, 0.085 * n_methods)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    handles = {}
+    for axes, value in zip(
+        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
+    ):
+        for row, dataset in enumerate(names):
+            if row % 2:
+                axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", zorder=-2)
+            for i, method in enumerate(benchmark.methods):
+                if (found := value(dataset, method)) is not None:
+                    kind = list(METHODS).index(method)
+                    handles[method] = axes.errorbar(
+                        found[0],
+                        row + 0.7 * ((i + 0.5) / n_methods - 0.5),
+                        xerr=found[1],
+                        fmt=MARKERS[kind % len(MARKERS)],
+                        color=COLORS[kind % len(COLORS)],
+                        ms=4.5,
+                        lw=0.9,
+                    )
+        axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        tidy(axes)
     settings = f"\n{benchmark.settings}".replace("$", r"\$") if benchmark.settings else ""
     figure.suptitle(title + settings, fontsize=11)
-    handles = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    shown = [title for title in titles(benchmark.methods) if title in handles]
-    figure.legend(
-        [handles[title] for title in shown],
-        shown,
-        loc="outside right upper",
-        fontsize=9,
-        frameon=False,
-    )
+    shown = [method for method in benchmark.methods if method in handles]
+    legend: dict[str, Any] = {"loc": "outside right upper", "fontsize": 9, "frameon": False}
+    figure.legend([handles[method] for method in shown], titles(shown), **legend)
+    return figure
 
 
 def log_likelihood_figure(benchmark: Benchmark) -> Figure:
@@ -661,9 +575,9 @@ def log_likelihood_figure(benchmark: Benchmark) -> Figure:
         error = standard_error(benchmark.gains(dataset, best, method, LOG_LIKELIHOOD))
         return means[best] - means[method], error
 
-    figure = new_figure(benchmark, 9.5)
-    axes = figure.subplots()
-    draw_dots(axes, benchmark, below_best)
+    title = "Test log-likelihood: difference to the best of each data set"
+    figure = dots_figure(benchmark, 9.5, title, below_best)
+    (axes,) = figure.axes
     axes.set_xscale("symlog", linthresh=0.1)
     largest = max(0.12, axes.get_xlim()[1])
     ticks = [0, 0.1, *(10.0**power for power in range(9))]
@@ -671,22 +585,20 @@ def log_likelihood_figure(benchmark: Benchmark) -> Figure:
     axes.set_xlim(-0.02, largest)
     axes.axvline(0, color=QUIET, lw=0.8, zorder=-1)
     axes.set_xlabel("nats below the best (linear up to 0.1, then logarithmic)")
-    add_legend(figure, benchmark, "Test log-likelihood: difference to the best of each data set")
     return figure
 
 
 def coverage_figure(benchmark: Benchmark) -> Figure:
     """Coverage of 90 % and 50 % intervals, ± standard error."""
-    figure = new_figure(benchmark, 10.5)
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, score, level in zip(panels, (COVERAGE_90, COVERAGE_50), (90, 50), strict=True):
 
-        def coverage(dataset: str, method: str, score=score) -> tuple[float, float] | None:
-            values = benchmark.cell(dataset, method).values(score)
-            return (float(values.mean()), standard_error(values)) if len(values) else None
+    def coverage(score: Score, dataset: str, method: str) -> tuple[float, float] | None:
+        values = benchmark.cell(dataset, method).values(score)
+        return (float(values.mean()), standard_error(values)) if len(values) else None
 
-        draw_dots(axes, benchmark, coverage)
+    title = "Coverage: left of the dashed line, intervals are too narrow"
+    panels = (partial(coverage, score) for score in (COVERAGE_90, COVERAGE_50))
+    figure = dots_figure(benchmark, 10.5, title, *panels)
+    for axes, level in zip(figure.axes, (90, 50), strict=True):
         axes.axvline(level, color=QUIET, lw=1, ls="--", zorder=-1)
         axes.set_xlabel(f"test rows in their {level} % intervals, in %")
-    add_legend(figure, benchmark, "Coverage: left of the dashed line, intervals are too narrow")
     return figure

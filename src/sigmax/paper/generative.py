@@ -11,7 +11,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.data import IMAGE_SETS, ImageData, TwoMoons, load_images
+from sigmax.data import IMAGE_SETS, TwoMoons, load_images
 from sigmax.generative import VAE, CombVAE, fit_together
 from sigmax.generative.vae import AbstractVAE
 from sigmax.paper.benchmark import PUBLISHED, method_rows
@@ -80,18 +80,11 @@ def score_generative(
 ) -> dict[str, float]:
     """Scores of a fitted model on training and test rows.
 
-    Returns
-    -------
-    dict with
-        ``elbo_train`` and ``elbo_test``, mean evidence lower bounds, in nats per row;
-        ``log_prob``, mean log p(x) of the test rows, by importance sampling;
-        ``rmse``, of the decoder's mean at the encoder's mean, over test rows and features;
-        ``variance_bias``, mean predicted variance there minus mean squared residual;
-        ``variance_ratio``, the first of these divided by the second;
-        ``variance_on_codes`` and ``variance_far``, predicted variance at the codes of the test
-        rows and far from all codes, summed over the features, relative to the training rows;
-        ``variance_median``, median of the relative variance over test rows and features, without
-        features whose variance is below a thousandth of the largest.
+    ``elbo`` and ``log_prob`` are means in nats per row. ``rmse`` is that of the decoder's mean at
+    the encoder's mean; ``variance_bias`` and ``variance_ratio`` compare the mean predicted variance
+    there with the mean squared residual. ``variance_on_codes`` and ``variance_far`` are those at
+    the codes of test rows and far from all codes, summed over the features, relative to the
+    training rows; ``variance_median`` is the median relative variance of features that vary.
     """
     codes, data_variance = model.encode(X_test), X_train.var(axis=0, dtype=np.float64)
     at_codes, total = model.decode_dist(codes), data_variance.sum()
@@ -124,13 +117,8 @@ def latent_map(model: AbstractVAE, X_train: NDArray) -> NDArray:
 
 def groups_of(records: Sequence[Record]) -> dict[tuple[str, str], dict[str, list[Record]]]:
     """Done records: data set and settings -> method -> seeds."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
-    found = group_done(
-        in_order(records, GENERATIVE_METHODS), lambda t: (t.dataset, t.settings_text, t.method)
-    )
-    for (dataset, settings, method), seeds in found.items():
-        groups.setdefault((dataset, settings), {})[method] = seeds
-    return groups
+    ordered = in_order(records, GENERATIVE_METHODS)
+    return group_done(ordered, lambda t: (t.dataset, t.settings_text), lambda t: t.method)
 
 
 def title_with_settings(text: str, settings: str) -> str:
@@ -221,15 +209,7 @@ def run_moons(job: Sequence[Task]) -> list[Record]:
 
 
 def score_samples(samples: NDArray, seed: int) -> dict[str, float]:
-    """Distances of samples from new data, in the units of the data.
-
-    Returns
-    -------
-    dict with
-        ``energy`` and ``sliced_wasserstein``, distances from 5,000 new rows;
-        ``off_data``, share of samples whose nearest of 20,000 new rows is farther away than it is
-        for 99.9 % of the data.
-    """
+    """Distances of samples from new data, and the share of samples off the data."""
     data, reference = new_rows(seed, 2, N_SAMPLES), new_rows(seed, 3, N_REFERENCE)
     return {
         "energy": energy_distance(samples, data),
@@ -250,41 +230,37 @@ MOONS_SCORES = {
 
 
 def moons_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One table per settings."""
-    return [moons_table(settings, methods) for (_, settings), methods in groups_of(records).items()]
-
-
-def moons_table(settings: str, methods: dict[str, list[Record]]) -> ReportTable:
-    """One row per method, and one for the data themselves."""
-    longest = max(methods.values(), key=len)
-    truth = {
-        name: [record.scores[f"{name}_of_data"] for record in longest]
-        for name in ("energy", "sliced_wasserstein", "off_data")
-    }
-    truth["log_prob"] = [record.scores["log_prob"] + record.scores["excess"] for record in longest]
-    of_data = [
-        mean_and_error(truth.get(name, []), digits=digits) for name, digits in MOONS_SCORES.values()
-    ]
-    some, run = longest[0], run_settings(longest[0].task)
-    return ReportTable(
-        title=title_with_settings(
-            f"two moons in four dimensions: {some.data['n_train']} points", settings
-        ),
-        header=["model", *MOONS_SCORES],
-        rows=[*method_rows(GENERATIVE_METHODS, methods, MOONS_SCORES), ["data", *of_data]],
-        notes=[
-            f"Mean ± standard error over seeds ({len(longest)}). Distances (energy: the root form)"
-            f" between {N_SAMPLES:,} samples with noise and {N_SAMPLES:,} new points, in units of"
-            " the data. Last row: other new points in place of samples, and log p(x) of the true"
-            " density.",
-            f"Off the data: share of samples whose nearest of {N_REFERENCE:,} new points is"
-            " farther away than it is for 99.9 % of new points.",
-            f"log p(x) of {run.n_test:,} new points with {run.n_importance} codes each, in nats;"
-            " σ²: decoder variance summed over the four dimensions, at the codes of new points"
-            " and far from all codes, relative to the variance of the data.",
-            *energy_note(methods),
-        ],
-    )
+    """One table per settings, with one row per method and one for the data themselves."""
+    tables = []
+    for (_, settings), methods in groups_of(records).items():
+        longest = max(methods.values(), key=len)
+        truth = {
+            name: [record.scores[f"{name}_of_data"] for record in longest]
+            for name in ("energy", "sliced_wasserstein", "off_data")
+        }
+        truth["log_prob"] = [r.scores["log_prob"] + r.scores["excess"] for r in longest]
+        of_data = [mean_and_error(truth.get(n, []), digits=d) for n, d in MOONS_SCORES.values()]
+        some, run = longest[0], run_settings(longest[0].task)
+        title = f"two moons in four dimensions: {some.data['n_train']} points"
+        table = ReportTable(
+            title=title_with_settings(title, settings),
+            header=["model", *MOONS_SCORES],
+            rows=[*method_rows(GENERATIVE_METHODS, methods, MOONS_SCORES), ["data", *of_data]],
+            notes=[
+                f"Mean ± standard error over seeds ({len(longest)}). Distances (energy: the root"
+                f" form) between {N_SAMPLES:,} samples with noise and {N_SAMPLES:,} new points, in"
+                " units of the data. Last row: other new points in place of samples, and log p(x)"
+                " of the true density.",
+                f"Off the data: share of samples whose nearest of {N_REFERENCE:,} new points is"
+                " farther away than it is for 99.9 % of new points.",
+                f"log p(x) of {run.n_test:,} new points with {run.n_importance} codes each, in"
+                " nats; σ²: decoder variance summed over the four dimensions, at the codes of new"
+                " points and far from all codes, relative to the variance of the data.",
+                *energy_note(methods),
+            ],
+        )
+        tables.append(table)
+    return tables
 
 
 def energy_note(methods: dict[str, list[Record]]) -> list[str]:
@@ -295,11 +271,9 @@ def energy_note(methods: dict[str, list[Record]]) -> list[str]:
     }
     ours, counts = energy.pop("comb-vae", {}), []
     for method, theirs in energy.items():
-        shared = ours.keys() & theirs.keys()
-        if shared:
+        if shared := ours.keys() & theirs.keys():
             nearer = sum(ours[split] < theirs[split] for split in shared)
-            title = GENERATIVE_METHODS[method].title
-            counts.append(f"{title} on {nearer} of {len(shared)} seeds")
+            counts.append(f"{GENERATIVE_METHODS[method].title} on {nearer} of {len(shared)} seeds")
     return [f"Comb-VAE has a smaller energy distance than {', '.join(counts)}."] if counts else []
 
 
@@ -312,9 +286,10 @@ def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
     if not shown:
         return {}
     papers = {method: shown[method] for method in ("vae", "comb-vae") if method in shown}
+    title = "two moons: variance over the latent plane"
     return {
         "moons_pairs": pairs_figure(papers or shown),
-        "moons_variance": variance_figure(shown, title="two moons: variance over the latent plane"),
+        "moons_variance": variance_figure(shown, title=title),
     }
 
 
@@ -327,9 +302,9 @@ def pairs_figure(shown: dict[str, Record]) -> Figure:
         "new data": new_rows(some.task.seed, 2, N_SAMPLES),
     }
     for method, record in shown.items():
-        title = GENERATIVE_METHODS[method].title
         for name in ("reconstructions", "samples"):
-            rows[f"{title}, {name}"] = np.reshape(record.curves[name], (-1, 4))
+            title = f"{GENERATIVE_METHODS[method].title}, {name}"
+            rows[title] = np.reshape(record.curves[name], (-1, 4))
     pairs = list(itertools.combinations(range(4), 2))
     figure = Figure(figsize=(2.1 * len(pairs), 2.0 * len(rows)), layout="constrained")
     panels = figure.subplots(len(rows), len(pairs), squeeze=False, sharex="col", sharey="col")
@@ -340,9 +315,9 @@ def pairs_figure(shown: dict[str, Record]) -> Figure:
             axes.scatter(X[:, i], X[:, j], s=1.5 if len(X) > 1000 else 3, color=color, lw=0)
             axes.set(xlim=(lower[i], upper[i]), ylim=(lower[j], upper[j]))
             tidy(axes)
+            if title == "data":
+                axes.set_title(f"v{j + 1} against v{i + 1}", fontsize=10)
         line[0].set_ylabel(title, fontsize=10)
-    for axes, (i, j) in zip(panels[0], pairs, strict=True):
-        axes.set_title(f"v{j + 1} against v{i + 1}", fontsize=10)
     return figure
 
 
@@ -393,10 +368,8 @@ def image_settings(dataset: str) -> dict[str, Any]:
     return {"n_latent": 2 if is_grey else 10, "min_std": MIN_PIXEL_STD, "scaling": "none"}
 
 
-@lru_cache(maxsize=1)
-def load_cached_images(name: str) -> ImageData:
-    """Load a set, and keep it for the next job."""
-    return load_images(name)
+load_cached_images = lru_cache(maxsize=1)(load_images)
+"""Load a set, and keep it for the next job."""
 
 
 def run_images(job: Sequence[Task]) -> list[Record]:
@@ -442,14 +415,7 @@ def sample_sheet(model: AbstractVAE, shape: tuple[int, ...], seed: int) -> NDArr
 
 
 def tiled(images: NDArray) -> NDArray:
-    """Arrange a square number of images (n, height, width[, channels]) as one picture.
-
-    Examples
-    --------
-    >>> tiled(np.arange(4).reshape(4, 1, 1))
-    array([[0, 1],
-           [2, 3]])
-    """
+    """Arrange a square number of images (n, height, width[, channels]) as one picture."""
     side = round(len(images) ** 0.5)
     height, width, *channels = images.shape[1:]
     square = images.reshape(side, side, height, width, *channels)
@@ -465,13 +431,6 @@ def pack(picture: NDArray) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any]) -> NDArray[np.float64]:
-    """Decode a picture of `pack`.
-
-    Examples
-    --------
-    >>> unpack(pack(np.array([[0.0, 0.2, 1.0]])))
-    array([[0. , 0.2, 1. ]])
-    """
     try:
         content = np.frombuffer(base64.b64decode(packed["levels"], validate=True), np.uint8)
     except ValueError as error:
@@ -481,6 +440,10 @@ def unpack(packed: dict[str, Any]) -> NDArray[np.float64]:
     return levels[: np.prod(shape)].reshape(shape) / (N_GREYS - 1)
 
 
+def set_title(dataset: str) -> str:
+    return IMAGE_SETS[dataset].title if dataset in IMAGE_SETS else dataset
+
+
 def image_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Two tables per set and settings, and the published values with ours."""
     groups = groups_of(records)
@@ -488,9 +451,10 @@ def image_tables(records: Sequence[Record]) -> list[ReportTable]:
     for (dataset, settings), methods in groups.items():
         title = set_title(dataset)
         tables.append(density_table(title, settings, methods))
+        variance_title = title_with_settings(f"images: {title}, the decoder's variance", settings)
         tables.append(
             ReportTable(
-                title=title_with_settings(f"images: {title}, the decoder's variance", settings),
+                title=variance_title,
                 header=["model", *VARIANCE_SCORES],
                 rows=method_rows(GENERATIVE_METHODS, methods, VARIANCE_SCORES),
                 notes=[
@@ -508,10 +472,6 @@ def image_tables(records: Sequence[Record]) -> list[ReportTable]:
     return tables
 
 
-def set_title(dataset: str) -> str:
-    return IMAGE_SETS[dataset].title if dataset in IMAGE_SETS else dataset
-
-
 def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -> ReportTable:
     """One row per method: bounds, densities, reconstruction error and time."""
     found = [record for seeds in methods.values() for record in seeds]
@@ -519,15 +479,13 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
     devices = ", ".join(dict.fromkeys(str(r.machine.get("device", "?")) for r in found))
     together = max(int(r.seconds.get("together", 1)) for r in found)
     shared = f"; {together} seeds were trained at once and share the time" if together > 1 else ""
-    seconds = [
-        f"{sum(record.seconds['fit'] for record in seeds) / len(seeds):.0f}"
-        for seeds in methods.values()
-    ]
-    rows = zip(method_rows(GENERATIVE_METHODS, methods, DENSITY_SCORES), seconds, strict=True)
+    rows = method_rows(GENERATIVE_METHODS, methods, DENSITY_SCORES)
+    for row, seeds in zip(rows, methods.values(), strict=True):
+        row.append(f"{sum(record.seconds['fit'] for record in seeds) / len(seeds):.0f}")
     return ReportTable(
         title=title_with_settings(f"images: {title}", settings),
         header=["model", *DENSITY_SCORES, "seconds to fit"],
-        rows=[[*row, seconds] for row, seconds in rows],
+        rows=rows,
         notes=[
             *([f"{title} here is {first.data['note']}."] if first.data["note"] else []),
             f"{first.data['n_train']:,} training images, the first {first.data['n_test']:,} test"
@@ -542,31 +500,27 @@ def density_table(title: str, settings: str, methods: dict[str, list[Record]]) -
 
 
 def published_images_table(settings: str, sets: dict[str, dict[str, list[Record]]]) -> ReportTable:
-    """The published table, with our values."""
     names = {"elbo_train": "training ELBO", "log_prob": "test log p(x)"}
     compared = ("vae", "comb-vae")
     rows = []
     for score, paper in PUBLISHED["images"].items():
-        for dataset, methods in sets.items():
-            if dataset not in paper:
-                continue
-            row = [f"{names[score]}, {IMAGE_SETS[dataset].title}"]
+        for dataset in (dataset for dataset in sets if dataset in paper):
+            row = [f"{names[score]}, {set_title(dataset)}"]
             for method in compared:
                 mean, error = paper[dataset][method]
-                ours = [record.scores[score] for record in methods.get(method, [])]
+                ours = [record.scores[score] for record in sets[dataset].get(method, [])]
                 row += [f"{mean:.2f} ± {error:.2f}", mean_and_error(ours)]
             rows.append(row)
     parts = [
-        IMAGE_SETS[dataset].title
+        set_title(dataset)
         for dataset, methods in sets.items()
         if next(iter(methods.values()))[0].data["note"]
     ]
     subsets = f" Subsets here: {', '.join(parts)}." if parts else ""
     titles = [GENERATIVE_METHODS[method].title for method in compared]
-    header = [f"{title}, {who}" for title in titles for who in ("paper", "ours")]
     return ReportTable(
         title=title_with_settings("images: the paper's table and ours", settings),
-        header=["", *header],
+        header=["", *(f"{title}, {who}" for title in titles for who in ("paper", "ours"))],
         rows=rows,
         notes=[
             "Not the same quantities. In the published code, log p(x) is the reconstruction term of"
@@ -582,37 +536,23 @@ def image_figures(records: Sequence[Record]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for dataset, shown in shown_seeds(records).items():
         title = set_title(dataset)
-        figures[f"images_{dataset}"] = sheet_figure(shown, title)
         maps = {method: record for method, record in shown.items() if "codes" in record.curves}
+        figure = Figure(figsize=(0.4 + 4.4 * len(shown), 5.0), layout="constrained")
+        panels = figure.subplots(1, len(shown), squeeze=False)[0]
+        for axes, (method, record) in zip(panels, shown.items(), strict=True):
+            extent = (-4, 4, -4, 4) if maps else None
+            axes.imshow(unpack(record.data["sheet"]), cmap="gray_r", vmin=0, vmax=1, extent=extent)
+            axes.set_title(GENERATIVE_METHODS[method].title, fontsize=11)
+            if not maps:
+                axes.set_axis_off()
+        source = "over the latent plane" if maps else "from the prior"
+        figure.suptitle(f"{title}: samples with noise, {source}", fontsize=12)
+        figures[f"images_{dataset}"] = figure
         if maps:
             text = f"{title}: variance over the latent plane, with codes of test images"
             figures[f"images_{dataset}_variance"] = variance_figure(maps, title=text)
     return figures
 
-
-def sheet_figure(shown: dict[str, Record], title: str) -> Figure:
-    """Sheet of samples of each model."""
-    figure = Figure(figsize=(0.4 + 4.4 * len(shown), 5.0), layout="constrained")
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
-    is_plane = any("codes" in record.curves for record in shown.values())
-    for axes, (method, record) in zip(panels, shown.items(), strict=True):
-        extent = (-4, 4, -4, 4) if is_plane else None
-        axes.imshow(unpack(record.data["sheet"]), cmap="gray_r", vmin=0, vmax=1, extent=extent)
-        axes.set_title(GENERATIVE_METHODS[method].title, fontsize=11)
-        if not is_plane:
-            axes.set_axis_off()
-    source = "over the latent plane" if is_plane else "from the prior"
-    figure.suptitle(f"{title}: samples with noise, {source}", fontsize=12)
-    return figure
-
-
-QUICK_IMAGES = {
-    "n_steps": 300,
-    "batch_size": 128,
-    "n_train": 2_000,
-    "n_test": 200,
-    "n_importance": 50,
-}
 
 IMAGES = Experiment(
     name="images",
@@ -622,7 +562,7 @@ IMAGES = Experiment(
     n_splits=3,
     n_rows=lambda dataset: IMAGE_SETS[dataset].n_train,
     known_methods=GENERATIVE_METHODS,
-    quick=QUICK_IMAGES,
+    quick={"n_steps": 300, "batch_size": 128, "n_train": 2000, "n_test": 200, "n_importance": 50},
     run=run_images,
     tables=image_tables,
     figures=image_figures,

@@ -1,14 +1,13 @@
 """Gradients: effect of locality batches on the sparsity and the variance of gradients.
 
-A network is trained with the settings of the paper. At checkpoints, with fixed parameters,
-independent batches of equal size are drawn uniformly and by locality, and each gives one gradient.
-The weights make it an unbiased estimate of the gradient of the mean negative log-likelihood of all
-rows.
+A network is trained with the settings of the paper. At checkpoints, independent batches of equal
+size are drawn uniformly and by locality; each gives an unbiased estimate of the gradient of the
+mean negative log-likelihood of all rows.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, final
 
 import equinox as eqx
@@ -34,7 +33,7 @@ from sigmax.runs.experiments import Experiment
 from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done
 from sigmax.sampling import LocalitySampler
-from sigmax.training import Fold, TrainingData, name_keys
+from sigmax.training import Fold, TrainingData
 from sigmax.training.loop import start_members, train_chunk
 
 SMALL = 1e-3
@@ -47,15 +46,14 @@ DESIGNS = {"uniform": TRUTH, "locality": MODEL}
 """Sampling designs, and their colours."""
 
 BATCHES_AT_ONCE = 25
-ROWS_AT_ONCE = 256
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:
+    """Train a network for each task and describe its gradients at checkpoints."""
     return [run_task(task) for task in job]
 
 
 def run_task(task: Task) -> Record:
-    """Train a network and describe its gradients at checkpoints."""
     X, y, metadata = load_rows(task)
     n_checkpoints, n_batches = (
         check_count(name, task.settings.get(name, default), minimum=2)
@@ -71,17 +69,13 @@ def run_task(task: Task) -> Record:
             for (part, design), stream in streams.items():
                 batches = take_batches(stream, n_batches, len(X))
                 gradients = batch_gradients(network, PARTS[part], *batches, training.data)
-                full = full_gradient(network, PARTS[part], training.data)
-                for name, value in describe_gradients(gradients, full).items():
+                for name, value in describe_gradients(gradients).items():
                     curves.setdefault(f"{name}_{part}_{design}", []).append(value)
     is_used = np.asarray(curves["step"]) > n_warmup_steps(task)
+    means = {name: float(np.mean(np.asarray(curve)[is_used])) for name, curve in curves.items()}
     return done(
         task,
-        scores={
-            name: float(np.mean(np.asarray(curve)[is_used]))
-            for name, curve in curves.items()
-            if name != "step"
-        },
+        scores={name: mean for name, mean in means.items() if name != "step"},
         curves=curves,
         seconds={"run": watch.run, "compile": watch.compile},
         data=metadata,
@@ -90,7 +84,6 @@ def run_task(task: Task) -> Record:
 
 
 def load_rows(task: Task) -> tuple[NDArray, NDArray, dict[str, Any]]:
-    """Training rows of a task, and their metadata."""
     if task.dataset == "toy":
         X, y = ToyProblem().sample(500, random_state=task.split)
         return X, y, {"n_train": len(X), "n_features": X.shape[1]}
@@ -155,13 +148,10 @@ class Training:
             n_chunks = max(1, round(n_checkpoints * end / n_steps) - n_seen)
             n_chunks = min(n_chunks, whole.n_cycles)
             stage = replace(whole, cycles_per_chunk=whole.n_cycles // n_chunks)
-            program = stage.one_chunk()
-            members = start_members(networks, None, program)
+            members = start_members(networks, None, stage.one_chunk())
             for chunk in range(n_chunks):
-                keys = name_keys(self.keys, stage.key_name(chunk))
-                members, _ = train_chunk(
-                    members, keys, self.folds, self.data, program, stage.clock(chunk)
-                )
+                rows = self.folds, self.data
+                members, _ = train_chunk(members, self.keys, rows, stage, chunk)
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)
             networks, n_seen = members.network, n_seen + n_chunks
@@ -196,7 +186,7 @@ def take_batches(
     stream: Iterator[tuple[NDArray, NDArray]], n_batches: int, n_rows: int
 ) -> tuple[Int[Array, "batches rows"], Float[Array, "batches rows"]]:
     """Next batches of a sampler, with weights for means over ``n_rows`` rows instead of sums."""
-    index, weight = map(np.stack, zip(*islice(stream, n_batches), strict=True))
+    index, weight = map(np.stack, zip(*itertools.islice(stream, n_batches), strict=True))
     return jnp.asarray(index, jnp.int32), jnp.asarray(weight / n_rows, jnp.float32)
 
 
@@ -222,38 +212,15 @@ def batch_gradients(
     return lax.map(gradient, (index, weight), batch_size=BATCHES_AT_ONCE)
 
 
-def full_gradient(
-    network: VarianceNetwork, part: str, data: TrainingData
-) -> Float[Array, " parameters"]:
-    """Gradient of the mean loss of all rows, computed in blocks."""
-    index = jnp.arange(data.n_slots).reshape(-1, min(ROWS_AT_ONCE, data.n_slots))
-    weight = jnp.where(index < data.n_rows[0], 1 / data.n_rows[0], 0.0)
-    return jnp.sum(batch_gradients(network, part, index, weight, data), axis=0)
-
-
-def describe_gradients(
-    gradients: Float[Array, "batches parameters"], full: Float[Array, " parameters"]
-) -> dict[str, float]:
-    """Sparsity, variance and bias of the gradients of batches.
-
-    ``si`` is the share of entries near zero, ``variance`` the mean variance of an entry, and
-    ``relative_variance`` the summed variance divided by the squared norm of the full gradient.
-    ``distance`` is that of the mean over batches from the full gradient, in standard errors; the
-    expectation of its square is 1 for unbiased gradients.
-    """
-    variance = jnp.var(gradients, axis=0, ddof=1)
-    off = jnp.sum((jnp.mean(gradients, axis=0) - full) ** 2)
-    figures = {
-        "si": jnp.mean(jnp.abs(gradients) <= SMALL),
-        "variance": jnp.mean(variance),
-        "relative_variance": jnp.sum(variance) / jnp.sum(full**2),
-        "distance": jnp.sqrt(off * len(gradients) / jnp.sum(variance)),
+def describe_gradients(gradients: Float[Array, "batches parameters"]) -> dict[str, float]:
+    """Share of entries near zero, ``si``, and mean variance of an entry over batches."""
+    return {
+        "si": float(jnp.mean(jnp.abs(gradients) <= SMALL)),
+        "variance": float(jnp.mean(jnp.var(gradients, axis=0, ddof=1))),
     }
-    return {name: float(value) for name, value in figures.items()}
 
 
 def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Sparsity and variance of gradients of uniform and locality batches, for both networks."""
     rows = []
     for dataset, repeats in group_done(records, lambda task: task.dataset).items():
         for part in PARTS:
@@ -283,21 +250,18 @@ def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Sparsity and variance during training of each data set; the warm-up is shaded."""
-    return {
-        f"gradients_{dataset}": dataset_figure(dataset, repeats)
-        for dataset, repeats in group_done(records, lambda task: task.dataset).items()
-    }
+    """Sparsity and variance during training of each data set, one row of panels per network.
 
-
-def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
-    """One row per network; thin lines are repeats."""
-    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
-    grid = figure.subplots(len(PARTS), 2, sharex=True)
+    Thin lines are repeats; the warm-up is shaded.
+    """
     titles = {"si": "sparsity index", "variance": "variance of the gradient"}
-    step = repeats[0].curves["step"]
-    for part, row in zip(PARTS, grid, strict=True):
-        for (name, title), axes in zip(titles.items(), row, strict=True):
+    figures = {}
+    for dataset, repeats in group_done(records, lambda task: task.dataset).items():
+        figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+        grid = figure.subplots(len(PARTS), 2, sharex=True)
+        step = repeats[0].curves["step"]
+        panels = itertools.product(PARTS, titles.items())
+        for axes, (part, (name, title)) in zip(grid.flat, panels, strict=True):
             for design, color in DESIGNS.items():
                 curves = np.asarray([r.curves[f"{name}_{part}_{design}"] for r in repeats])
                 axes.plot(step, curves.mean(axis=0), color=color, lw=1.8, label=design)
@@ -307,16 +271,18 @@ def dataset_figure(dataset: str, repeats: Sequence[Record]) -> Figure:
             shade_range(axes, 0.0, float(n_warmup_steps(repeats[0].task)))
             axes.set_xlim(0, step[-1])
             tidy(axes)
-        row[0].set_ylim(0, 1)
-        row[1].set_yscale("log")
-        row[1].tick_params(which="both", labelsize=8)
-    for axes in grid[-1]:
-        axes.set_xlabel("training step")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    legend: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
-    figure.legend(handles, labels, fontsize=9, frameon=False, **legend)
-    figure.suptitle(dataset, fontsize=12)
-    return figure
+        for sparsity, variance in grid:
+            sparsity.set_ylim(0, 1)
+            variance.set_yscale("log")
+            variance.tick_params(which="both", labelsize=8)
+        for axes in grid[-1]:
+            axes.set_xlabel("training step")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        legend: dict[str, Any] = {"loc": "outside lower center", "ncols": len(labels)}
+        figure.legend(handles, labels, fontsize=9, frameon=False, **legend)
+        figure.suptitle(dataset, fontsize=12)
+        figures[f"gradients_{dataset}"] = figure
+    return figures
 
 
 GRADIENTS = Experiment(

@@ -29,29 +29,18 @@ def run_toy(job: Sequence[Task]) -> list[Record]:
     records = []
     for task, model, (_, y) in zip(job, models, data, strict=True):
         mean, std = model.predict(GRID[:, None], return_std=True)
-        records.append(
-            done(
-                task,
-                scores=score_toy(model, float(y.std()), task.seed + 1),
-                curves={"mean": mean, "std": std},
-                seconds=seconds,
-                machine=machine,
-            )
-        )
+        scores = score_toy(model, float(y.std()), task.seed + 1)
+        parts = {"curves": {"mean": mean, "std": std}, "seconds": seconds, "machine": machine}
+        records.append(done(task, scores=scores, **parts))
     return records
 
 
 def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict[str, float]:
     """Scores of a fitted model on 10,000 new points and outside the data.
 
-    Returns
-    -------
-    dict with
-        ``log_likelihood``, mean log density of new points;
-        ``excess``, mean log density under the true distribution minus ``log_likelihood``;
-        ``std_error``, mean relative error of the standard deviation on [0.5, 9.5];
-        ``coverage``, coverage of the 90 % intervals of new points;
-        ``std_left`` and ``std_right``, standard deviation at x = -4 and 14, relative to y.
+    ``excess`` is the true mean log density minus ``log_likelihood``, ``std_error`` the mean
+    relative error of the standard deviation on [0.5, 9.5], ``coverage`` that of 90 % intervals;
+    ``std_left`` and ``std_right`` are standard deviations at x = -4 and 14, relative to y.
     """
     X, y = TOY_PROBLEM.sample(10_000, random_state=random_state)
     dist = model.predict_dist(X)
@@ -70,7 +59,6 @@ def score_toy(model: AbstractRegressor, y_std: float, random_state: int) -> dict
 
 
 def toy_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One row per method."""
     columns = {
         "log p": ("log_likelihood", 3),
         "below true": ("excess", 3),

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,10 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
         with stopwatch() as watch:
             dist = model.predict_dist(data.X[test])
         y, duplicates = data.y[test], is_duplicate(data.X, train, test)
-        records.append(
-            done(
-                task,
-                scores=score_prediction(y, dist) | score_parts(y, dist, duplicates),
-                seconds={**seconds, "predict": watch.run},
-                data={**describe_split(data, task.split), "own_settings": dataset_settings(task)},
-                machine=machine,
-            )
-        )
+        scores = score_prediction(y, dist) | score_parts(y, dist, duplicates)
+        metadata = {**describe_split(data, task.split), "own_settings": dataset_settings(task)}
+        times = {**seconds, "predict": watch.run}
+        records.append(done(task, scores=scores, seconds=times, data=metadata, machine=machine))
     return records
 
 
@@ -72,14 +68,7 @@ def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
 
 
 def is_duplicate(rows: NDArray, train: NDArray, test: NDArray) -> NDArray[np.bool_]:
-    """True for each test row that equals a training row in every column.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0, 1.0], [2.0, 3.0], [-0.0, 1.0], [2.0, 4.0]])
-    >>> is_duplicate(rows, np.array([0, 1]), np.array([2, 3]))
-    array([ True, False])
-    """
+    """True for each test row that equals a training row in every column."""
     rows = rows + 0.0  # -0.0 becomes 0.0, which has other bytes
     known = {row.tobytes() for row in rows[train]}
     return np.array([row.tobytes() in known for row in rows[test]], dtype=bool)
@@ -98,15 +87,13 @@ UCI = Experiment(
     figures=uci_figures,
 )
 
-TIMINGS = Experiment(
+TIMINGS = replace(
+    UCI,
     name="timings",
     about="seconds of every method alone on the first split, without compilation",
-    datasets=tuple(UCI_SETS),
-    methods=tuple(METHODS),
     n_splits=1,
-    most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
-    run=run_splits,
-    tables=uci_tables,
+    n_rows=None,
+    figures=lambda records: {},
 )
 
 
@@ -126,93 +113,85 @@ COMBINATIONS = [
     for names in itertools.combinations(SWITCHES.values(), size)
 ]
 
-Cells = dict[str, dict[int, float]]
-"""Combination -> split -> score."""
 
-
-def by_combination(records: Sequence[Record], score: str) -> dict[str, dict[str, Cells]]:
-    """Method -> data set -> scores."""
-    methods: dict[str, dict[str, Cells]] = {}
-    found = group_done(records, lambda task: (task.method, task.dataset))
-    for method, dataset in sorted(found, key=lambda kind: (kind[0], list(UCI_SETS).index(kind[1]))):
-        methods.setdefault(method, {})[dataset] = {
-            name: {record.task.split: record.scores[score] for record in splits}
-            for name, splits in group_done(found[method, dataset], combination).items()
-        }
-    return methods
+def by_combination(records: Sequence[Record]) -> dict[str, dict[str, dict[str, list[Record]]]]:
+    """Done records: method -> data set -> combination -> splits."""
+    ordered = sorted(records, key=lambda r: (r.task.method, list(UCI_SETS).index(r.task.dataset)))
+    return group_done(ordered, lambda t: t.method, lambda t: t.dataset, combination)
 
 
 def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
     """Log-likelihood and RMSE by combination, and the mean effect of each idea."""
     tables = []
     for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
-        for method, columns in by_combination(records, score).items():
+        for method, columns in by_combination(records).items():
+            sets = [
+                {
+                    name: {r.task.split: r.scores[score] for r in found}
+                    for name, found in set_.items()
+                }
+                for set_ in columns.values()
+            ]
             rows = [
-                [
-                    name,
-                    *(
-                        mean_and_error([*cells.get(name, {}).values()])
-                        for cells in columns.values()
-                    ),
-                ]
+                [name, *(mean_and_error([*cells.get(name, {}).values()]) for cells in sets)]
                 for name in COMBINATIONS
-                if any(name in cells for cells in columns.values())
+                if any(name in cells for cells in sets)
             ]
             rows += [
-                [f"with {idea} − without", *(mean_change(c, idea) for c in columns.values())]
+                [f"with {idea} − without", *(mean_change(cells, idea) for cells in sets)]
                 for idea in SWITCHES.values()
             ]
-            tables.append(
-                ReportTable(
-                    title=f"ablation of {method}: test {title}",
-                    header=["ideas", *columns],
-                    rows=rows,
-                    notes=[
-                        "± standard error over the splits. With an idea − without it: mean over the"
-                        " eight pairs of combinations that differ only in this idea."
-                    ],
-                )
+            table = ReportTable(
+                title=f"ablation of {method}: test {title}",
+                header=["ideas", *columns],
+                rows=rows,
+                notes=[
+                    "± standard error over the splits. With an idea − without it: mean over the"
+                    " eight pairs of combinations that differ only in this idea."
+                ],
             )
+            tables.append(table)
     return tables
 
 
-def mean_change(cells: Cells, idea: str) -> str:
-    """Effect of an idea: mean difference of all pairs of combinations that differ only in it."""
+def mean_change(cells: dict[str, dict[int, float]], idea: str) -> str:
+    """Mean difference of all pairs of combinations that differ only in an idea.
+
+    ``cells`` are scores by combination and split.
+    """
     by_split: dict[int, list[float]] = {}
     for name, values in cells.items():
-        ideas = [] if name == "none" else name.split("+")
-        if idea not in ideas:
-            continue
-        without = cells.get("+".join(other for other in ideas if other != idea) or "none", {})
-        for split in set(values) & set(without):
-            by_split.setdefault(split, []).append(values[split] - without[split])
+        ideas = name.split("+")
+        if idea in ideas:
+            without = cells.get("+".join(other for other in ideas if other != idea) or "none", {})
+            for split in set(values) & set(without):
+                by_split.setdefault(split, []).append(values[split] - without[split])
     return mean_and_error([np.mean(gains) for gains in by_split.values()])
 
 
 def ablation_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """One figure per method: test log-likelihood of every combination and data set."""
     figures = {}
-    for method, columns in by_combination(records, "log_likelihood").items():
+    for method, columns in by_combination(records).items():
         figure = Figure(figsize=(1.5 + 2.2 * len(columns), 4.2), layout="constrained")
-        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)
-        heights = range(len(COMBINATIONS))
-        for axes, (dataset, cells) in zip(grid[0], columns.items(), strict=True):
-            for height, name in zip(heights, COMBINATIONS, strict=True):
-                values = np.array(list(cells.get(name, {}).values()))
-                if not len(values):
-                    continue
-                look = {"fmt": "o", "ms": 4, "color": MODEL if name.count("+") == 3 else QUIET}
-                axes.errorbar(values.mean(), height, xerr=standard_error(values), **look)
+        grid = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+        for axes, (dataset, cells) in zip(grid, columns.items(), strict=True):
+            for height, name in enumerate(COMBINATIONS):
+                if name in cells:
+                    values = np.array([r.scores["log_likelihood"] for r in cells[name]])
+                    look = {"fmt": "o", "ms": 4, "color": MODEL if name.count("+") == 3 else QUIET}
+                    axes.errorbar(values.mean(), height, xerr=standard_error(values), **look)
             axes.set_title(dataset, fontsize=10)
             axes.set_xlabel("log-likelihood", fontsize=9)
             axes.grid(axis="y", color="#eeeeee")
             tidy(axes)
-        grid[0, 0].set_yticks(list(heights), COMBINATIONS, fontsize=8)
+        grid[0].set_yticks(range(len(COMBINATIONS)), COMBINATIONS, fontsize=8)
         figures[f"ablation_{method}"] = figure
     return figures
 
 
-ABLATION = Experiment(
+ABLATION = replace(
+    UCI,
     name="ablation",
     about="all sixteen combinations of the paper's four ideas",
     datasets=("boston", "concrete", "energy", "yacht", "wine_red", "superconduct"),
@@ -222,10 +201,7 @@ ABLATION = Experiment(
         dict(zip(SWITCHES, values, strict=True))
         for values in itertools.product([False, True], repeat=len(SWITCHES))
     ],
-    most_splits=lambda dataset: UCI_SETS[dataset].n_splits,
-    n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
     other_datasets=UCI_SETS,
-    run=run_splits,
     tables=ablation_tables,
     figures=ablation_figures,
 )

@@ -41,13 +41,9 @@ def run_weather(job: Sequence[Task]) -> list[Record]:
 def score_weather(station: Station, curve: Curve) -> dict[str, float]:
     """Scores of a prediction for every calendar day against mean and variance of all years.
 
-    Returns
-    -------
-    dict with
-        ``variance_error``, mean |σ²_true - σ²|, the paper's Err, in squared degrees;
-        ``std_error``, mean |σ_true - σ|, in degrees;
-        ``variance_bias``, mean σ² - σ²_true: below 0 if the model is overconfident;
-        ``mean_error``, root mean squared difference of the means.
+    ``variance_error`` is the paper's Err, mean |σ²_true - σ²|, and ``std_error`` mean |σ_true - σ|;
+    ``variance_bias``, mean σ² - σ²_true, is below 0 if the model is overconfident, and
+    ``mean_error`` is the root mean squared difference of the means.
     """
     variance, true_variance = curve.std**2, station.variance()
     return {
@@ -68,15 +64,11 @@ COLUMNS = {
 
 def by_station(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
     """Done records: station -> method -> draws."""
-    found: dict[str, dict[str, list[Record]]] = {}
-    draws = group_done(in_order(records, METHODS), lambda task: (task.dataset, task.method))
-    for (station, method), records in draws.items():
-        found.setdefault(station, {})[method] = records
-    return found
+    ordered = in_order(records, METHODS)
+    return group_done(ordered, lambda task: task.dataset, lambda task: task.method)
 
 
 def weather_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """One table per station, one row per method."""
     return [
         ReportTable(
             title=f"{station_title(name)}: one year of training data,"
@@ -94,7 +86,6 @@ def weather_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def station_title(name: str) -> str:
-    """Title of a known station, or the name of a file."""
     return STATIONS.get(name, Path(name).name.split(".")[0])
 
 
@@ -103,7 +94,7 @@ def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for name, methods in by_station(records).items():
         shown = {
-            f"{METHODS[method].title}: Err {record.scores['variance_error']:.2f}": record
+            f"{METHODS[method].title}: Err {record.scores['variance_error']:.2f}": record.curves
             for method, draws in methods.items()
             for record in draws
             if record.task.split == 0
@@ -114,19 +105,19 @@ def weather_figures(records: Sequence[Record]) -> dict[str, Figure]:
     return figures
 
 
-def station_figures(title: str, shown: dict[str, Record]) -> tuple[Figure, Figure]:
+def station_figures(title: str, shown: dict[str, dict[str, list[float]]]) -> tuple[Figure, Figure]:
     """Prediction and standard deviation of each model, with those over all years."""
-    first = next(iter(shown.values())).curves
-    data = DAYS, np.asarray(first["y"])
-    true_mean, true_std = np.asarray(first["true_mean"]), np.asarray(first["true_std"])
+    first = {name: np.asarray(values) for name, values in next(iter(shown.values())).items()}
+    true_mean, true_std = first["true_mean"], first["true_std"]
 
     def prediction(axes: Axes, curve: Curve) -> None:
+        data = DAYS, first["y"]
         draw_prediction(axes, DAYS, curve, data=data, true_mean=true_mean, true_std=true_std)
 
     def std(axes: Axes, curve: Curve) -> None:
         draw_spread(axes, DAYS, curve, true_std=true_std)
 
-    curves = {name: Curve.read(record.curves) for name, record in shown.items()}
+    curves = {name: Curve.read(found) for name, found in shown.items()}
     panels = partial(model_panels, curves, title=title, xlabel="day of the year")
     return (
         panels(prediction, ylabel="maximum temperature (°C)"),

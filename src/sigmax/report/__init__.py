@@ -1,8 +1,7 @@
 """Reports as single HTML pages: a model on held-out rows, or a comparison of methods."""
 
-from sigmax.report.comparison_page import ComparedMethod, Comparison
-from sigmax.report.held_out import HeldOutRows, LearnedRows
 from sigmax.report.model_page import ModelReport
 from sigmax.report.page import Page
+from sigmax.report.validation import HeldOutRows, LearnedRows
 
-__all__ = ["ComparedMethod", "Comparison", "HeldOutRows", "LearnedRows", "ModelReport", "Page"]
+__all__ = ["HeldOutRows", "LearnedRows", "ModelReport", "Page"]

@@ -3,26 +3,23 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.report.held_out import COVERAGE
 from sigmax.report.page import Axis, Chart, Layer, PagePart
 from sigmax.report.tables import (
     ReportTable,
     TableCell,
     cell_text,
     count_text,
-    listed,
     number_text,
     time_text,
 )
-from sigmax.tables import Kind, Schema, Table
-from sigmax.tables.columns import as_frame, columns_of_frame
+from sigmax.report.validation import COVERAGE, values_of
+from sigmax.tables import Kind, Schema
 
 MOST_ROWS = 400
 """Held-out rows whose values are permuted."""
@@ -41,9 +38,7 @@ MOST_VALUES = 16
 UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 
 Numbers = NDArray[np.float64]
-no_numbers = partial(np.empty, 0)
 Progress = Callable[[float], None]
-"""Takes the finished share of the work."""
 
 
 @final
@@ -56,7 +51,6 @@ class Importance:
     mean_shift: Numbers
     """Root mean square change of the mean, in units of the target."""
     error_rise: Numbers
-    """Increase of the root mean square error."""
     spread_change: Numbers
     """Mean absolute change of the logarithm of the standard deviation."""
     n_rows: int
@@ -64,7 +58,6 @@ class Importance:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the units."""
         return tuple(" and ".join(unit) for unit in self.units)
 
     @property
@@ -90,11 +83,7 @@ def permutation_importance(
     seed: int = 0,
     progress: Progress = lambda share: None,
 ) -> Importance:
-    """Permute each column in turn and measure how the predictions change.
-
-    Of the held-out rows, the first ones are used, as many as the limit on predictions allows.
-    Columns such as a start and an end are permuted ``together``.
-    """
+    """Permute each column in turn, times ``together``, and measure how the predictions change."""
     units = [(str(name),) for name in X.columns if name not in together]
     units += [tuple(together)] if together else []
     n_rows = min(len(X), MOST_ROWS, max(FEWEST_ROWS, MOST_PREDICTIONS // len(units)))
@@ -166,20 +155,14 @@ def importance_part(found: Importance, target: str) -> PagePart:
     names = tuple(found.columns[i] for i in shown)
     hidden = len(order) - len(shown)
     more = f" The {hidden:,} other columns are in the table." if hidden else ""
-    by_spread = [found.columns[i] for i in np.argsort(-found.spread_change, kind="stable")]
     rises = [f"error rises by {number_text(found.error_rise[i], 3)}" for i in shown]
-    shared: Any = {
-        "y": Axis("", "category", levels=names),
-        "height": 90 + 26 * len(shown),
-    }
+    shared: Any = {"y": Axis("", "category", levels=names), "height": 90 + 26 * len(shown)}
     y = np.arange(len(shown))
     shift, factor = found.mean_shift[shown], found.spread_factor[shown]
     charts = [
         Chart(
             name="importance-mean",
             title="What drives the mean",
-            description=f"The mean of {target} depends most on {listed(names)}. Permuting the"
-            f" first of them moves it by {number_text(found.mean_shift[shown[0]], 3)}.",
             x=Axis(f"mean moves by, in units of {target}", low=0.0),
             layers=[Layer("bars", "mean moves by", x=shift, y=y, texts=rises)],
             **shared,
@@ -187,7 +170,6 @@ def importance_part(found: Importance, target: str) -> PagePart:
         Chart(
             name="importance-spread",
             title="What drives the spread",
-            description=f"The standard deviation depends most on {listed(by_spread)}.",
             x=Axis("spread changes by", low=0.0, percent=True),
             layers=[Layer("bars", "spread changes by", "miss", x=factor, y=y)],
             note=f"One column at a time is shuffled among {count_text(found.n_rows, 'row')},"
@@ -225,37 +207,20 @@ def importance_part(found: Importance, target: str) -> PagePart:
 @final
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """Partial dependence on one column, or on the time between two.
-
-    The averages are empty until `find_dependence` computes them.
-    """
+    """Partial dependence on one column, or on the time between two."""
 
     column: str
     kind: Kind
     values: Numbers
     """Numbers, seconds since 1970, or codes of categories."""
     names: tuple[str, ...]
-    """The values as text."""
     counts: NDArray[np.int64]
     """Number of rows with each category, or nearest to each number or time."""
     change: Callable[[int], Mapping[str, Any]]
     """Columns to replace for the value at a position."""
-    mean: Numbers = field(default_factory=no_numbers)
-    """Average prediction at each value."""
-    lower: Numbers = field(default_factory=no_numbers)
-    """Averages of the ends of the intervals."""
-    upper: Numbers = field(default_factory=no_numbers)
+    averages: Numbers = field(default_factory=lambda: np.empty((3, 0)))
+    """Average mean, lower and upper end of the interval at each value."""
     n_rows: int = 0
-
-    def with_averages(self, averages: Numbers, n_rows: int) -> "Dependence":
-        """Add mean, lower and upper; categories are sorted by their means."""
-        order, values = np.arange(len(self.values)), self.values
-        if self.kind is Kind.CATEGORY:
-            order, values = np.argsort(-averages[0], kind="stable"), order.astype(np.float64)
-        mean, lower, upper = averages[:, order]
-        names, counts = tuple(self.names[i] for i in order.tolist()), self.counts[order]
-        sorted_values = replace(self, values=values, names=names, counts=counts)
-        return replace(sorted_values, mean=mean, lower=lower, upper=upper, n_rows=n_rows)
 
 
 def find_dependence(
@@ -266,11 +231,7 @@ def find_dependence(
     *,
     progress: Progress = lambda share: None,
 ) -> list[Dependence]:
-    """Partial dependence on each of the first ``columns``.
-
-    Each value occurs in ``X``. It is given to the same rows, the first of ``X``, and the means and
-    the ends of their 90 % intervals are averaged.
-    """
+    """Averages of means and intervals of the first rows, given each value of a column in turn."""
     rows = X.iloc[:DEPENDENCE_ROWS].reset_index(drop=True)
     chosen = choose_columns(X, len(rows), schema, list(columns)[:DEPENDENCE_COLUMNS])
     if not chosen:
@@ -284,37 +245,34 @@ def find_dependence(
 
     found = predict_blocks(model, frames, interval, lambda n_done: progress(n_done / total))
     averages = found.reshape(3, -1, len(rows)).mean(axis=2)
-    parts = np.split(averages, np.cumsum(sizes)[:-1], axis=1)
-    return [one.with_averages(part, len(rows)) for one, part in zip(chosen, parts, strict=True)]
-
-
-def time_columns(schema: Schema) -> tuple[str, ...]:
-    """All columns of times if there are several: the model also learns from the time between."""
-    names = tuple(column.name for column in schema.of_kind(Kind.TIME))
-    return names if len(names) > 1 else ()
+    dependences = []
+    for one, part in zip(chosen, np.split(averages, np.cumsum(sizes)[:-1], axis=1), strict=True):
+        order, values = np.arange(len(one.values)), one.values
+        if one.kind is Kind.CATEGORY:  # sorted by their means
+            order, values = np.argsort(-part[0], kind="stable"), order.astype(np.float64)
+        names = tuple(one.names[i] for i in order)
+        known = replace(one, values=values, names=names, counts=one.counts[order])
+        dependences.append(replace(known, averages=part[:, order], n_rows=len(rows)))
+    return dependences
 
 
 def choose_columns(
     X: pd.DataFrame, n_rows: int, schema: Schema, columns: Sequence[str]
 ) -> list[Dependence]:
-    """Values of each column for the first ``n_rows`` of ``X``.
-
-    If there are several columns of times, all move together when one is changed, and the time
-    between them is a quantity of its own.
-    """
+    """Values of columns; times move together, and the time between two is a quantity of its own."""
     kinds = {column.name: column.kind for column in schema}
-    values, together = values_of(X, schema), time_columns(schema)
+    values = values_of(X, schema)
+    times = [column.name for column in schema.of_kind(Kind.TIME)]
+    known = [name for name in times if np.isfinite(values[name]).any()]
+    pairs = dict(itertools.pairwise(sorted(known, key=lambda name: np.nanmean(values[name]))))
     found = []
     for name in columns:
-        if name in together:
-            found += [
-                time_between(values[one], values[other], one, other, n_rows)
-                for one, other in consecutive(values, together)
-                if one == name
-            ]
-            found.append(shifted(values, name, together, n_rows))
-        else:
+        if kinds[name] is not Kind.TIME:
             found.append(replaced(X[name], values[name], kinds[name], n_rows))
+            continue
+        if (later := pairs.get(name)) is not None:
+            found.append(time_between(values[name], values[later], name, later, n_rows))
+        found.append(shifted(values, name, times, n_rows))
     return [one for one in found if len(one.values)]
 
 
@@ -323,8 +281,6 @@ def replaced(cells: Any, numbers: Numbers, kind: Kind, n_rows: int) -> Dependenc
     chosen = choose_values(numbers, kind)
     values = numbers[chosen]
     names = [cell_text(cells.iloc[row]) for row in chosen.tolist()]
-    if kind is Kind.TIME:
-        names = [time_text(value) for value in values.tolist()]
     if kind is Kind.CATEGORY:
         is_equal = numbers[:, None] == values[None]
         counts = np.where(np.isnan(values), np.isnan(numbers).sum(), is_equal.sum(axis=0))
@@ -370,14 +326,6 @@ def time_between(start: Numbers, end: Numbers, one: str, other: str, n_rows: int
     return Dependence(name, Kind.NUMBER, values, names, count_nearest(length, values), change)
 
 
-def consecutive(
-    values: Mapping[str, Numbers], together: Sequence[str]
-) -> Iterable[tuple[str, str]]:
-    """Pairs of columns of times that follow each other."""
-    known = [name for name in together if np.isfinite(values[name]).any()]
-    return itertools.pairwise(sorted(known, key=lambda name: float(np.nanmean(values[name]))))
-
-
 def as_times(seconds: Numbers) -> pd.Series:
     """Seconds since 1970 as pandas times, missing for nan."""
     return pd.Series(pd.to_datetime(np.round(seconds), unit="s"))
@@ -388,18 +336,6 @@ def count_nearest(numbers: Numbers, values: Numbers) -> NDArray[np.int64]:
     edges = (values[1:] + values[:-1]) / 2
     nearest = np.searchsorted(edges, numbers[~np.isnan(numbers)])
     return np.bincount(nearest, minlength=len(values)).astype(np.int64)
-
-
-def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:
-    """Every column as numbers: times in seconds, categories as codes, nan for missing values."""
-    table = Table.from_columns(columns_of_frame(as_frame(X[schema.names])), schema)
-    found = {}
-    for kind, values in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
-        found |= {column.name: values[:, i] for i, column in enumerate(schema.of_kind(kind))}
-    for column, categories in zip(schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        codes = categories.codes.astype(np.float64)
-        found[column.name] = np.where(codes < 0, np.nan, codes)
-    return found
 
 
 def choose_values(values: Numbers, kind: Kind) -> NDArray[np.intp]:
@@ -433,15 +369,7 @@ def dependence_part(found: Sequence[Dependence], order: Sequence[str], target: s
 
 
 def dependence_chart(found: Dependence, target: str, name: str) -> Chart:
-    """Average prediction and interval over one column."""
-    low, high = int(np.argmin(found.mean)), int(np.argmax(found.mean))
-    description = (
-        f"The average prediction of {target} is lowest, {number_text(found.mean[low])}, where"
-        f" {found.column} is {found.names[low]}, and highest, {number_text(found.mean[high])},"
-        f" where it is {found.names[high]}. The average interval is"
-        f" {number_text(found.upper[low] - found.lower[low], 3)} wide at the first and"
-        f" {number_text(found.upper[high] - found.lower[high], 3)} at the second."
-    )
+    mean, lower, upper = found.averages
     is_category = found.kind is Kind.CATEGORY
     nearby = "" if is_category else " nearby"
     texts = [f"{count_text(n, 'row')}{nearby}" for n in found.counts.tolist()]
@@ -449,19 +377,18 @@ def dependence_chart(found: Dependence, target: str, name: str) -> Chart:
     if is_category:
         column = Axis(found.column, "category", levels=found.names)
     across, along = ("y", "x") if is_category else ("x", "y")
-    interval: Any = {across: found.values, "lower": found.lower, "upper": found.upper}
-    mean: Any = {across: found.values, along: found.mean}
+    interval: Any = {across: found.values, "lower": lower, "upper": upper}
+    points: Any = {across: found.values, along: mean}
     prediction = Axis(f"predicted {target}")
     return Chart(
         name=name,
         title=f"Dependence on {found.column}",
-        description=description,
         x=prediction if is_category else column,
         y=column if is_category else prediction,
         layers=[
             Layer("intervals" if is_category else "band", "90 % interval", "chance", **interval),
-            *([] if is_category else [Layer("line", **mean)]),
-            Layer("points", f"mean of {target}", texts=texts, **mean),
+            *([] if is_category else [Layer("line", **points)]),
+            Layer("points", f"mean of {target}", texts=texts, **points),
         ],
         note=f"Averages over {count_text(found.n_rows, 'row')} with all other columns unchanged."
         " The interval is wider where such rows do not occur.",

@@ -3,35 +3,53 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, SupportsFloat, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.report.headline import Headline, find_cautions, new_content, too_good
-from sigmax.report.held_out import HeldOutRows, LearnedRows
 from sigmax.report.importance import (
+    Importance,
     dependence_part,
     find_dependence,
     importance_part,
     permutation_importance,
-    time_columns,
 )
-from sigmax.report.page import Caution, KeyFigure, Page, PagePart
+from sigmax.report.page import Caution, Page, PagePart
 from sigmax.report.tables import ReportTable, TableCell, count_text, number_text, share_text
-from sigmax.report.validation import accuracy_part, calibration_part, group_parts, groups_part
-from sigmax.tables import Schema
+from sigmax.report.validation import (
+    COVERAGE,
+    OUT_OF_DISTRIBUTION,
+    HeldOutRows,
+    LearnedRows,
+    calibration_chart,
+    groups_part,
+    pit_chart,
+    predicted_chart,
+    share_interval,
+    spread_chart,
+)
+from sigmax.tables import Kind, Schema
 from sigmax.tables.profile import Finding
 
+RELATIVE_RATIO = 2.0
+"""Ratio of large to small targets from which widths are given in per cent of the prediction."""
+FEW_ROWS = 100
+"""Number of rows below which the report warns that they are few."""
+GRAVE = ("leak", "constant target")
+"""Findings that make scores meaningless."""
+TOO_GOOD = "too good to be true?"
+EXPLAINED, CARRIED = 0.95, 0.9
+"""Shares of variance, explained by the predictions and due to one column, that may be a leak."""
+MANY_OUT_OF_DISTRIBUTION = 0.05
 FEW_GROUPS = 10
 """Number of held-out groups below which the report warns that they are few."""
 N_SHOWN = 10
-"""Rows in each table of single rows."""
 N_SUPPORTERS = 5
 """Training rows behind the prediction of a row."""
 N_FEATURES = 5
-"""Features of a row that are shown."""
 
 Progress = Callable[[str, float], None]
 """Takes the name of the work and its finished share."""
@@ -48,12 +66,9 @@ class ModelReport:
     model: Any
     rows: HeldOutRows
     schema: Schema
-    """Schema of the features."""
     scores: Sequence[ReportTable]
     verdict: str = ""
     """First sentence: comparison with a simple model."""
-    figures: Sequence[KeyFigure] = ()
-    """Numbers at the top, besides those of the headline."""
     findings: Sequence[Finding] = ()
     training: LearnedRows | None = None
     group_column: str | None = None
@@ -61,30 +76,25 @@ class ModelReport:
     conformal: Mapping[float, float] | None = None
     """Level -> coverage of conformal intervals, if the model uses these."""
     are_grouped: bool = False
-    """True if whole groups were held out."""
     is_new_table: bool = False
     """True if the rows come from another table than the model's."""
     cautions: Sequence[Caution] = ()
     """Further warnings, after those of leaks."""
     about: Sequence[ReportTable] = ()
-    """Tables about the data."""
     command: str = ""
     facts: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
     def page(self, progress: Progress = lambda what, share: None) -> Page:
         """Compute importance and dependence, and assemble the page."""
-        origin = "rows that the model had not seen"
-        if self.is_new_table:
-            origin = "labelled rows of this file"
-        headline = Headline(self.rows, self.target, self.are_grouped, origin)
+        headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
         sampled = self.rows.cells.loc[self.rows.sample()]
         X: Any = sampled[self.schema.names]
         importance = permutation_importance(
             self.model,
             X,
             self.rows.y[sampled.index.to_numpy()],
-            together=time_columns(self.schema),
+            together=[column.name for column in self.schema.of_kind(Kind.TIME)],
             progress=lambda share: progress("importance of columns", share),
         )
         order = [name for i in importance.order() for name in importance.units[i]]
@@ -99,7 +109,6 @@ class ModelReport:
             *self.cautions,
             *too_good(importance, self.rows, self.target),
             *self.few_groups(),
-            *(new_content(X, self.schema) if self.is_new_table else []),
         ]
         progress("rows worth a look", 0.0)
         titles = [re.sub("^scores", "Scores", table.title) for table in self.scores]
@@ -111,12 +120,26 @@ class ModelReport:
             subtitle=self.subtitle,
             headline=f"{self.verdict} {headline.sentence}".strip(),
             basis=headline.basis,
-            figures=[*headline.figures, *self.figures],
             warnings=find_cautions(self.findings, headline, cautions),
             no_warnings="No problems were found in the table or in the predictions.",
             parts=[
-                accuracy_part(self.rows, self.target),
-                calibration_part(self.rows, headline.verdict, self.conformal),
+                PagePart(
+                    name="accuracy",
+                    heading="How good are the predictions?",
+                    lead="How close predictions are to the actual values, and whether errors are"
+                    " larger where the model predicts a larger spread.",
+                    charts=[
+                        predicted_chart(self.rows, self.target),
+                        spread_chart(self.rows, self.target),
+                    ],
+                ),
+                PagePart(
+                    name="calibration",
+                    heading="Are the intervals right?",
+                    lead=f"The 90 % intervals contained {share_text(headline.coverage)} of the"
+                    f" rows, {headline.verdict}.",
+                    charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
+                ),
                 importance_part(importance, self.target),
                 dependence_part(dependence, order, self.target),
                 *groups_part(self.rows, self.target, columns, self.are_grouped),
@@ -126,11 +149,7 @@ class ModelReport:
                     lead="Open a row to see the training rows behind its prediction." * can_explain,
                     tables=rows_tables(self.model, self.rows, self.target, order, self.training),
                 ),
-                PagePart(
-                    name="scores",
-                    heading="Scores and data",
-                    tables=[*scores, *self.about],
-                ),
+                PagePart(name="scores", heading="Scores and data", tables=[*scores, *self.about]),
             ],
             command=self.command,
             facts=self.facts,
@@ -140,7 +159,8 @@ class ModelReport:
         """Warning if the rows belong to few groups, which then decide the scores."""
         if not self.are_grouped or self.group_column is None:
             return []
-        n_groups = len(group_parts(self.rows, self.rows.columns[self.group_column]))
+        groups: Any = self.rows.columns[self.group_column]
+        n_groups = groups.nunique(dropna=False)
         if n_groups >= FEW_GROUPS:
             return []
         text = f"The rows belong to {count_text(n_groups, 'group')} of {self.group_column!r}."
@@ -148,16 +168,9 @@ class ModelReport:
 
 
 def rows_tables(
-    model: Any,
-    rows: HeldOutRows,
-    target: str,
-    columns: Sequence[str],
-    training: LearnedRows | None,
+    model: Any, rows: HeldOutRows, target: str, columns: Sequence[str], training: LearnedRows | None
 ) -> list[ReportTable]:
-    """Tables of the most uncertain rows and of those with the largest errors.
-
-    ``columns`` are the features by importance, of which the first are shown.
-    """
+    """Tables of the most uncertain rows and of the largest errors, with the first ``columns``."""
     if rows.gate is not None:
         measure, values = "out of distribution", rows.gate
         note = (
@@ -178,11 +191,7 @@ def rows_tables(
     )
 
     def table(
-        title: str,
-        chosen: NDArray[np.intp],
-        measure: str,
-        measured: Sequence[TableCell],
-        note: str,
+        title: str, chosen: NDArray[np.intp], measure: str, measured: Sequence[TableCell], note: str
     ) -> ReportTable:
         cells, shown = rows.cells.loc[chosen], list(columns)[:N_FEATURES]
         supporters = find_supporters(model, cells, training, target, shown)
@@ -236,7 +245,8 @@ def find_supporters(
     if explain is None or training is None or not len(cells):
         return []
     indices, weights = explain(cells, k=N_SUPPORTERS)
-    X, y = training.X, training.y
+    X, y, numbers = training.X, training.y, training.numbers
+    numbers = np.arange(1, len(y) + 1) if numbers is None else numbers
     shown = [] if X is None else list(columns)
     features = [] if X is None else [X[name] for name in shown]
     tables = []
@@ -247,7 +257,7 @@ def find_supporters(
             header=["training row", "share", target, *shown],
             rows=[
                 [
-                    f"row {training.number(row):,}",
+                    f"row {numbers[row]:,}",
                     TableCell.share(share),
                     TableCell.number(y[row]),
                     *(TableCell.feature(cells.iloc[row]) for cells in features),
@@ -267,3 +277,163 @@ def signed_cell(value: SupportsFloat) -> TableCell:
     if not np.isfinite(value):
         return TableCell("unknown", 0.0)
     return TableCell(f"{round(value, 1) + 0.0:+.1f}".replace("-", "−"), value)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Headline:
+    """Coverage and width of the 90 % intervals on held-out rows, in numbers and in words."""
+
+    rows: HeldOutRows
+    target: str
+    are_grouped: bool = False
+    """True if whole groups were held out, so that rows are not independent of each other."""
+    is_new_table: bool = False
+
+    @cached_property
+    def n_inside(self) -> int:
+        return int(self.rows.is_inside.sum())
+
+    @property
+    def coverage(self) -> float:
+        return self.n_inside / len(self.rows)
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Confidence interval of the coverage."""
+        return share_interval(self.n_inside, len(self.rows))
+
+    @property
+    def is_relative(self) -> bool:
+        """True if widths are relative: all values are positive, and targets differ by factors."""
+        y, mean = self.rows.y, self.rows.mean
+        if not ((y > 0).all() and (mean > 0).all()):
+            return False
+        low, high = np.quantile(y, [0.05, 0.95])
+        return bool(high / low >= RELATIVE_RATIO)
+
+    @property
+    def share_out_of_distribution(self) -> float | None:
+        """Share of rows that are out of distribution; None if the model has no gate."""
+        gate = self.rows.gate
+        return None if gate is None else float(np.mean(gate >= OUT_OF_DISTRIBUTION))
+
+    @property
+    def typical_width(self) -> str:
+        """Median half width of the intervals: relative, or in units of the target."""
+        scale = np.abs(self.rows.mean) / 100 if self.is_relative else 1.0
+        width = float(np.median(self.rows.half_width / scale))
+        if not np.isfinite(width):
+            return "of unknown width"
+        if self.is_relative:
+            return f"± {width:.0f} %" if width >= 9.5 else f"± {width:.1f} %"
+        return f"± {number_text(width, 3)}"
+
+    @property
+    def is_rounded(self) -> bool:
+        """True if intervals contain too many rows only because they end at values that occur."""
+        n_within = self.n_inside - self.rows.n_at_end
+        return share_interval(n_within, len(self.rows))[0] <= COVERAGE < self.bounds[0]
+
+    @property
+    def verdict(self) -> str:
+        """Comparison of observed and nominal coverage."""
+        if self.bounds[1] < COVERAGE:
+            return "so they are too narrow"
+        if self.is_rounded:
+            return f"more than {share_text(COVERAGE)} because the target is rounded"
+        if self.bounds[0] > COVERAGE:
+            return "so they are wider than needed"
+        return "as expected"
+
+    @property
+    def sentence(self) -> str:
+        of_prediction = " of the predicted value" if self.is_relative else ""
+        sentences = [
+            f"The {share_text(COVERAGE)} intervals contained {share_text(self.coverage)} of the"
+            f" test values of {self.target}, {self.verdict}.",
+            f"A typical interval is {self.typical_width}{of_prediction}.",
+        ]
+        share = self.share_out_of_distribution
+        if share is not None:
+            text = "None" if share == 0 else share_text(share)
+            sentences.append(f"{text} of the rows are out of distribution.")
+        return " ".join(sentences)
+
+    @property
+    def basis(self) -> str:
+        """Number of rows behind the first sentences, and the uncertainty that follows."""
+        low, high = map(share_text, self.bounds)
+        seen = "labelled rows of this file"
+        if not self.is_new_table:
+            seen = "rows that the model had not seen"
+        text = (
+            f"Computed from {len(self.rows):,} {seen}: {self.n_inside:,} of them were inside"
+            f" their intervals. The true coverage is between {low} and {high} (95 % confidence)."
+        )
+        if len(self.rows) < FEW_ROWS:
+            text += " These are few rows, so all numbers on this page are uncertain."
+        if self.are_grouped:
+            text += " Rows of one group are similar, so the true range is wider."
+        return text
+
+
+def find_cautions(
+    findings: Sequence[Finding], headline: Headline, others: Sequence[Caution] = ()
+) -> list[Caution]:
+    """All warnings: leaks, then the other grave ones, then the rest."""
+    n_rows, share = len(headline.rows), headline.share_out_of_distribution or 0.0
+    scores = coverage_cautions(headline.n_inside, headline.rows.n_at_end, n_rows)
+    if n_rows < FEW_ROWS:
+        few = count_text(n_rows, "row")
+        text = f"The scores are computed from {few} only. Hold out more rows if you can."
+        scores.append(Caution("few rows", text))
+    if share > MANY_OUT_OF_DISTRIBUTION:
+        text = f"{share_text(share)} of the rows are unlike the training rows."
+        scores.append(Caution("out of distribution", text))
+    grave = [finding for code in GRAVE for finding in findings if finding.code == code]
+    mild = [finding for finding in findings if finding.code not in GRAVE]
+    found = [
+        *(Caution(finding.code, finding.text, is_grave=True) for finding in grave),
+        *others,
+        *scores,
+        *(Caution(finding.code, finding.text) for finding in mild),
+    ]
+    return sorted(found, key=lambda warning: not warning.is_grave)
+
+
+def too_good(importance: Importance, rows: HeldOutRows, target: str) -> list[Caution]:
+    """Warning if one column alone gives predictions that are nearly exact."""
+    variance = float(np.var(rows.y))
+    explained = 1 - float(np.mean((rows.y - rows.mean) ** 2)) / variance if variance else 0.0
+    moved = importance.mean_shift**2
+    share = float(np.max(moved) / np.sum(moved)) if np.any(moved > 0) else 0.0
+    if explained < EXPLAINED or share < CARRIED:
+        return []
+    column = importance.columns[int(np.argmax(moved))]
+    text = (
+        f"Predictions explain {share_text(explained)} of the variance of {target!r}, nearly all of"
+        f" it by {column!r}. Do you know {column!r} before {target!r}? If not, drop it."
+    )
+    return [Caution(TOO_GOOD, text)]
+
+
+def coverage_cautions(n_inside: int, n_at_end: int, n_rows: int) -> list[Caution]:
+    """Warning if the coverage of 90 % intervals is off by more than chance (binomial test).
+
+    Intervals of a rounded target end at values that occur, and contain more rows than the nominal
+    coverage for no other reason. They are too wide only if they would be without their ends.
+    """
+    (_, high), (low, _) = (share_interval(n, n_rows) for n in (n_inside, n_inside - n_at_end))
+    share = f"The {share_text(COVERAGE)} intervals contained {share_text(n_inside / n_rows)} of"
+    share += f" {count_text(n_rows, 'row')}"
+    if high < COVERAGE:
+        text = (
+            f"{share}, fewer than chance explains: they are too narrow for rows like these. The"
+            " data may have changed since the training, or there were too few training rows."
+        )
+        return [Caution("intervals too narrow", text, is_grave=True)]
+    if low > COVERAGE:
+        text = f"{share}, more than chance explains: they are wider than needed."
+        return [Caution("intervals wider than needed", text)]
+    return []

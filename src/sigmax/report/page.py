@@ -25,7 +25,6 @@ from sigmax.report.tables import ReportTable
 SCRIPTS = ("scales.js", "charts.js", "page.js")
 STYLE = "page.css"
 DIGITS = 6
-"""Significant digits of numbers in charts."""
 LOG_RATIO = 10.0
 """Ratio of large to small values above which an axis is logarithmic."""
 
@@ -48,7 +47,6 @@ class Axis:
     percent: bool = False
     """True if numbers are shares, shown as percentages."""
     levels: tuple[str, ...] = ()
-    """Names of the categories."""
 
 
 @final
@@ -91,28 +89,25 @@ class Chart:
     name: str
     """Identifier on the page: letters, digits and dashes."""
     title: str
-    description: str
     x: Axis
     y: Axis
     layers: Sequence[Layer]
+    description: str = ""
+    """Finding, for screen readers; by default the axes and the marks."""
     note: str = ""
     height: int = 340
-    """Height in pixels."""
 
     def to_json(self) -> dict[str, Any]:
-        head = {name: getattr(self, name) for name in ("title", "description", "height")}
-        layers = [layer.to_json() for layer in self.layers]
-        return head | {"x": vars(self.x), "y": vars(self.y), "layers": layers}
-
-
-@final
-@dataclass(frozen=True)
-class KeyFigure:
-    """Number at the top of a page."""
-
-    label: str
-    value: str
-    detail: str = ""
+        x, y = (axis.label or ", ".join(axis.levels[:5]) for axis in (self.x, self.y))
+        marks = ", ".join(layer.label for layer in self.layers if layer.label)
+        return {
+            "title": self.title,
+            "description": self.description or f"{y} against {x}. The chart shows {marks}.",
+            "height": self.height,
+            "x": vars(self.x),
+            "y": vars(self.y),
+            "layers": [layer.to_json() for layer in self.layers],
+        }
 
 
 @final
@@ -156,14 +151,11 @@ class Page:
     headline: str
     basis: str = ""
     """Rows that the headline is computed from, and its uncertainty."""
-    figures: Sequence[KeyFigure] = ()
     warnings: Sequence[Caution] = ()
     no_warnings: str = ""
     parts: Sequence[PagePart] = ()
     command: str = ""
-    """Command that reproduces this page."""
     facts: Sequence[tuple[str, str]] = ()
-    """Names and values of the settings, the data and the versions."""
 
     def to_html(self) -> str:
         charts = {chart.name: chart.to_json() for part in self.parts for chart in part.all_charts}
@@ -202,13 +194,7 @@ def log_axis_suits(*arrays: Iterable[float]) -> bool:
 
 
 def embed_json(values: Any) -> Markup:
-    """JSON for a script element, with no character that could start a tag.
-
-    Examples
-    --------
-    >>> print(embed_json({"name": "</script><!--"}))
-    {"name":"\\u003c/script\\u003e\\u003c!--"}
-    """
+    """JSON for a script element, with no character that could start a tag."""
     text = json.dumps(values, allow_nan=False, separators=(",", ":"))  # which is ASCII
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -227,14 +213,12 @@ def content_hash(text: str) -> str:
 
 @cache
 def static_text(names: tuple[str, ...]) -> str:
-    """Contents of static files of this package, concatenated."""
     folder = files("sigmax.report") / "static"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
 @cache
 def template() -> Template:
-    """Template of a page, in which all text is escaped."""
     environment = Environment(
         autoescape=True,
         loader=PackageLoader("sigmax.report"),

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 LONGEST = 60
-"""Characters of a cell."""
 
 
 @final
@@ -55,7 +54,6 @@ class ReportTable:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
-    """Sentences below the table."""
     in_words: bool = False
     """True if the other columns hold words, too."""
     details: Sequence["ReportTable | None"] = ()
@@ -101,15 +99,7 @@ def markdown_text(text: str) -> str:
 
 
 def number_text(value: SupportsFloat, digits: int = 4) -> str:
-    """Format a number, without an exponent where none is needed.
-
-    Examples
-    --------
-    >>> number_text(79873.0587), number_text(0.012345), number_text(3e12), number_text(12.5)
-    ('79,873', '0.01235', '3e+12', '12.5')
-    >>> number_text(float("nan")), number_text(float("inf"))
-    ('unknown', '∞')
-    """
+    """Format a number, without an exponent where none is needed: 79,873, 0.01235, 3e+12."""
     value = float(value)
     if math.isnan(value):
         return "unknown"
@@ -121,15 +111,7 @@ def number_text(value: SupportsFloat, digits: int = 4) -> str:
 
 
 def share_text(share: SupportsFloat) -> str:
-    """Format a share as a percentage, with a decimal near 0 and 100 %.
-
-    Examples
-    --------
-    >>> share_text(0.894), share_text(0.004), share_text(0.998), share_text(0.0), share_text(1.0)
-    ('89 %', '0.4 %', '99.8 %', '0 %', '100 %')
-    >>> share_text(1e-5), share_text(1 - 1e-5)
-    ('< 0.1 %', '> 99.9 %')
-    """
+    """Format a share as a percentage, with a decimal near 0 and 100 %: 89 %, 0.4 %, > 99.9 %."""
     share = float(share)
     if 0 < share < 0.0005:
         return "< 0.1 %"
@@ -140,13 +122,7 @@ def share_text(share: SupportsFloat) -> str:
 
 
 def mean_and_error(values: ArrayLike, *, digits: int = 2) -> str:
-    """Mean and, for more than one value, its standard error; empty without values.
-
-    Examples
-    --------
-    >>> mean_and_error([1.0, 2.0, 3.0]), mean_and_error([0.5])
-    ('2.00 ± 0.58', '0.50')
-    """
+    """Mean and, for more than one value, its standard error: 2.00 ± 0.58; empty without values."""
     values = np.asarray(values, dtype=float)
     if not len(values):
         return ""
@@ -157,19 +133,12 @@ def mean_and_error(values: ArrayLike, *, digits: int = 2) -> str:
 
 
 def three_decimals(values: ArrayLike) -> int:
-    """Number of decimals that show three digits of the mean absolute value.
-
-    Examples
-    --------
-    >>> three_decimals([0.0123]), three_decimals([4.5, 5.5]), three_decimals([1234.0])
-    (4, 2, 0)
-    """
+    """Number of decimals that show three digits of the mean absolute value."""
     size = float(np.mean(np.abs(np.asarray(values, dtype=float))))
     return max(0, 2 - int(np.floor(np.log10(size)))) if size > 0 else 2
 
 
 def count_text(n: int, noun: str) -> str:
-    """Format a count with its noun."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 

@@ -1,36 +1,44 @@
-"""Charts of predictions against targets: accuracy, calibration, coverage of groups and periods."""
+"""Labelled rows with their predictions, and charts of their accuracy and calibration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from pandas.util import hash_array
 from scipy import stats
 
-from sigmax.report.held_out import COVERAGE, CURVE_LEVELS, HeldOutRows, chance_band, share_interval
+from sigmax.metrics import covering_levels
 from sigmax.report.page import Axis, Chart, Color, Layer, PagePart, log_axis_suits
 from sigmax.report.tables import (
     ReportTable,
     TableCell,
     cell_text,
     count_text,
-    listed,
     number_text,
     share_text,
     time_text,
 )
-from sigmax.tables import Kind, Schema, Table
+from sigmax.tables import Kind, Schema, Table, infer_schema
 from sigmax.tables.columns import as_frame, columns_of_frame
 
+COVERAGE = 0.9
+"""Nominal coverage of the intervals in a report."""
+CURVE_LEVELS = np.round(np.linspace(0.02, 0.98, 49), 2)
+"""Nominal coverages of the central intervals in a calibration curve."""
+OUT_OF_DISTRIBUTION = 0.5
+"""Gate above which a row counts as out of distribution."""
+N_SAMPLED = 2_000
+"""Rows whose features are kept for new predictions."""
+N_EXTREME = 12
+"""Rows whose features are kept because they are the most uncertain, or have the largest errors."""
 MOST_POINTS = 600
-"""Rows in a scatter plot."""
 MOST_SPREAD_BINS, ROWS_PER_SPREAD_BIN = 12, 15
 MOST_PIT_BINS, ROWS_PER_PIT_BIN = 20, 20
 MOST_GROUPS = 30
-"""Groups that are shown, the largest."""
 N_PERIODS = 10
 Numbers = NDArray[np.float64]
 METHOD_COLORS: tuple[Color, ...] = ("1", "2", "3", "4", "5", "6", "7", "8")
@@ -47,15 +55,175 @@ coverage_chart = partial(
 )
 
 
-def accuracy_part(rows: HeldOutRows, target: str) -> PagePart:
-    """Section of predictions against targets."""
-    return PagePart(
-        name="accuracy",
-        heading="How good are the predictions?",
-        lead="How close predictions are to the actual values, and whether errors are larger where"
-        " the model predicts a larger spread.",
-        charts=[predicted_chart(rows, target), spread_chart(rows, target)],
-    )
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldOutRows:
+    """Rows that were not used for training, with targets and predictions."""
+
+    y: Numbers
+    mean: Numbers
+    std: Numbers
+    epistemic: Numbers
+    lower: Numbers
+    upper: Numbers
+    pit: Numbers
+    """Predicted probability of at most ``y``."""
+    level: Numbers
+    """Smallest of `CURVE_LEVELS` whose central interval contains ``y``; infinite if none does."""
+    gate: Numbers | None
+    """From 0 near the training rows to 1 far from them; None if the model has no gate."""
+    numbers: NDArray[np.int64]
+    """Row numbers in the file, from 1."""
+    columns: pd.DataFrame
+    """Columns by which the rows are divided into groups or periods."""
+    cells: pd.DataFrame
+    """Features of some of the rows, indexed by position."""
+
+    @classmethod
+    def predict(
+        cls,
+        model: Any,
+        X: Any,
+        y: Numbers,
+        *,
+        dist: Any = None,
+        method: str = "distribution",
+        numbers: NDArray[np.integer] | None = None,
+        columns: Any = None,
+    ) -> "HeldOutRows":
+        """Predict labelled rows of a pandas frame, unless their ``dist`` is already known.
+
+        The ``method`` of the intervals is ``distribution`` or ``conformal``; row ``numbers`` are
+        counted from 1 by default.
+        """
+        dist = model.predict_dist(X) if dist is None else dist
+        if method == "conformal":
+            bounds = model.predict_interval(X, COVERAGE, method="conformal")
+        else:
+            bounds = dist.interval(COVERAGE)
+        gate = model.predict_gate(X)
+        columns = pd.DataFrame(index=range(len(y))) if columns is None else columns
+        rows = cls(
+            y=y,
+            mean=dist.mean,
+            std=dist.std,
+            epistemic=np.sqrt(dist.epistemic_variance),
+            lower=bounds[:, 0],
+            upper=bounds[:, 1],
+            pit=dist.cdf(y),
+            level=covering_levels(y, dist, CURVE_LEVELS),
+            gate=None if gate is None else np.asarray(gate, dtype=np.float64),
+            numbers=np.arange(1, len(y) + 1) if numbers is None else np.asarray(numbers, np.int64),
+            columns=columns.reset_index(drop=True),
+            cells=X.reset_index(drop=True),
+        )
+        return rows.with_fewer_cells()
+
+    @classmethod
+    def join(cls, parts: Sequence["HeldOutRows"]) -> "HeldOutRows":
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(len(part) for part in parts)])
+        cells = [
+            part.cells.set_axis(part.cells.index + start, axis=0)
+            for part, start in zip(parts, starts, strict=False)
+        ]
+
+        def joined(name: str) -> Any:
+            arrays = [getattr(part, name) for part in parts]
+            return None if arrays[0] is None else np.concatenate(arrays)
+
+        others = ("columns", "cells")
+        return cls(
+            **{one.name: joined(one.name) for one in fields(cls) if one.name not in others},
+            columns=pd.concat([part.columns for part in parts], ignore_index=True),
+            cells=pd.concat(cells),
+        ).with_fewer_cells()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def is_inside(self) -> NDArray[np.bool_]:
+        return (self.lower <= self.y) & (self.y <= self.upper)
+
+    @property
+    def n_at_end(self) -> int:
+        """Number of rows whose target is an end of its interval, as happens with rounded ones."""
+        return int(np.sum(self.is_inside & at_end(self.y, self.lower, self.upper)))
+
+    @property
+    def centrality(self) -> Numbers:
+        """Level of the smallest central interval that contains the target."""
+        return np.abs(2 * self.pit - 1)
+
+    @property
+    def half_width(self) -> Numbers:
+        return (self.upper - self.lower) / 2
+
+    @property
+    def standardized_error(self) -> Numbers:
+        """Error of the mean in standard deviations."""
+        return (self.y - self.mean) / np.where(self.std > 0, self.std, np.nan)
+
+    @property
+    def epistemic_share(self) -> Numbers:
+        found = (self.epistemic / np.where(self.std > 0, self.std, np.nan)) ** 2
+        return np.nan_to_num(found, nan=0.0)
+
+    def most_uncertain(self) -> NDArray[np.intp]:
+        """Positions by descending gate, then by descending epistemic share of the variance."""
+        gate = np.zeros(len(self)) if self.gate is None else np.round(self.gate, 2)
+        return np.lexsort((-self.epistemic_share, -gate))
+
+    def largest_errors(self) -> NDArray[np.intp]:
+        """Positions by ascending predicted probability of a target as extreme as this one."""
+        error = np.nan_to_num(np.abs(self.standardized_error), nan=0.0)
+        return np.lexsort((-error, -np.round(self.centrality, 6)))
+
+    def sample(self, most: int = N_SAMPLED) -> NDArray[np.intp]:
+        """Positions of a random sample, sorted, the same at every call."""
+        hashed: Any = hash_array  # a hash does not depend on the other rows
+        priority = hashed(self.numbers)
+        return np.sort(priority.argsort(kind="stable")[:most])
+
+    def with_fewer_cells(self) -> "HeldOutRows":
+        """The same rows, with the features of only those rows that the report needs."""
+        extreme = self.most_uncertain()[:N_EXTREME], self.largest_errors()[:N_EXTREME]
+        wanted = np.concatenate([self.sample(), *extreme])
+        return replace(self, cells=self.cells.loc[self.cells.index.isin(wanted)])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedRows:
+    """Training rows, in the order in which the model got them."""
+
+    y: NDArray[np.float64]
+    X: pd.DataFrame | None = None
+    """None if the model was saved without its features."""
+    numbers: NDArray[np.int64] | None = None
+    """Row numbers in the file, from 1; by default the order of the training rows."""
+
+
+def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
+    """True where a value is an end of its interval, up to rounding."""
+    distance = np.minimum(np.abs(y - lower), np.abs(upper - y))
+    return distance <= 1e-4 * (upper - lower) + 1e-6 * np.abs(y)
+
+
+def chance_band(n_rows: int, shares: ArrayLike) -> tuple[Numbers, Numbers]:
+    """95 % range of each observed share under a calibrated model (binomial distribution)."""
+    shares = np.asarray(shares, dtype=np.float64)
+    low, high = (stats.binom.ppf(level, n_rows, shares) / n_rows for level in (0.025, 0.975))
+    return low, high
+
+
+def share_interval(n_inside: int, n_rows: int) -> tuple[float, float]:
+    """Exact 95 % confidence interval of a share (Clopper and Pearson)."""
+    low = stats.beta.ppf(0.025, n_inside, n_rows - n_inside + 1) if n_inside else 0.0
+    high = stats.beta.ppf(0.975, n_inside + 1, n_rows - n_inside) if n_inside < n_rows else 1.0
+    return float(low), float(high)
 
 
 def predicted_chart(rows: HeldOutRows, target: str) -> Chart:
@@ -72,12 +240,6 @@ def predicted_chart(rows: HeldOutRows, target: str) -> Chart:
         return Layer("points", label, color, x=mean[is_shown], y=y[is_shown], texts=chosen)
 
     sampled = f"a random sample of {len(shown):,} of " if len(shown) < len(rows) else ""
-    description = (
-        f"Observed over predicted {target} of {count_text(len(rows), 'row')}."
-        f" {share_text(float(rows.is_inside.mean()))} are inside their"
-        f" {share_text(COVERAGE)} intervals; the correlation of predicted and observed is"
-        f" {number_text(correlation(rows.mean, rows.y), 2)}."
-    )
     low = None
     if scale == "log":  # start below most of the positive values
         positive = rows.lower[rows.lower > 0]
@@ -87,7 +249,6 @@ def predicted_chart(rows: HeldOutRows, target: str) -> Chart:
     return Chart(
         name="predicted",
         title="Predicted and observed",
-        description=description,
         x=Axis(f"predicted {target}", scale),
         y=Axis(f"observed {target}", scale, low=low),
         layers=[
@@ -102,61 +263,42 @@ def predicted_chart(rows: HeldOutRows, target: str) -> Chart:
     )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SpreadBins:
-    """Bins of rows with similar predicted standard deviation, the smallest first."""
+def bin_spreads(rows: HeldOutRows) -> Any:
+    """Frame of predicted standard deviation and error in bins of equal numbers of rows.
 
-    n_rows: NDArray[np.int64]
-    predicted: Numbers
-    """Root mean square of the predicted standard deviations."""
-    error: Numbers
-    """Root mean square error."""
-    lower: Numbers
-    """Ends of the 95 % confidence interval of the error."""
-    upper: Numbers
-
-
-def bin_spreads(rows: HeldOutRows) -> SpreadBins:
-    """Predicted standard deviation and error in bins of equal numbers of rows.
-
-    The confidence interval is that of the mean of independent squared errors, on a logarithmic
-    scale, where it is nearly symmetric.
+    The confidence interval from ``lower`` to ``upper`` is that of the mean of independent squared
+    errors, on a logarithmic scale, where it is nearly symmetric.
     """
     known = np.flatnonzero(np.isfinite(rows.std))
     order = known[np.argsort(rows.std[known], kind="stable")]
     n_bins = int(np.clip(len(order) // ROWS_PER_SPREAD_BIN, 1, MOST_SPREAD_BINS))
-    bins = [part for part in np.array_split(order, n_bins) if len(part)]
-    squared = (rows.y - rows.mean) ** 2
-    predicted = np.array([np.sqrt(np.mean(rows.std[part] ** 2)) for part in bins])
-    means = np.array([squared[part].mean() for part in bins])
-    errors = np.array([squared[part].std(ddof=1) if len(part) > 1 else np.nan for part in bins])
-    n_rows = np.array([len(part) for part in bins])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.exp(stats.norm.ppf(0.975) * errors / np.sqrt(n_rows) / means / 2)
-    error = np.sqrt(means)
-    return SpreadBins(n_rows, predicted, error, error / factor, error * factor)
+    sizes = [len(part) for part in np.array_split(order, n_bins)]
+    squared = pd.DataFrame({"std": rows.std[order] ** 2, "error": (rows.y - rows.mean)[order] ** 2})
+    bins: Any = squared.groupby(np.repeat(np.arange(n_bins), sizes))
+    mean, n_rows = bins.mean(), bins.size()
+    error = np.sqrt(mean["error"])
+    factor = np.exp(stats.norm.ppf(0.975) * bins["error"].sem() / mean["error"] / 2)
+    bounds = {"lower": error / factor, "upper": error * factor}
+    found = {"n_rows": n_rows, "predicted": np.sqrt(mean["std"]), "error": error, **bounds}
+    return pd.DataFrame(found)
 
 
 def spread_chart(rows: HeldOutRows, target: str) -> Chart:
     """Root mean square error over the predicted standard deviation."""
     bins = bin_spreads(rows)
-    scale = "log" if log_axis_suits(bins.predicted, bins.error) else "linear"
+    predicted, error, n_rows = (bins[name].to_numpy() for name in ("predicted", "error", "n_rows"))
+    scale = "log" if log_axis_suits(predicted, error) else "linear"
     ranks = correlation(*map(stats.rankdata, (rows.std, np.abs(rows.y - rows.mean))))
     description = (
-        f"{len(bins.error)} bins of similar predicted spread. The error is"
-        f" {number_text(bins.error[0], 3)} where the spread is smallest and"
-        f" {number_text(bins.error[-1], 3)} where it is largest; the rank correlation of spread"
-        f" and error of single rows is {number_text(ranks, 2)}."
+        f"{len(bins)} bins of similar predicted spread. The error is {number_text(error[0], 3)}"
+        f" where the spread is smallest and {number_text(error[-1], 3)} where it is largest; the"
+        f" rank correlation of spread and error of single rows is {number_text(ranks, 2)}."
     )
     n_infinite = int(np.sum(~np.isfinite(rows.std)))
     omitted = f" Omitted: {count_text(n_infinite, 'row')} of infinite variance." * bool(n_infinite)
     zero = None if scale == "log" else 0.0
-    predicted, error, n_rows = bins.predicted, bins.error, int(np.median(bins.n_rows))
-    interval = Layer(
-        "intervals", "95 % confidence", "chance", x=predicted, lower=bins.lower, upper=bins.upper
-    )
-    texts = [f"{n:,} rows" for n in bins.n_rows]
+    shown: Any = {"x": predicted, "y": error, "texts": [f"{n:,} rows" for n in n_rows]}
+    ends: Any = {"x": predicted, "lower": bins["lower"], "upper": bins["upper"]}
     return Chart(
         name="spread",
         title="Predicted spread and error",
@@ -165,8 +307,8 @@ def spread_chart(rows: HeldOutRows, target: str) -> Chart:
         y=Axis("root mean square error", scale, low=zero),
         layers=[
             Layer("rule", "predicted = observed", "quiet", dashed=True),
-            interval,
-            Layer("points", f"bins of about {n_rows:,} rows", x=predicted, y=error, texts=texts),
+            Layer("intervals", "95 % confidence", "chance", **ends),
+            Layer("points", f"bins of about {int(np.median(n_rows)):,} rows", **shown),
         ],
         note="If the predicted spread is right, the points are on the line." + omitted,
         height=400,
@@ -178,19 +320,6 @@ def correlation(x: Numbers, y: Numbers) -> float:
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])
-
-
-def calibration_part(
-    rows: HeldOutRows, verdict: str, conformal: Mapping[float, float] | None
-) -> PagePart:
-    """Section of coverage; ``conformal`` maps levels to the coverage of conformal intervals."""
-    share = share_text(rows.is_inside.mean())
-    return PagePart(
-        name="calibration",
-        heading="Are the intervals right?",
-        lead=f"The 90 % intervals contained {share} of the rows, {verdict}.",
-        charts=[calibration_chart(rows, conformal), pit_chart(rows)],
-    )
 
 
 def coverage_curve(found: Numbers, levels: Numbers = CURVE_LEVELS) -> Numbers:
@@ -258,85 +387,56 @@ def pit_chart(rows: HeldOutRows) -> Chart:
     )
 
 
-def curves_chart(
-    curves: Mapping[str, Numbers],
-    levels: Sequence[float],
-    n_rows: int,
-    name: str = "calibration",
-) -> Chart:
-    """Calibration curves of several methods."""
-    layers, gaps = chance_layers(n_rows, levels), {}
+def curves_chart(curves: Mapping[str, Numbers], n_rows: int, name: str) -> Chart:
+    """Calibration curves of several methods, at `CURVE_LEVELS`."""
+    levels = CURVE_LEVELS
+    layers = chance_layers(n_rows, levels)
     for i, (method, observed) in enumerate(curves.items()):
         color, dashed = METHOD_COLORS[i % len(METHOD_COLORS)], i >= len(METHOD_COLORS)
         layers.append(Layer("line", method, color, x=levels, y=observed, dashed=dashed))
-        gaps[method] = float(np.mean(np.abs(observed - np.asarray(levels))))
-    best = sorted(gaps, key=lambda method: gaps[method])
-    description = (
-        f"Curves of {len(curves)} methods. Nearest to the diagonal on average:"
-        f" {listed(best[:3])}, with a mean gap of"
-        f" {', '.join(share_text(gaps[method]) for method in best[:3])}."
-    )
-    return coverage_chart(name=name, description=description, layers=layers, note=BAND, height=420)
+    return coverage_chart(name=name, layers=layers, note=BAND, height=420)
 
 
-@final
-@dataclass(frozen=True)
-class RowPart:
-    """Group or period of rows, with its coverage and error."""
+def describe_parts(
+    rows: HeldOutRows, part_of_row: NDArray[np.integer], names: Sequence[str], times: Any = 0.0
+) -> Any:
+    """Frame of coverage, typical width and error of parts of the rows; part -1 is left out.
 
-    name: str
-    n_rows: int
-    n_inside: int
-    half_width: float
-    """Median half width of the intervals."""
-    rmse: float
-    time: float = 0.0
-    """Middle of a period, in the units of the time column."""
-
-    @property
-    def share(self) -> float:
-        return self.n_inside / self.n_rows
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """95 % confidence interval of the coverage."""
-        return share_interval(self.n_inside, self.n_rows)
+    ``low`` and ``high`` are the 95 % confidence interval of the coverage, ``time`` is the middle
+    of a period.
+    """
+    columns = {"inside": rows.is_inside, "half_width": rows.half_width, "time": times}
+    frame = pd.DataFrame(columns | {"squared": (rows.y - rows.mean) ** 2})
+    parts: Any = frame[part_of_row >= 0].groupby(part_of_row[part_of_row >= 0])
+    n_rows, n_inside = parts.size(), parts["inside"].sum()
+    bounds = [share_interval(*pair) for pair in zip(n_inside, n_rows, strict=True)]
+    low, high = np.array(bounds).reshape(-1, 2).T
+    found = {"name": names, "n_rows": n_rows, "n_inside": n_inside, "share": n_inside / n_rows}
+    found |= {"low": low, "high": high, "rmse": np.sqrt(parts["squared"].mean())}
+    return pd.DataFrame(found | {name: parts[name].median() for name in ("half_width", "time")})
 
 
-def make_part(
-    name: str, rows: HeldOutRows, positions: NDArray[np.intp], time: float = 0.0
-) -> RowPart:
-    n_inside = int(rows.is_inside[positions].sum())
-    half_width = float(np.median(rows.half_width[positions]))
-    rmse = float(np.sqrt(np.mean((rows.y - rows.mean)[positions] ** 2)))
-    return RowPart(name, len(positions), n_inside, half_width, rmse, time)
-
-
-def group_parts(rows: HeldOutRows, column: Any) -> list[RowPart]:
+def group_parts(rows: HeldOutRows, column: Any) -> Any:
     """Groups of a column, the largest first."""
     codes, groups = pd.factorize(column, use_na_sentinel=False)
-    largest_first = np.argsort(-np.bincount(codes), kind="stable")
-    return [
-        make_part(cell_text(groups[i]), rows, np.flatnonzero(codes == i))
-        for i in largest_first[:MOST_GROUPS]
-    ]
+    shown = np.argsort(-np.bincount(codes), kind="stable")[:MOST_GROUPS]
+    positions = np.full(len(groups), -1)
+    positions[shown] = np.arange(len(shown))
+    return describe_parts(rows, positions[codes], [cell_text(groups[i]) for i in shown])
 
 
-def time_parts(rows: HeldOutRows, times: Numbers, *, are_times: bool) -> list[RowPart]:
+def time_parts(rows: HeldOutRows, times: Numbers, *, are_times: bool) -> Any:
     """Periods of equal numbers of rows, without rows whose time is missing."""
     known = np.flatnonzero(np.isfinite(times))
     order = known[np.argsort(times[known], kind="stable")]
+    parts = [part for part in np.array_split(order, N_PERIODS) if len(part)]
+    part_of_row = np.full(len(times), -1)
+    for i, part in enumerate(parts):
+        part_of_row[part] = i
     text = time_text if are_times else number_text
-    return [
-        make_part(
-            f"{text(float(times[part[0]]))} to {text(float(times[part[-1]]))}",
-            rows,
-            part,
-            float(np.median(times[part])),
-        )
-        for part in np.array_split(order, N_PERIODS)
-        if len(part)
-    ]
+    ends = [times[part[[0, -1]]].tolist() for part in parts]
+    names = [f"{text(low)} to {text(high)}" for low, high in ends]
+    return describe_parts(rows, part_of_row, names, times)
 
 
 def groups_part(
@@ -367,48 +467,49 @@ def groups_part(
 
 def time_values(column: Any) -> tuple[np.ndarray, bool]:
     """Column as seconds since 1970 or as numbers, and True if these are times."""
-    raw = columns_of_frame(as_frame(pd.DataFrame({"time": column})))
-    schema = Schema(tuple(one.describe(None) for one in raw))
-    table = Table.from_columns(raw, schema)
-    if schema.columns[0].kind is Kind.TIME:
-        return table.times[:, 0], True
-    if schema.columns[0].kind is Kind.NUMBER:
-        return table.numbers[:, 0], False
-    return np.full(len(column), np.nan), False
+    frame = pd.DataFrame({"time": column})
+    schema = infer_schema(frame)
+    kind, values = schema.columns[0].kind, values_of(frame, schema)["time"]
+    return np.full(len(column), np.nan) if kind is Kind.CATEGORY else values, kind is Kind.TIME
+
+
+def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:
+    """Every column as numbers: times in seconds, categories as codes, nan for missing values."""
+    table = Table.from_columns(columns_of_frame(as_frame(X[schema.names])), schema)
+    found = {}
+    for kind, values in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
+        found |= {column.name: values[:, i] for i, column in enumerate(schema.of_kind(kind))}
+    for column, categories in zip(schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
+        codes = categories.codes.astype(np.float64)
+        found[column.name] = np.where(codes < 0, np.nan, codes)
+    return found
 
 
 def parts_chart(
-    parts: Sequence[RowPart], column: str, name: str, *, is_time: bool, are_times: bool = False
+    parts: Any, column: str, name: str, *, is_time: bool, are_times: bool = False
 ) -> Chart:
     """Coverage of each group or period, with its confidence interval."""
-    shares = [part.share for part in parts]
-    texts = [f"{part.name}: {part.n_inside:,} of {part.n_rows:,} rows inside" for part in parts]
-    low, high = np.array([part.bounds for part in parts]).T
-    n_off = int(np.sum((high < COVERAGE) | (low > COVERAGE)))
-    worst = min(parts, key=lambda part: part.share)
-    description = (
-        f"{len(parts)} parts by {column}; in {n_off} of them the coverage differs from"
-        f" {share_text(COVERAGE)} with 95 % confidence. It is lowest, {share_text(worst.share)},"
-        f" for {worst.name}."
-    )
-    positions = [part.time for part in parts] if is_time else np.arange(len(parts))
+    texts = [
+        f"{one.name}: {one.n_inside:,} of {one.n_rows:,} rows inside" for one in parts.itertuples()
+    ]
+    positions = parts["time"] if is_time else np.arange(len(parts))
     coverage = Axis("rows inside their 90 % interval", percent=True, high=1.0)
     rows = Axis(column, "time" if are_times else "linear")
     if not is_time:
-        rows = Axis("", "category", levels=tuple(part.name for part in parts))
+        rows = Axis("", "category", levels=tuple(parts["name"]))
     across, along = ("x", "y") if is_time else ("y", "x")
     where: Any = {across: positions}
-    observed: Any = {along: shares}
+    observed: Any = {along: parts["share"]}
     nominal: Any = {along: [COVERAGE]}
+    ends: Any = {"lower": parts["low"], "upper": parts["high"]}
     return Chart(
         name=name,
         title=f"Coverage over {column}" if is_time else f"Coverage by {column}",
-        description=description,
         x=rows if is_time else coverage,
         y=coverage if is_time else rows,
         layers=[
             Layer("rule", "nominal", "quiet", dashed=True, **nominal),
-            Layer("intervals", "95 % confidence", "chance", **where, lower=low, upper=high),
+            Layer("intervals", "95 % confidence", "chance", **where, **ends),
             Layer("points", "observed", **where, **observed, texts=texts),
         ],
         note="Ten periods of equal numbers of rows." if is_time else "",
@@ -416,18 +517,17 @@ def parts_chart(
     )
 
 
-def parts_table(parts: Sequence[RowPart], column: str, target: str) -> ReportTable:
-    """Table of the groups or periods."""
+def parts_table(parts: Any, column: str, target: str) -> ReportTable:
     rows = [
         [
             part.name,
             TableCell(f"{part.n_rows:,}", part.n_rows),
             TableCell.share(part.share),
-            TableCell(" to ".join(map(share_text, part.bounds)), part.bounds[0]),
+            TableCell(f"{share_text(part.low)} to {share_text(part.high)}", part.low),
             TableCell(f"± {number_text(part.half_width, 3)}", part.half_width),
             TableCell.number(part.rmse, 3),
         ]
-        for part in parts
+        for part in parts.itertuples()
     ]
     return ReportTable(
         title=f"Parts by {column} as numbers",

@@ -137,7 +137,14 @@ class Worker:
 
 
 def work(connection: Connection, number: int, n_workers: int, platform: str | None) -> None:
-    """Main function of a worker process."""
+    """Main function of a worker process, which ends with its parent."""
+
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity") and n_workers > 1:
@@ -149,19 +156,9 @@ def work(connection: Connection, number: int, n_workers: int, platform: str | No
         import jax
 
         jax.config.update("jax_platforms", platform)
-    while True:
-        try:
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
             connection.send(run_job(*connection.recv()))
-        except (EOFError, BrokenPipeError):
-            return
-
-
-def end_with_parent() -> None:
-    """End this process when its parent has ended."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def run_job_in(folder: str, run: RunFunction, job: Job) -> list[Record]:
@@ -199,21 +196,15 @@ class RayEngine(AbstractEngine):
                     yield job, [failed(task, reason) for task in job]
 
 
-def check_engine(name: str, address: str | None) -> bool:
-    """True for ``ray``; raise an error for an unknown name, or an address without Ray."""
-    is_ray = check_choice("engine", name, ("local", "ray")) == "ray"
-    if address is not None and not is_ray:
-        raise InvalidArgumentError(
-            "`--address` is the address of a Ray cluster: add `--engine ray`."
-        )
-    return is_ray
-
-
 def create_engine(
     name: str, *, address: str | None = None, n_workers: int = 1, device: str = "auto"
 ) -> AbstractEngine:
     """Create the engine ``local`` or ``ray``; ``address`` is that of a Ray cluster."""
     check_choice("device", device, DEVICES)
-    if check_engine(name, address):
+    if check_choice("engine", name, ("local", "ray")) == "ray":
         return RayEngine(address=address, n_workers=n_workers, device=device)
+    if address is not None:
+        raise InvalidArgumentError(
+            "`--address` is the address of a Ray cluster: add `--engine ray`."
+        )
     return LocalEngine(n_workers=n_workers, device=device)

@@ -72,7 +72,18 @@ class Experiment:
     def choose(self, choice: Choice) -> list[Task]:
         """Tasks of a choice."""
         datasets = choice.datasets or self.datasets
-        self._check(choice, datasets)
+        for dataset in datasets:
+            if self.check_dataset is not None:
+                self.check_dataset(dataset)
+            elif dataset not in {*self.datasets, *self.other_datasets}:
+                known = ", ".join(self.datasets)
+                raise InvalidArgumentError(f"No data set {dataset!r}: choose from {known}.")
+        for method in choice.methods:
+            if method not in self.known_methods:
+                known = ", ".join(self.known_methods)
+                raise InvalidArgumentError(f"No method {method!r}: choose from {known}.")
+        if choice.quick and self.quick is None:
+            raise InvalidArgumentError(f"`quick`: {self.name} has no quick settings.")
         settings = {**((choice.quick and self.quick) or {}), **choice.settings}
         n_splits = choice.n_splits or self.n_splits
         return [
@@ -91,20 +102,6 @@ class Experiment:
                 min(n_splits, self.most_splits(dataset)) if self.most_splits else n_splits
             )
         ]
-
-    def _check(self, choice: Choice, datasets: Sequence[str]) -> None:
-        for dataset in datasets:
-            if self.check_dataset is not None:
-                self.check_dataset(dataset)
-            elif dataset not in {*self.datasets, *self.other_datasets}:
-                known = ", ".join(self.datasets)
-                raise InvalidArgumentError(f"No data set {dataset!r}: choose from {known}.")
-        for method in choice.methods:
-            if method not in self.known_methods:
-                known = ", ".join(self.known_methods)
-                raise InvalidArgumentError(f"No method {method!r}: choose from {known}.")
-        if choice.quick and self.quick is None:
-            raise InvalidArgumentError(f"`quick`: {self.name} has no quick settings.")
 
     def jobs(self, tasks: Sequence[Task], device: str) -> list[Job]:
         """Group tasks that differ in split and seed only into jobs for a device of an engine.

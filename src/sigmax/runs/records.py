@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -24,8 +24,6 @@ from sigmax.version import __version__
 
 FILE_NAME = "records.jsonl"
 STATUSES = ("done", "failed", "infeasible")
-
-Key = TypeVar("Key")
 
 
 @final
@@ -48,7 +46,6 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Text of the progress bar."""
         return f"{self.experiment}, {Path(self.dataset).name}: {self.method}"
 
     @property
@@ -129,13 +126,13 @@ def in_order(records: Sequence[Record], methods: Iterable[str]) -> list[Record]:
     return sorted(records, key=position)
 
 
-def group_done(records: Iterable[Record], key: Callable[[Task], Key]) -> dict[Key, list[Record]]:
-    """Group the records with status ``done`` by a key of their tasks."""
-    groups: dict[Key, list[Record]] = {}
+def group_done(records: Iterable[Record], *keys: Callable[[Task], Any]) -> dict[Any, Any]:
+    """Lists of the records with status ``done``, in one level of dictionaries per key."""
+    groups: dict[Any, Any] = {}
     for record in records:
         if record.status == "done":
-            groups.setdefault(key(record.task), []).append(record)
-    return groups
+            groups.setdefault(keys[0](record.task), []).append(record)
+    return {k: group_done(v, *keys[1:]) for k, v in groups.items()} if keys[1:] else groups
 
 
 def read_records(path: Path) -> list[Record]:

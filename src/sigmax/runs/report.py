@@ -6,10 +6,9 @@ escaped.
 
 import base64
 import io
-import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -21,11 +20,12 @@ from sigmax.errors import RecordFileError
 from sigmax.report.tables import ReportTable
 from sigmax.runs.engines import AbstractEngine
 from sigmax.runs.experiments import Choice, Experiment, Observer, run_tasks
+from sigmax.runs.methods import Method
 from sigmax.runs.records import FILE_NAME, STATUSES, Record, Task, read_records
 
 PAGE_NAME = "report.html"
 MAX_ROWS = 300
-"""Maximum number of rows of the lists of failed and missing tasks."""
+"""Maximum number of rows of the list of failed tasks."""
 
 Experiments = Mapping[str, Experiment]
 """Experiments by name."""
@@ -105,14 +105,21 @@ def save_report(
     folder: Path, records: Sequence[Record], experiments: Experiments
 ) -> dict[str, Section]:
     """Write the page and the tables of records; return the sections by experiment."""
-    known = [record for record in records if is_known(record, experiments)]
+    known = [r for r in records if r.status in STATUSES and find_method(r.task, experiments)]
+    found: dict[str, Section] = {}
     try:
-        found = experiment_sections(known, experiments)
+        for name, experiment in experiments.items():
+            if own := [record for record in known if record.task.experiment == name]:
+                heading, pictures = f"{name}: {experiment.about}", {}
+                for stem, figure in experiment.figures(own).items():
+                    file = io.BytesIO()
+                    figure.savefig(file, format="png", dpi=130)
+                    pictures[stem] = file.getvalue()
+                found[name] = Section(heading, experiment.tables(own), pictures)
         sections = [
             Section("Experiments", [run_table(records, len(records) - len(known), experiments)]),
             *found.values(),
             Section("Failed tasks", [failure_table(records, experiments)]),
-            Section("Missing tasks", [missing_table(records, experiments)]),
             Section("Versions and machine", [machine_table(records)]),
         ]
         names = list(dict.fromkeys(record.task.experiment for record in records))
@@ -133,23 +140,6 @@ def save_report(
     return found
 
 
-def experiment_sections(records: Sequence[Record], experiments: Experiments) -> dict[str, Section]:
-    """Tables and pictures of each experiment that has records, in the order of ``experiments``."""
-    sections = {}
-    for name, experiment in experiments.items():
-        own = [record for record in records if record.task.experiment == name]
-        if own:
-            pictures = {}
-            for stem, figure in experiment.figures(own).items():
-                file = io.BytesIO()
-                figure.savefig(file, format="png", dpi=130)
-                pictures[stem] = file.getvalue()
-            sections[name] = Section(
-                f"{name}: {experiment.about}", experiment.tables(own), pictures
-            )
-    return sections
-
-
 def render_page(title: str, sections: Sequence[Section]) -> str:
     """HTML page of some sections; all text is escaped, and ``**text**`` is bold."""
 
@@ -162,16 +152,14 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     return environment.get_template("report.html").render(title=title, sections=sections)
 
 
-def is_known(record: Record, experiments: Experiments) -> bool:
-    """True if the tables of an experiment can show the record."""
-    experiment = experiments.get(record.task.experiment)
-    known = experiment.known_methods if experiment else {}
-    return record.status in STATUSES and record.task.method in known
+def find_method(task: Task, experiments: Experiments) -> Method | None:
+    """Method of a task, or None if the experiment or the method is unknown."""
+    experiment = experiments.get(task.experiment)
+    return experiment.known_methods.get(task.method) if experiment else None
 
 
 def method_title(task: Task, experiments: Experiments) -> str:
-    experiment = experiments.get(task.experiment)
-    method = experiment.known_methods.get(task.method) if experiment else None
+    method = find_method(task, experiments)
     return method.title if method else task.method
 
 
@@ -181,29 +169,19 @@ def run_table(records: Sequence[Record], n_unknown: int, experiments: Experiment
     for name in dict.fromkeys(record.task.experiment for record in records):
         own = [record for record in records if record.task.experiment == name]
         counts = Counter(record.status for record in own)
-        titles = {record.task.method: method_title(record.task, experiments) for record in own}
         known = list(experiments[name].known_methods) if name in experiments else []
-        order = [*(m for m in known if m in titles), *sorted(titles.keys() - set(known))]
-        rows.append(
-            [
-                name,
-                ", ".join(sorted({record.task.dataset for record in own})),
-                ", ".join(titles[method] for method in order),
-                str(len(own)),
-                ", ".join(f"{count} {status}" for status, count in counts.items()),
-            ]
-        )
+        titles = {record.task.method: method_title(record.task, experiments) for record in own}
+        order = [*known, *sorted(titles.keys() - set(known))]
+        datasets = ", ".join(sorted({record.task.dataset for record in own}))
+        methods = ", ".join(titles[method] for method in order if method in titles)
+        status = ", ".join(f"{count} {status}" for status, count in counts.items())
+        rows.append([name, datasets, methods, str(len(own)), status])
     finished = sorted(record.finished for record in records if record.finished)
     notes = [f"Finished between {finished[0]} and {finished[-1]}."] if finished else []
     if n_unknown:
         notes.append(f"Records of an unknown experiment or method, not shown: {n_unknown}.")
-    return ReportTable(
-        title="experiments",
-        header=["experiment", "data sets", "methods", "records", "status"],
-        rows=rows,
-        notes=notes,
-        in_words=True,
-    )
+    header = ["experiment", "data sets", "methods", "records", "status"]
+    return ReportTable(title="experiments", header=header, rows=rows, notes=notes, in_words=True)
 
 
 def failure_table(records: Sequence[Record], experiments: Experiments) -> ReportTable:
@@ -219,58 +197,18 @@ def failure_table(records: Sequence[Record], experiments: Experiments) -> Report
         [*kind, str(len(splits)), spans(splits), status, reason]
         for (*kind, status, reason), splits in groups.items()
     ]
+    notes = [f"The first {MAX_ROWS}; there are more."] if len(rows) > MAX_ROWS else []
     header = ["experiment", "data set", "method", "settings", "tasks", "splits", "status", "reason"]
-    return listing("tasks without scores", header, rows, "All tasks have scores.")
-
-
-def missing_table(records: Sequence[Record], experiments: Experiments) -> ReportTable:
-    """Combinations without a record, among those that other records suggest.
-
-    In every experiment, each method is expected on each data set, with each split that any method
-    has there, and with all settings of the same names.
-    """
-    designs: dict[tuple[str, ...], list[Task]] = {}
-    for task in (record.task for record in records):
-        designs.setdefault((task.experiment, *sorted(task.settings)), []).append(task)
-
-    def rows() -> Iterator[list[str]]:
-        for (experiment, *_), tasks in designs.items():
-            splits: dict[str, set[int]] = {}
-            present: dict[tuple[str, str, str], set[int]] = {}
-            for task in tasks:
-                splits.setdefault(task.dataset, set()).add(task.split)
-                kind = (task.dataset, task.method, task.settings_text)
-                present.setdefault(kind, set()).add(task.split)
-            methods = {task.method: method_title(task, experiments) for task in tasks}
-            settings = dict.fromkeys(task.settings_text for task in tasks)
-            for dataset, method, setting in itertools.product(splits, methods, settings):
-                missing = splits[dataset] - present.get((dataset, method, setting), set())
-                if missing:
-                    yield [experiment, dataset, methods[method], setting, spans(missing)]
-
-    header = ["experiment", "data set", "method", "settings", "splits"]
-    return listing("combinations without a record", header, rows(), "None.")
-
-
-def listing(title: str, header: list[str], rows: Iterable[list[str]], empty: str) -> ReportTable:
-    """Table of text with at most `MAX_ROWS` rows; ``empty`` is its note if there are none."""
-    shown = list(itertools.islice(rows, MAX_ROWS + 1))
-    notes = [] if shown else [empty]
-    if len(shown) > MAX_ROWS:
-        notes = [f"The first {MAX_ROWS}; there are more."]
     return ReportTable(
-        title=title, header=header, rows=shown[:MAX_ROWS], notes=notes, in_words=True
+        title="tasks without scores",
+        header=header,
+        rows=rows[:MAX_ROWS],
+        notes=notes if rows else ["All tasks have scores."],
+        in_words=True,
     )
 
 
 def spans(splits: Iterable[int]) -> str:
-    """Sorted numbers with consecutive ones abbreviated.
-
-    Examples
-    --------
-    >>> spans([0, 1, 2, 5])
-    '0-2, 5'
-    """
     parts: list[list[int]] = []
     for split in sorted(set(splits)):
         if parts and split == parts[-1][-1] + 1:
@@ -283,12 +221,7 @@ def spans(splits: Iterable[int]) -> str:
 def machine_table(records: Sequence[Record]) -> ReportTable:
     """Hardware and versions of the records, one row per distinct combination."""
     names = dict.fromkeys(name for record in records for name in record.machine)
-    counts = Counter(
-        tuple(str(record.machine.get(name, "")) for name in names) for record in records
-    )
-    return ReportTable(
-        title="machines and versions",
-        header=["records", *names],
-        rows=[[str(count), *values] for values, count in counts.most_common()],
-        in_words=True,
-    )
+    counts = Counter(tuple(str(r.machine.get(name, "")) for name in names) for r in records)
+    rows = [[str(count), *values] for values, count in counts.most_common()]
+    header = ["records", *names]
+    return ReportTable(title="machines and versions", header=header, rows=rows, in_words=True)

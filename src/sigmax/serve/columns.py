@@ -132,24 +132,12 @@ class RestoredRows:
 
 
 def n_decimals(scale: float) -> int:
-    """Decimals that are exact in a number whose standard deviation is ``scale``.
-
-    Examples
-    --------
-    >>> n_decimals(7.0), n_decimals(350_000.0), n_decimals(0.001)
-    (5, 0, 9)
-    """
+    """Decimals that are exact in a number whose standard deviation is ``scale``."""
     return max(0, math.ceil(-math.log10(max(scale, 1e-300) * 20 * PRECISION)))
 
 
 def format_time(seconds: float, step: float) -> str:
-    """Time in ISO 8601, rounded to a step in seconds.
-
-    Examples
-    --------
-    >>> format_time(1_740_816_480.4, 60.0), format_time(1_740_816_480.4, 86_400.0)
-    ('2025-03-01T08:08', '2025-03-01')
-    """
+    """Time in ISO 8601, rounded to a step in seconds."""
     limits = -62_135_596_800.0, 253_402_214_400.0  # years 1 to 9999
     rounded = min(max(round(seconds / step) * step, limits[0]), limits[1])
     moment = datetime(1970, 1, 1) + timedelta(seconds=rounded)

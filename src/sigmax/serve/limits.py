@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Annotated, Any, final
 
+import typer
 from fastapi import HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
@@ -47,38 +48,45 @@ SECURITY_HEADERS = {
 @final
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """Options of `sigmax serve`.
+    """Options of `sigmax serve`."""
 
-    Examples
-    --------
-    >>> ServeOptions().is_loopback, ServeOptions(host="0.0.0.0").is_loopback
-    (True, False)
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000  # 0 for any free port
-    allowed_hosts: tuple[str, ...] = ()
-    """Host names that requests may use besides those of this machine. With a loopback address no
-    other name is accepted; with any other address an empty tuple accepts all names."""
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 8000
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--allow-host",
+            help="Host name that browsers may use for the server; may be repeated. By default names"
+            " of this machine on a loopback address, and any name otherwise.",
+        ),
+    ] = ()
+    show_rows: Annotated[
+        bool | None,
+        typer.Option(
+            "--show-rows/--hide-rows",
+            help="Show the values of training rows, or only their numbers and weights. By default"
+            " values are shown on a loopback address only.",
+            show_default=False,
+        ),
+    ] = None
+    max_rows: Annotated[int, typer.Option(help="Largest number of rows in a JSON request.")] = 1000
+    max_body: Annotated[float, typer.Option(help="Largest size of a JSON request in MiB.")] = 4.0
+    max_upload: Annotated[float, typer.Option(help="Largest size of a file in MiB.")] = 100.0
+    max_upload_rows: Annotated[int, typer.Option(help="Most rows in a file.")] = 1_000_000
+    max_parallel: Annotated[int, typer.Option(help="JSON requests at the same time.")] = 64
+    max_uploads: Annotated[int, typer.Option(help="Uploads at the same time.")] = 2
+    max_connections: Annotated[int, typer.Option(help="Open connections.")] = 512
+    request_seconds: Annotated[float, typer.Option(help="Time limit of a JSON request.")] = 10.0
+    upload_seconds: Annotated[float, typer.Option(help="Time limit of an upload.")] = 900.0
+    body_seconds: Annotated[float, typer.Option(help="Time limit to send a request.")] = 60.0
+    stall_seconds: Annotated[
+        float, typer.Option(help="Time limit to send headers, or to send or receive a part.")
+    ] = 10.0
+    shutdown_seconds: Annotated[
+        float, typer.Option(help="Time limit for open requests when the server stops.")
+    ] = 10.0
     token: str | None = field(default=None, repr=False)
     """Bearer token that every path but ``/health`` requires; None for no token."""
-    show_rows: bool | None = None
-    """True to show cells and targets of the nearest training rows; None shows them only with a
-    loopback address."""
-
-    max_rows: int = 1000  # per JSON request
-    max_body: float = 4.0  # MiB per JSON request
-    max_upload: float = 100.0  # MiB per file
-    max_upload_rows: int = 1_000_000  # per file
-    max_parallel: int = 64  # JSON requests at the same time
-    max_uploads: int = 2  # files at the same time
-    max_connections: int = 512  # open at the same time
-
-    request_seconds: float = 10.0  # to answer a JSON request
-    upload_seconds: float = 900.0  # to answer a file
-    body_seconds: float = 60.0  # for a client to send a request body
-    stall_seconds: float = 10.0  # for a client to send its headers, or send or read the next part
-    shutdown_seconds: float = 10.0  # to finish pending requests when the server is stopped
 
     def check(self) -> None:
         """Raise an error for a value out of range."""

@@ -124,18 +124,15 @@ class Predictor:
             return []
         model: Any = self.saved.model
         indices, weights = model.explain_neighbors(X, k)
-        pairs = zip(indices[0].tolist(), weights[0].tolist(), strict=True)
-        return [self.neighbor(index, weight) for index, weight in pairs if weight > 0]
-
-    def neighbor(self, index: int, weight: float) -> Json:
-        found: Json = {"row": index + 1, "weight": weight}
-        if self.show_rows:
-            rows = self.training_rows
-            found |= {"target": rows.target(index), "cells": rows.cells(index)}
+        rows, found = self.training_rows, []
+        for index, weight in zip(indices[0].tolist(), weights[0].tolist(), strict=True):
+            if weight > 0:
+                found.append({"row": index + 1, "weight": weight})
+                if self.show_rows:
+                    found[-1] |= {"target": rows.target(index), "cells": rows.cells(index)}
         return found
 
     def warm_up(self) -> None:
-        """Compile all functions that responses need."""
         row = self.format.typical
         predict, distribution, density = self.request_models(BULK_ROWS)
         for n_rows in (QUICK_ROWS, BULK_ROWS):
@@ -145,7 +142,6 @@ class Predictor:
         self.density(density(row=row))
 
     def request_models(self, max_rows: int) -> list[Any]:
-        """Models of the three kinds of requests with rows."""
         bases = (AbstractPredictRequest, AbstractDistributionRequest, AbstractDensityRequest)
         return [request_model(base, self.format.row_model, max_rows) for base in bases]
 

@@ -55,7 +55,6 @@ class TimeoutProtocol(H11Protocol):
 
 
 def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) -> uvicorn.Server:
-    """Server that is not started yet."""
 
     def create_protocol(*arguments: Any, **settings: Any) -> TimeoutProtocol:
         protocol = TimeoutProtocol(*arguments, **settings)
@@ -115,7 +114,6 @@ def run_server(
 
 
 def open_socket(options: ServeOptions) -> socket.socket:
-    """Listening socket of the server."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         return socket.create_server((options.host, options.port), family=family, backlog=2048)

@@ -140,7 +140,6 @@ class RawColumn:
 
 
 def kind_of(cells: NDArray[Any]) -> Kind:
-    """Kind of a column of objects."""
     if all(isinstance(cell, Real) and not isinstance(cell, bool | np.bool_) for cell in cells):
         return Kind.NUMBER
     if all(isinstance(cell, date | datetime | np.datetime64) for cell in cells):
@@ -173,7 +172,6 @@ def columns_of_array(X: NDArray[Any], names: Sequence[str] | None = None) -> lis
 
 
 def column_of_series(name: str, series: Any) -> RawColumn:
-    """Column of a series of narwhals."""
     dtype = series.dtype
     if dtype == nw.Date:
         series = series.cast(nw.Datetime("us"))
@@ -219,13 +217,7 @@ def is_missing(value: Any) -> bool:
 
 
 def category_name(value: Any) -> str:
-    """Name of a category, the same for text, numbers and booleans.
-
-    Examples
-    --------
-    >>> [category_name(value) for value in ("a", 1, 1.0, 1.5, True)]
-    ['a', '1', '1', '1.5', 'True']
-    """
+    """Name of a category, the same for text, numbers and booleans."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool | np.bool_):
@@ -253,16 +245,7 @@ def parse_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
 
 
 def find_time_format(values: NDArray[Any]) -> str | None:
-    """Format in which all values are dates or times written as text, or None.
-
-    Examples
-    --------
-    >>> find_time_format(np.array(["09/22/1986", "12/01/1999"], dtype=object))
-    '%m/%d/%Y'
-    >>> find_time_format(np.array(["2019-03-23 20:21:09", "2020-01-01"], dtype=object))
-    'ISO8601'
-    >>> find_time_format(np.array(["12", "15"], dtype=object))
-    """
+    """Format in which all values are dates or times written as text, or None."""
     texts = pd.Series(values, dtype=object)
     if not len(texts) or not all(isinstance(text, str) for text in values):
         return None
@@ -352,13 +335,7 @@ def check_names(names: Iterable[str], columns: Sequence[str], *, option: str) ->
 
 
 def split_columns(given: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns on the command line: one per option, or several separated by commas.
-
-    Examples
-    --------
-    >>> split_columns(["a,b", "net, gross"], ["a", "b", "net, gross"])
-    ('a', 'b', 'net, gross')
-    """
+    """Names of columns on the command line: one per option, or several separated by commas."""
     known, found = set(columns), []
     for text in given:
         parts = [text] if text in known else [part.strip() for part in text.split(",")]
@@ -376,9 +353,10 @@ def clean_names(source: str, names: Iterable[object]) -> tuple[str, ...]:
     taken = set(given) - {""}
     result: dict[str, None] = {}
     for i, name in enumerate(given, start=1):
-        unique = name or unused("column", i, taken)
-        if unique in result:
-            unique = unused(name, 2, taken)
+        unique = name
+        if not name or name in result:
+            stem, first = (name, 2) if name else ("column", i)
+            unique = next(new for n in count(first) if (new := f"{stem}_{n}") not in taken)
         taken.add(unique)
         result[unique] = None
     changed = [new for old, new in zip(given, result, strict=True) if old != new]
@@ -386,11 +364,6 @@ def clean_names(source: str, names: Iterable[object]) -> tuple[str, ...]:
         text = f"{source} has blank or repeated column names, which became {listed(changed)}."
         warnings.warn(text, TableFileWarning, stacklevel=2)
     return tuple(result)
-
-
-def unused(stem: str, first: int, taken: set[str]) -> str:
-    """Name with the first number that is not taken."""
-    return next(name for i in count(first) if (name := f"{stem}_{i}") not in taken)
 
 
 def listed(names: Sequence[str]) -> str:

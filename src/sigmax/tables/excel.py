@@ -5,7 +5,7 @@ import importlib
 import io
 import warnings
 import zipfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -35,36 +35,45 @@ Row = Sequence[Any]
 def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.DataFrame:
     """Values of one sheet, by default the first; the first row with a value is the header."""
     read_rows = xlsx_rows if source.format == Format.XLSX else xls_rows
+    names, width, n_cells = None, 0, 0
+    body: list[list[Any]] = []
     with (
         translate_errors(source.name, source.format),
         warnings.catch_warnings(),
-        closing(read_rows(source, sheet)) as all_rows,
+        closing(read_rows(source, sheet)) as rows,
     ):
         warnings.filterwarnings("ignore", module="openpyxl")  # about styles and the like
-        rows = filter(any_value, limit_cells(source, islice(all_rows, MAX_ROWS)))
-        header = next(rows, None)
-        if header is None:
+        for row in islice(rows, MAX_ROWS):
+            n_cells += len(row)
+            if n_cells > MAX_CELLS:
+                raise TableFileError(
+                    f"{source.name} has more than {MAX_CELLS:,} cells, empty ones included: delete"
+                    " the cells far to the right of the table, or save it as CSV or Parquet."
+                )
+            if row.count(None) == len(row):  # quick for long empty rows
+                continue
+            cells = [None if cell == "" else cell for cell in row]
+            filled = [i for i, cell in enumerate(cells) if cell is not None]
+            if not filled:
+                continue
+            if names is None:
+                width = filled[-1] + 1
+                names = clean_names(source.name, cells[:width])
+                continue
+            if filled[-1] >= width:
+                cell = next(cells[i] for i in filled if i >= width)
+                raise TableFileError(
+                    f"{source.name}: the cell {cell!r} is in a column without a name."
+                )
+            body.append([*cells, *[None] * width][:width])
+            if len(body) == max_rows:
+                break
+        if names is None:
             raise TableFileError(f"{source.name}: the sheet is empty.")
-        width = max(i for i, cell in enumerate(header, start=1) if has_value(cell))
-        names = clean_names(source.name, header[:width])
-        body = [fit_row(source, row, width) for row in islice(rows, max_rows)]
         if not body:
             raise TableFileError(f"{source.name} has a header and no rows.")
         columns = zip(*body, strict=True)
         return pd.DataFrame({n: as_column(c) for n, c in zip(names, columns, strict=True)})
-
-
-def limit_cells(source: Source, rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows, up to the row with which they have too many cells."""
-    n_cells = 0
-    for row in rows:
-        n_cells += len(row)
-        if n_cells > MAX_CELLS:
-            raise TableFileError(
-                f"{source.name} has more than {MAX_CELLS:,} cells, empty ones included: delete the"
-                " cells far to the right of the table, or save it as CSV or Parquet."
-            )
-        yield row
 
 
 def import_reader(name: str, source: Source) -> Any:
@@ -78,7 +87,6 @@ def import_reader(name: str, source: Source) -> Any:
 
 
 def xlsx_rows(source: Source, sheet: str | None) -> Generator[Row]:
-    """Rows of a sheet of an ``.xlsx`` file."""
     openpyxl = import_reader("openpyxl", source)
     with zipfile.ZipFile(source.path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
@@ -126,22 +134,6 @@ def choose_sheet(source: Source, sheets: list[str], wanted: str | None) -> str:
         text = f"{source.name} has {len(sheets)} sheets; the first, {sheets[0]!r}, was read."
         warnings.warn(text, TableFileWarning, stacklevel=2)
     return wanted or sheets[0]
-
-
-def fit_row(source: Source, row: Row, width: int) -> list[Any]:
-    """Row as long as the header; a value beyond the header raises TableFileError."""
-    if any_value(row[width:]):
-        cell = next(cell for cell in row[width:] if has_value(cell))
-        raise TableFileError(f"{source.name}: the cell {cell!r} is in a column without a name.")
-    return [cell if has_value(cell) else None for cell in (*row, *[None] * width)[:width]]
-
-
-def any_value(row: Row) -> bool:
-    return row.count(None) < len(row) and any(map(has_value, row))  # quick for long empty rows
-
-
-def has_value(cell: Any) -> bool:
-    return cell is not None and cell != ""
 
 
 def as_column(cells: Sequence[Any]) -> pd.Series:

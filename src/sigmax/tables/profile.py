@@ -51,10 +51,8 @@ GROUP_NAME = re.compile(
 )
 TIME_NAME = re.compile(r"year|date|day|time|month|week|hour|minute|second|(^|_)(t|yr)($|_)", re.I)
 
-COPY = 0.995
-"""Rank correlation with the target from which a column is a copy of it."""
-NEAR_COPY = 0.97
-"""Rank correlation from which it may be one."""
+COPY, NEAR_COPY = 0.995, 0.97
+"""Rank correlation with the target from which a column is a copy of it, and may be one."""
 STEPS = 0.9
 """Correlation of differences from row to row from which columns share more than a trend."""
 BANDS, NEAR_BANDS = 0.9995, 0.985
@@ -65,10 +63,8 @@ DETERMINED, DETERMINED_BY_NUMBER = 0.98, 0.995
 """Share of the variance from which categories, and repeated numbers, determine the target."""
 FEW = 5
 """Number of the most frequent values of a difference or ratio whose share of rows is compared."""
-CONCENTRATION = 0.2
-"""Excess of that share over the share by chance from which the column is a leak."""
-ANOTHER = 0.02
-"""Increase of that share from which a further column is a term of the sum."""
+CONCENTRATION, ANOTHER = 0.2, 0.02
+"""Excess of that share over chance from which a column is a leak, and that of a further term."""
 MIN_DISTINCT = 50
 """Smallest number of distinct values of the target for which differences are searched."""
 REMAINDER = 1e-4
@@ -138,8 +134,6 @@ class Profile:
     n_rows: int
     columns: tuple[ColumnProfile, ...]
     target: TargetProfile
-    n_duplicates: int
-    """Rows with a target that equal an earlier row."""
     findings: tuple[Finding, ...]
     schema: Schema
 
@@ -187,16 +181,11 @@ def profile_table(
         findings.append(Finding("duplicates", (), text))
     if time_column is None and group_column is None:
         findings += split_findings(columns, len(y))
-    about_target = describe_target(target, y, n_rows - len(y))
-    return Profile(n_rows, columns, about_target, n_duplicates, tuple(findings), schema)
-
-
-def describe_target(name: str, y: Numbers, n_missing: int) -> TargetProfile:
     values, counts = np.unique(y, return_counts=True)
-    return TargetProfile(
-        name=name,
+    about_target = TargetProfile(
+        name=target,
         n_rows=len(y),
-        n_missing=n_missing,
+        n_missing=n_rows - len(y),
         low=float(values[0]),
         median=float(np.median(y)),
         high=float(values[-1]),
@@ -206,6 +195,7 @@ def describe_target(name: str, y: Numbers, n_missing: int) -> TargetProfile:
         most_frequent=float(values[counts.argmax()]),
         share_of_most_frequent=float(counts.max() / len(y)),
     )
+    return Profile(n_rows, columns, about_target, tuple(findings), schema)
 
 
 def describe_column(cells: Any, column: Column) -> ColumnProfile:
@@ -225,15 +215,7 @@ def describe_column(cells: Any, column: Column) -> ColumnProfile:
 
 
 def range_texts(column: Column) -> tuple[str, str]:
-    """Both ends of the range of a column; times have the precision that the range needs.
-
-    Examples
-    --------
-    >>> range_texts(Column("size", Kind.NUMBER, low=0.1234567, high=9.0))
-    ('0.123457', '9')
-    >>> range_texts(Column("day", Kind.TIME, low=0.0, high=1e7))
-    ('1970-01-01', '1970-04-26')
-    """
+    """Both ends of the range of a column; times have the precision that the range needs."""
     low, high = column.low, column.high
     if low is None or high is None or column.kind is Kind.CATEGORY:
         return "", ""
@@ -265,8 +247,13 @@ def leak_findings(frame: pd.DataFrame, schema: Schema, y: Numbers) -> list[Findi
         text = f"{subject} {how}. Drop {them} unless you know {them} before the target."
         findings.append(Finding("leak", names, text))
         leaking.update(names)
-    near = find_near_copies(numbers, codes, y[rows])
-    near = {name: why for name, why in near.items() if name not in leaking}
+    near = {}  # they may be real predictors
+    for name, x in numbers.items():
+        if name not in leaking and (rank := rank_correlation(x, y[rows])) >= NEAR_COPY:
+            near[name] = f"rank correlation {rank:.3f}"
+    for name, x in {**{name: pd.factorize(x)[0] for name, x in numbers.items()}, **codes}.items():
+        if name not in leaking and band_share(x, y[rows], fewest=3) >= NEAR_BANDS:
+            near[name] = "bands of the target that hardly overlap"
     if near:
         text = (
             f"{', '.join(f'{name!r} ({why})' for name, why in near.items())}: nearly the target"
@@ -324,7 +311,14 @@ def split_findings(columns: Sequence[ColumnProfile], n_rows: int) -> list[Findin
             f" --time-column {quote(times[0])}; a random split would look too good."
         )
         findings.append(Finding("time column with a random split", times, text))
-    if groups := tuple(c.name for c in columns if is_group(c, n_rows)):
+    groups = tuple(  # names of subjects or sites, each with several rows
+        c.name
+        for c in columns
+        if 5 <= c.n_distinct <= (n_rows - c.n_missing) / 2
+        and c.kind is not Kind.TIME
+        and GROUP_NAME.search(c.name.lower())
+    )
+    if groups:
         text = (
             f"The rows seem to form groups ({listed(groups)}). If you will predict new groups, add"
             f" --group-column {quote(groups[0])}; a random split would look too good."
@@ -333,36 +327,14 @@ def split_findings(columns: Sequence[ColumnProfile], n_rows: int) -> list[Findin
     return findings
 
 
-def is_group(column: ColumnProfile, n_rows: int) -> bool:
-    """True for a name of subjects or sites, each with several rows."""
-    n_present = n_rows - column.n_missing
-    is_repeated = 5 <= column.n_distinct <= n_present / 2
-    return is_repeated and bool(GROUP_NAME.search(column.name.lower())) and column.kind != Kind.TIME
-
-
 def find_leaks(
     numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
 ) -> dict[tuple[str, ...], str]:
     """Leaks, as names of columns and the rest of a sentence about them.
 
-    NaN and the code -1 are missing values. The search is repeated without the leaks that it found,
-    until there are no more.
+    NaN and the code -1 are missing values. The terms of a sum or a product are not searched one by
+    one. The search is repeated without the leaks that it found, until there are no more.
     """
-    leaks: dict[tuple[str, ...], str] = {}
-    while True:
-        known = {name for names in leaks for name in names}
-        numbers = {name: x for name, x in numbers.items() if name not in known}
-        codes = {name: x for name, x in codes.items() if name not in known}
-        found = search(numbers, codes, y)
-        if not found:
-            return leaks
-        leaks |= found
-
-
-def search(
-    numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
-) -> dict[tuple[str, ...], str]:
-    """Leaks among columns; the terms of a sum or a product are not searched one by one."""
     leaks: dict[tuple[str, ...], str] = {}
     if terms := exact_terms(numbers, y):
         leaks[terms] = "together give the target exactly, as a sum"
@@ -387,21 +359,12 @@ def search(
     for name, x in codes.items():
         if how := tells_target(x, y, determined=DETERMINED):
             leaks[(name,)] = how
-    return leaks
-
-
-def find_near_copies(
-    numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
-) -> dict[str, str]:
-    """Columns that are nearly the target, and why; they may be real predictors."""
-    found = {}
-    for name, x in numbers.items():
-        if (rank := rank_correlation(x, y)) >= NEAR_COPY:
-            found[name] = f"rank correlation {rank:.3f}"
-    for name, x in {**{name: pd.factorize(x)[0] for name, x in numbers.items()}, **codes}.items():
-        if band_share(x, y, fewest=3) >= NEAR_BANDS:
-            found[name] = "bands of the target that hardly overlap"
-    return found
+    if not leaks:
+        return {}
+    known = {name for names in leaks for name in names}
+    numbers = {name: x for name, x in numbers.items() if name not in known}
+    codes = {name: x for name, x in codes.items() if name not in known}
+    return leaks | find_leaks(numbers, codes, y)
 
 
 def tells_target(codes: Codes, y: Numbers, *, determined: float) -> str:
@@ -425,36 +388,39 @@ def is_trend(x: Numbers, y: Numbers) -> bool:
     return abs(float(np.corrcoef(*steps)[0, 1])) < STEPS
 
 
+def is_few(is_known: NDArray[np.bool_]) -> bool:
+    """True if too few values are known to search for a leak."""
+    return bool(is_known.sum() < max(MIN_ROWS, 0.5 * len(is_known)))
+
+
 def rank_correlation(x: Numbers, y: Numbers) -> float:
     """Absolute rank correlation in the rows without missing values, 0 for too few of them."""
     is_known = np.isfinite(x)
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    x, y = x[is_known], y[is_known]
+    # `band_share` is stricter for few distinct values
+    if is_few(is_known) or len(np.unique(x)) <= MAX_BANDS or np.ptp(y) == 0:
         return 0.0
-    if len(np.unique(x[is_known])) <= MAX_BANDS:  # for which `band_share` is stricter
-        return 0.0
-    ranks = rankdata(x[is_known]), rankdata(y[is_known])
-    if min(map(np.ptp, ranks)) == 0:
-        return 0.0
-    return float(abs(np.corrcoef(*ranks)[0, 1]))
+    return float(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]))
 
 
 def band_share(codes: Codes, y: Numbers, *, fewest: int = 2) -> float:
     """Variance of ranks that values explain, over that of bands of the same sizes."""
     is_known = codes >= 0
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    if is_few(is_known):
         return 0.0
     codes, ranks = codes[is_known], rankdata(y[is_known])
     sizes = np.bincount(codes)
-    sums = np.bincount(codes, ranks)
-    sizes, sums = sizes[sizes > 0], sums[sizes > 0]
-    is_few = fewest <= len(sizes) <= min(MAX_BANDS, len(codes) // 10)
-    if not is_few or np.sort(sizes)[-2] < MIN_ROWS:
+    means = np.bincount(codes, ranks)[sizes > 0] / sizes[sizes > 0]
+    sizes = sizes[sizes > 0]
+    if (
+        not fewest <= len(sizes) <= min(MAX_BANDS, len(codes) // 10)
+        or np.sort(sizes)[-2] < MIN_ROWS
+    ):
         return 0.0
     middle = ranks.mean()
-    explained = np.sum(sizes * (sums / sizes - middle) ** 2)
-    in_order = np.sort(ranks)
-    ends = np.cumsum(sizes[np.argsort(sums / sizes)])
-    bands = np.split(in_order, ends[:-1])
+    explained = np.sum(sizes * (means - middle) ** 2)
+    ends = np.cumsum(sizes[np.argsort(means)])
+    bands = np.split(np.sort(ranks), ends[:-1])
     possible = sum(len(band) * (band.mean() - middle) ** 2 for band in bands)
     return float(explained / possible) if possible > 0 else 0.0
 
@@ -465,7 +431,7 @@ def group_share(codes: Codes, y: Numbers) -> float:
     The means are those of the rows with the same value; extremes of the target are clipped.
     """
     is_known = codes >= 0
-    if is_known.sum() < max(MIN_ROWS, 0.5 * len(y)):
+    if is_few(is_known):
         return 0.0
     codes, y = codes[is_known], y[is_known]
     others = np.bincount(codes)[codes] - 1
@@ -523,7 +489,7 @@ def exact_terms(numbers: Mapping[str, Numbers], y: Numbers) -> tuple[str, ...]:
     usable = {name: x for name, x in usable.items() if not is_exact({name: x}, y)}  # without copies
     if not is_exact(usable, y):
         return ()
-    sizes = dict(zip(usable, np.abs(lstsq(design(usable), y)), strict=False))
+    sizes = dict(zip(usable, np.abs(coefficients(usable, y)), strict=False))
     terms = [name for name in usable if sizes[name] > SLIGHT * y.std()]
     for name in sorted(terms, key=lambda name: sizes[name]):
         fewer = [term for term in terms if term != name]
@@ -537,14 +503,13 @@ def is_exact(columns: Mapping[str, Numbers], y: Numbers) -> bool:
     """True if a linear fit to every second row leaves no variance in the other rows."""
     if not columns:
         return False
-    left = y[1::2] - design(columns)[1::2] @ lstsq(design(columns)[::2], y[::2])
+    every_second = {name: x[::2] for name, x in columns.items()}
+    *slopes, constant = coefficients(every_second, y[::2])
+    left = y[1::2] - np.column_stack([x[1::2] for x in columns.values()]) @ slopes - constant
     return bool(np.mean(left**2) <= REMAINDER * max(np.var(y[1::2]), 1e-300))
 
 
-def design(columns: Mapping[str, Numbers]) -> Numbers:
-    values = np.column_stack(list(columns.values()))
-    return np.column_stack([values, np.ones(len(values))])
-
-
-def lstsq(X: Numbers, y: Numbers) -> Numbers:
+def coefficients(columns: Mapping[str, Numbers], y: Numbers) -> Numbers:
+    """Slopes and, last, the constant of a linear fit."""
+    X = np.column_stack([*columns.values(), np.ones(len(y))])
     return np.asarray(np.linalg.lstsq(X, y, rcond=None)[0], dtype=np.float64)

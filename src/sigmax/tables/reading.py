@@ -136,7 +136,6 @@ def read_text_frames(
 def read_parquet(
     file: Source, rows_per_chunk: int, max_rows: int | None, *, whole: bool
 ) -> Iterator[pd.DataFrame]:
-    """Frames of a Parquet file."""
     with translate_errors(file.name, file.format), pq.ParquetFile(file.path) as parquet:
         metadata, schema = parquet.metadata, parquet.schema_arrow
         n_rows = metadata.num_rows if max_rows is None else min(max_rows, metadata.num_rows)
@@ -180,23 +179,22 @@ def read_batches(
 
 
 def to_pandas(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """Frame with a column of this name for each column of the table."""
-    columns = (as_series(simple_column(column)) for column in table.columns)
+    """Frame under these names; dictionaries are decoded, and dates become times."""
+
+    def simple(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_dictionary(column.type):
+            column = pc.cast(column, column.type.value_type)
+        kind = column.type
+        if pa.types.is_date(kind):
+            return pc.cast(column, pa.timestamp("s" if pa.types.is_date32(kind) else "ms"))
+        if pa.types.is_decimal(kind) or pa.types.is_float16(kind) or pa.types.is_null(kind):
+            return pc.cast(column, pa.float64())
+        if pa.types.is_time(kind) or pa.types.is_duration(kind):
+            return pc.cast(column, pa.string())
+        return column
+
+    columns = (as_series(simple(column)) for column in table.columns)
     return pd.DataFrame(dict(zip(names, columns, strict=True)))
-
-
-def simple_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Column with a type of pandas: dictionaries are decoded, dates become times."""
-    if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)
-    kind = column.type
-    if pa.types.is_date(kind):
-        return pc.cast(column, pa.timestamp("s" if pa.types.is_date32(kind) else "ms"))
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind) or pa.types.is_null(kind):
-        return pc.cast(column, pa.float64())
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
-        return pc.cast(column, pa.string())
-    return column
 
 
 def check_finite(name: str, frame: pd.DataFrame, lines: np.ndarray | None = None) -> None:
@@ -275,10 +273,8 @@ class ParquetFiles:
         n_before = 0
         for unit in cut_units(self.inputs, rows_per_frame):
             for table in read_unit(unit, self.columns, rows_per_frame):
-                frame = as_features(table, self.names, unit.address)
-                frame.index = pd.RangeIndex(n_before, n_before + len(frame))
-                n_before += len(frame)
-                yield frame
+                yield as_features(table, self.names, unit.address, n_before)
+                n_before += len(table)
 
     def read(self) -> pd.DataFrame:
         """All rows; TableFileError if they need more memory than is free."""
@@ -315,35 +311,29 @@ def read_inputs(
 
 
 def read_input(found: FoundFile, reading: Mapping[str, Any]) -> InputFile:
-    name = found.address.partition("?")[0].lower()
-    if not name.endswith((".parquet", ".pq")):
-        if is_address(found.address):
+    """Columns and row groups of a file; a text file may have a header and no rows."""
+    address = found.address
+    if not address.partition("?")[0].lower().endswith((".parquet", ".pq")):
+        if is_address(address):
             raise TableFileError(
-                f"{found.address} is not a Parquet file, and only these are read from a store:"
+                f"{address} is not a Parquet file, and only these are read from a store:"
                 " download it first."
             )
-        with open_source(found.address) as source:
-            if source.format != Format.PARQUET:
-                return read_other(found, source, reading)
-    address = found.address
+        with open_source(address) as source:
+            names, groups = None, None
+            if source.format == Format.TEXT:
+                options = {name: reading.get(name) for name in ("delimiter", "encoding")}
+                layout = find_layout(source, **options)
+                names = layout.names
+                groups = () if next(read_text(source, layout, 1), None) is None else None
+            elif source.format != Format.PARQUET:
+                names = map(str, read_table(address, max_rows=1, **reading).columns)
+            if names is not None:
+                return InputFile(found, pa.schema([(name, pa.null()) for name in names]), groups)
     with translate_errors(address, Format.PARQUET), open_input(address) as stream:
         file = pq.ParquetFile(stream)
         groups = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
         return InputFile(found, parquet_schema(address, file), tuple(groups))
-
-
-def read_other(found: FoundFile, source: Source, reading: Mapping[str, Any]) -> InputFile:
-    """Columns of a text or Excel file; a text file may have a header and no rows."""
-    groups = None
-    if source.format == Format.TEXT:
-        layout = find_layout(
-            source, delimiter=reading.get("delimiter"), encoding=reading.get("encoding")
-        )
-        names = layout.names
-        groups = () if next(read_text(source, layout, 1), None) is None else None
-    else:
-        names = tuple(map(str, read_table(found.address, max_rows=1, **reading).columns))
-    return InputFile(found, pa.schema([(name, pa.null()) for name in names]), groups)
 
 
 def common_columns(inputs: Sequence[InputFile]) -> pa.Schema:
@@ -367,7 +357,6 @@ def common_columns(inputs: Sequence[InputFile]) -> pa.Schema:
 
 
 def cut_units(inputs: Sequence[InputFile], rows_per_part: int) -> tuple[Unit, ...]:
-    """Numbered units of all files."""
     units: list[Unit] = []
     for file in inputs:
         cuts = [()] if file.groups is None else cut_groups(file.groups, rows_per_part)
@@ -376,17 +365,7 @@ def cut_units(inputs: Sequence[InputFile], rows_per_part: int) -> tuple[Unit, ..
 
 
 def cut_groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int, int, int]]:
-    """First row group, number of groups, rows to skip in the first, and rows, of every unit.
-
-    Examples
-    --------
-    >>> list(cut_groups([40, 40, 40, 150], 100))
-    [(0, 2, 0, 80), (2, 1, 0, 40), (3, 1, 0, 150)]
-    >>> list(cut_groups([250], 100))
-    [(0, 1, 0, 100), (0, 1, 100, 100), (0, 1, 200, 50)]
-    >>> list(cut_groups([], 100))
-    [(0, 0, 0, 0)]
-    """
+    """First row group, number of groups, rows to skip in the first, and rows, of every unit."""
     if not sum(sizes):
         yield 0, 0, 0, 0
     first = n_rows = 0

@@ -1,9 +1,9 @@
-"""Schema of a table: names, kinds, categories and ranges of its columns, as plain JSON."""
+"""Schema of a table: names, kinds, categories and ranges of its columns."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, final
+from typing import final
 
 
 @final
@@ -40,7 +40,7 @@ class Schema:
     Examples
     --------
     >>> schema = Schema((Column("size", Kind.NUMBER, low=1.0, high=9.0),))
-    >>> schema.names, Schema.from_json(schema.as_json()) == schema
+    >>> schema.names, schema.is_plain
     (['size'], True)
     """
 
@@ -69,23 +69,3 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.columns)
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Plain objects, one per column."""
-        return [
-            {name: value for name, value in asdict(column).items() if value not in (None, ())}
-            for column in self.columns
-        ]
-
-    @classmethod
-    def from_json(cls, columns: list[dict[str, Any]]) -> "Schema":
-        """Inverse of `as_json`; anything else raises ValueError, TypeError or KeyError."""
-        return cls(tuple(column_from_json(**column) for column in columns))
-
-
-def column_from_json(name: str, kind: str, categories: Any = (), **others: Any) -> Column:
-    if not all(isinstance(text, str) for text in (name, *categories)):
-        raise TypeError("names and categories of columns must be text")
-    for end in others.keys() & {"low", "high"}:
-        others[end] = float(others[end])
-    return Column(name, Kind(kind), categories=tuple(categories), **others)

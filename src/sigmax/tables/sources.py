@@ -148,7 +148,6 @@ def open_source(source: str | Path) -> Iterator[Source]:
 
 @contextmanager
 def temporary_copy(stream: Any) -> Iterator[Path]:
-    """Temporary file with the rest of a stream."""
     with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
         path = Path(folder) / "table"
         try:
@@ -292,13 +291,7 @@ def find_files(source: str) -> list[FoundFile]:
 
 
 def split_pattern(source: str) -> tuple[str, list[str]]:
-    """Folder before the first name with a wildcard, and the names from there on.
-
-    Examples
-    --------
-    >>> split_pattern("s3://bucket/2024/*/new.parquet?region=eu-north-1")
-    ('s3://bucket/2024?region=eu-north-1', ['*', 'new.parquet'])
-    """
+    """Folder before the first name with a wildcard, and the names from there on."""
     mark = query = ""
     if is_address(source):
         source, mark, query = source.partition("?")
@@ -312,13 +305,7 @@ def split_pattern(source: str) -> tuple[str, list[str]]:
 
 
 def matches(names: list[str], pattern: list[str]) -> bool:
-    """True if names of folders and a file match a pattern.
-
-    Examples
-    --------
-    >>> matches(["a", "b", "c.csv"], ["**", "*.csv"]), matches(["a", "c.csv"], ["*.csv"])
-    (True, False)
-    """
+    """True if names of folders and a file match a pattern."""
     if not pattern:
         return not names
     if pattern[0] == "**":
@@ -340,7 +327,6 @@ def list_folder(folder: str) -> list[str]:
 
 
 def open_input(path: str) -> Any:
-    """Seekable stream of a file."""
     system, path = file_system(path)
     return system.open_input_file(path)
 

@@ -169,10 +169,7 @@ class Table:
 
 
 def infer_schema(
-    X: Any,
-    *,
-    categorical: Sequence[Any] | None = None,
-    numeric: Sequence[Any] | None = None,
+    X: Any, *, categorical: Sequence[Any] | None = None, numeric: Sequence[Any] | None = None
 ) -> Schema:
     """Schema of a frame or an array, with its columns in the same order.
 
@@ -226,7 +223,6 @@ def fitted_names(estimator: BaseEstimator) -> list[str] | None:
 
 
 def is_numeric(frame: Any) -> bool:
-    """True if all columns of a frame have numeric types."""
     return all(dtype.is_numeric() for dtype in frame.schema.values())
 
 

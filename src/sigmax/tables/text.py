@@ -298,21 +298,16 @@ def parse_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | No
 
 def plain_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
     """Numbers of cells that have only digits, signs, points and exponents."""
-    try:
+    with suppress(pa.ArrowInvalid):
         numbers = pc.cast(column, pa.int64())
-    except pa.ArrowInvalid:
-        pass
-    else:
         is_code = pc.any(pc.match_substring_regex(column, "^[+-]?0[0-9xX]")).as_py()
         return None if is_code else numbers
-    if decimal != ".":
-        return None
-    try:
-        numbers = pc.cast(column, pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    is_too_long = pc.all(pc.match_substring_regex(column, "^[+-]?[0-9]+$")).as_py()
-    return None if is_too_long else numbers
+    if decimal == ".":
+        with suppress(pa.ArrowInvalid):
+            numbers = pc.cast(column, pa.float64())
+            is_too_long = pc.all(pc.match_substring_regex(column, "^[+-]?[0-9]+$")).as_py()
+            return None if is_too_long else numbers
+    return None
 
 
 def formatted_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:

@@ -59,7 +59,6 @@ def write_table(frames: Iterable[pd.DataFrame], path: str | Path) -> None:
 
 
 def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> None:
-    """Write rows as delimited text in UTF-8."""
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     try:
         for i, frame in enumerate(frames):
@@ -71,28 +70,20 @@ def write_text(frames: Iterable[pd.DataFrame], stream: Any, separator: str) -> N
 
 def write_rows(frame: pd.DataFrame, text: Any, separator: str, *, header: bool) -> None:
     """Write rows as delimited text without formulas, with or without a header."""
-    columns = [harmless_column(frame.iloc[:, i], separator) for i in range(frame.shape[1])]
-    shown = pd.concat(columns, axis=1) if columns else frame.copy()
-    shown.columns = pd.Index([harmless(str(name), separator) for name in frame.columns])
+
+    def clean(cell: Any) -> Any:
+        return harmless(cell, separator) if isinstance(cell, str) else cell
+
+    shown = frame.copy(deep=False)
+    for i, kind in enumerate(frame.dtypes):
+        if isinstance(kind, pd.CategoricalDtype) or pd.api.types.is_string_dtype(kind):
+            shown.isetitem(i, frame.iloc[:, i].astype(object).map(clean))
+    shown.columns = pd.Index([clean(str(name)) for name in frame.columns])
     shown.to_csv(text, sep=separator, index=False, header=header, lineterminator="\n")
 
 
-def harmless_column(column: pd.Series, separator: str) -> pd.Series:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    if not (pd.api.types.is_string_dtype(column.dtype) or column.dtype == object):
-        return column
-    return column.map(lambda cell: harmless(cell, separator) if isinstance(cell, str) else cell)
-
-
 def harmless(cell: str, separator: str = ",") -> str:
-    """Cell of text that no spreadsheet runs as a formula.
-
-    Examples
-    --------
-    >>> harmless("=1+1"), harmless("-3.5"), harmless("plain"), harmless("a;=2+2;-1")
-    ("'=1+1", '-3.5', 'plain', "a;'=2+2;-1")
-    """
+    """Cell of text that no spreadsheet runs as a formula."""
     if "\r" in cell:  # many readers take it for the end of the row
         cell = cell.replace("\r\n", "\n").replace("\r", "\n")
     if NUMBER.fullmatch(cell):
@@ -134,7 +125,6 @@ class ParquetRows:
         self.writer.write_table(table.cast(common))
 
     def widen(self, writer: pq.ParquetWriter, schema: pa.Schema) -> pq.ParquetWriter:
-        """Rewrite all earlier rows with other types."""
         writer.close()
         self.stream.seek(0)
         with tempfile.TemporaryFile() as copy:

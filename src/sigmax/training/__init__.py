@@ -1,10 +1,21 @@
-"""Data, sampler and networks in, trained ensemble members out: one compiled loop for all."""
+"""Training of ensemble members: data, stages and networks in, trained networks out."""
 
-from sigmax.training.data import Batch, Fold, Graph, TrainingData
-from sigmax.training.loop import AbstractStage, Progress, Supply, judge_members, train_stage
-from sigmax.training.member_axis import name_keys, over_members
+from sigmax.training.loop import (
+    AbstractStage,
+    Batch,
+    Fold,
+    Graph,
+    Part,
+    Phase,
+    Stage,
+    Supply,
+    TrainingData,
+    name_keys,
+    over_members,
+    train_stage,
+    validate_members,
+)
 from sigmax.training.ray import on_ray
-from sigmax.training.schedule import Part, Phase, Stage
 
 __all__ = [
     "AbstractStage",
@@ -13,13 +24,12 @@ __all__ = [
     "Graph",
     "Part",
     "Phase",
-    "Progress",
     "Stage",
     "Supply",
     "TrainingData",
-    "judge_members",
     "name_keys",
     "on_ray",
     "over_members",
     "train_stage",
+    "validate_members",
 ]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sigmax.compilation import by_blocks, pad_rows
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidDataError
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
@@ -51,7 +52,6 @@ from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.networks import k_means_centers
-from sigmax.padding import by_blocks, pad_rows
 from sigmax.random import named_generator
 from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 

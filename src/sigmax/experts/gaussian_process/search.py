@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sigmax.compilation import compiled
+from sigmax.compilation import bucket_size, compiled, pad_rows
 from sigmax.errors import InvalidDataError
 from sigmax.experts.gaussian_process.inference import (
     BLOCK,
@@ -20,7 +20,6 @@ from sigmax.experts.gaussian_process.inference import (
     exact_evidence,
     sparse_evidence,
 )
-from sigmax.padding import bucket_size, pad_rows
 
 Vector = Float[Values, " parameters"]
 

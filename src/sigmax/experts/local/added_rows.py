@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 from scipy.stats import norm, t
 
-from sigmax.compilation import compiled
+from sigmax.compilation import bucket_size, compiled, padded
 from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.experts.local.expert import LocalFitted
 from sigmax.experts.local.network import LocalNetwork, LocalPosterior, Sums, TrainingSet
@@ -26,7 +26,6 @@ from sigmax.inputs import Inputs
 from sigmax.model import Model
 from sigmax.networks import NO_CENTER
 from sigmax.networks.gate import with_centers
-from sigmax.padding import bucket_size, padded
 from sigmax.tables import Table
 
 MEMBER = eqx.if_array(0)

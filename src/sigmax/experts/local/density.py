@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 from sigmax.compilation import on_device
 from sigmax.distributions import StudentT
 from sigmax.networks import blend_factor
-from sigmax.relevance import MOST_ROWS, trees
+from sigmax.networks.gate import MOST_ROWS, trees
 
 
 @final

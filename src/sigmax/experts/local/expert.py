@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sigmax.compilation import on_device
+from sigmax.compilation import bucket_size, by_blocks, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import (
@@ -57,7 +57,6 @@ from sigmax.experts.rows import Rows
 from sigmax.features import repeat_probability
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import MLP, ExtrapolationGate, InputLayer, create_gate, mean_gates
-from sigmax.padding import bucket_size, by_blocks, stack_members
 from sigmax.random import named_generator
 from sigmax.settings import (
     COUNT,
@@ -305,7 +304,7 @@ class Local(AbstractNetworkExpert):
             predict=held_out_density,
             averages=self.average_weights,
             keep_best=self.validation_fraction > 0,
-            is_judged_together=self.is_judged_together,
+            is_scored_together=self.is_scored_together,
             patience=self.patience,
         )
         return (stage,)

@@ -23,7 +23,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sigmax.calibration import best_scale_factor
-from sigmax.compilation import compiled
+from sigmax.compilation import ROWS_PER_CALL, by_blocks, compiled
 from sigmax.distributions import StudentT
 from sigmax.experts.forest import Forests
 from sigmax.experts.local.density import Edges, WeightedStudentT
@@ -37,7 +37,6 @@ from sigmax.experts.recalibration import (
     factor_of_mixture,
     trusted,
 )
-from sigmax.padding import ROWS_PER_CALL, by_blocks
 from sigmax.training import Fold
 
 ROWS_IN_TREES = 2**20

@@ -19,7 +19,15 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
-from sigmax.compilation import compiled, on_device
+from sigmax.compilation import (
+    bucket_size,
+    by_blocks,
+    compiled,
+    on_all_devices,
+    on_device,
+    pad_rows,
+    padded,
+)
 from sigmax.distributions import Mixture
 from sigmax.experts.local.density import WeightedStudentT
 from sigmax.experts.local.network import (
@@ -32,7 +40,6 @@ from sigmax.experts.local.network import (
 )
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
-from sigmax.padding import bucket_size, by_blocks, on_all_devices, pad_rows, padded
 
 ROWS_AT_ONCE = 1024
 """Rows that are predicted in one call: each with a block of training rows per member."""

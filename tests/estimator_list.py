@@ -20,6 +20,7 @@ from sigmax import (
     LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
+    SigmaxRegressor,
     SparseGPRegressor,
 )
 from sigmax.estimators import AbstractRegressor
@@ -77,6 +78,7 @@ def make_estimators(n_members: int, n_draws: int, **of_variance: Any) -> list[Ab
         GPRegressor(**PROCESS),
         SparseGPRegressor(n_inducing=40, **PROCESS),
         LinearRegressor(),
+        SigmaxRegressor("quick", random_state=0),
     ]
 
 

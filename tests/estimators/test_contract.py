@@ -50,7 +50,8 @@ NO_SETTINGS = {"preset", "random_state", "verbose", "categorical_features", "num
 def test_settings_names_every_setting_in_force_and_no_other(estimator):
     settings = estimator.settings()
     assert set(settings) == set(estimator.get_params()) - NO_SETTINGS
-    without_default = {"gate_scale", "n_steps"}  # from the data, and from the number of rows
+    # From the data, from the number of rows, and no limit.
+    without_default = {"gate_scale", "n_steps", "time_limit"}
     assert {name for name, value in settings.items() if value is None} <= without_default
     for name, value in estimator.get_params().items():
         if name in settings and value is not None:
@@ -226,9 +227,12 @@ def test_scorers_serve_a_grid_search(estimator):
     splits = ShuffleSplit(2, train_size=100, random_state=0)
     settings: dict[str, Any] = {"cv": splits, "error_score": "raise"}
     scoring = scorers.log_likelihood
-    is_network = hasattr(estimator, "validation_fraction")
-    grid = {"validation_fraction": [0.1, 0.3]} if is_network else {"max_iter": [5, 10]}
-    grid = grid if estimator.settings() else {}
+    grids = {
+        "validation_fraction": [0.1, 0.3],
+        "max_iter": [5, 10],
+        "experts": [["linear"], ["forest"]],
+    }
+    grid = {name: tried for name, tried in grids.items() if name in estimator.settings()}
     search = GridSearchCV(estimator, grid, scoring=scoring, **settings).fit(X, Y)
     assert np.isfinite(search.best_score_)
     dist = search.best_estimator_.predict_dist(X)

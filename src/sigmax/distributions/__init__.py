@@ -7,18 +7,18 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
 from sigmax.distributions.spline import MonotoneSpline
-from sigmax.distributions.stacked import Part, PowerTransform, Stacked, Units
+from sigmax.distributions.stacked import ExpertPart, PowerTransform, Stacked, Units
 from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
 
 __all__ = [
     "AbstractComponent",
     "AbstractDistribution",
     "Bounded",
+    "ExpertPart",
     "Mapped",
     "Mixture",
     "MonotoneSpline",
     "Normal",
-    "Part",
     "PowerTransform",
     "Predictive",
     "Stacked",

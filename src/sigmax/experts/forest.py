@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from joblib import cpu_count
 
-from sigmax.distributions import Mixture, Normal, Part
+from sigmax.distributions import ExpertPart, Mixture, Normal
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.leave_out import DuplicateGroups
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.random import named_generator
@@ -294,8 +295,8 @@ def grouped(
     Examples
     --------
     >>> mean, variance = grouped(np.array([3.0, np.nan, 1.0, 2.0]).reshape(4, 1, 1))
-    >>> mean.shape, float(mean.mean()), float(mean[0, 0, 0]), float(variance.max())
-    ((25, 1, 1), 2.0, 1.0, 0.25)
+    >>> mean.shape, float(mean.mean()), float(mean[0, 0, 0]), bool(variance.max() < 0.25)
+    ((25, 1, 1), 2.0, 1.0, True)
     """
     count = np.sum(~np.isnan(values), axis=0)
     level = (np.arange(N_PARTS * PER_PART) + 0.5) / (N_PARTS * PER_PART)
@@ -315,7 +316,7 @@ class Forest(AbstractExpert):
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> ForestFitted:
         """Grow trees on random rows, and choose the bandwidths on the others."""
         rng = named_generator(key, "forest")
-        X, label = np.asarray(rows.X.coordinates, np.float32), rows.given.duplicate_group
+        X, label = np.asarray(rows.X.coordinates, np.float32), DuplicateGroups.of(rows).label
         n_groups = int(label.max()) + 1
         is_learned = np.zeros((self.n_trees, len(X)), dtype=bool)
         for own in is_learned:
@@ -349,7 +350,7 @@ def best_bandwidth(mean, variance, y, weight) -> tuple[float, float]:
     """Largest mean held-out log-likelihood of one output, and its bandwidth."""
     scores = [
         np.average(
-            np.log(np.maximum(Part(smoothed_mixture(mean, variance, h)).density(y), 1e-300)),
+            np.log(np.maximum(ExpertPart(smoothed_mixture(mean, variance, h)).density(y), 1e-300)),
             weights=weight,
         )
         for h in BANDWIDTHS

@@ -42,7 +42,7 @@ PRIOR_MEAN, PRIOR_STD = np.array([0.0, -2.0, -1.0]), np.array([2.0, 3.0, 3.0])
 LENGTH_MEAN, LENGTH_STD = 0.5, math.sqrt(2)
 """Normal priors of the same."""
 
-BANDWIDTHS = (0.3, 0.6, 1.2, 2.5)
+BANDWIDTHS = (0.05, 0.15, 0.3, 0.6, 1.2, 2.5)
 """Bandwidths of the noise smoother that are tried, in length-scales."""
 
 PSEUDO_ROWS, FEWEST_VARYING = 5.0, 30
@@ -51,8 +51,8 @@ PSEUDO_ROWS, FEWEST_VARYING = 5.0, 30
 DFS, FACTORS = (3.0, 5.0, 10.0, 30.0, 200.0), np.linspace(0.75, 1.3, 12)
 """Degrees of freedom and factors on the scale of predictions that are tried."""
 
-Matrix = Float[np.ndarray, "rows others"]
-Vector = Float[np.ndarray, " rows"]
+Matrix = Float[np.ndarray, "_ _"]
+Vector = Float[np.ndarray, " _"]
 
 
 @final

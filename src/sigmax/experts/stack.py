@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import by_blocks, compiled
-from sigmax.distributions import Mixture, Part, PowerTransform, Stacked, Units
+from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.combined import PRESETS
@@ -60,8 +60,9 @@ EFFORTS = {
 TRANSFORMED = ("linear", "gp", "forest")
 """Experts that are also fitted to the transformed target, where it is skewed."""
 
-PRIOR_COUNT = 1.0
-"""Rows that the Dirichlet prior adds to every expert."""
+PRIOR_COUNT = 0.3
+"""Rows that the Dirichlet prior adds to every expert. With 1, standard deviations are
+a tenth larger, and the CRPS is not lower (tables of the panel with at most 400 rows)."""
 
 LEAST_SCALE = 1e-3
 """Least scale of all components, in standard deviations of the target that they are fitted to."""
@@ -69,8 +70,9 @@ LEAST_SCALE = 1e-3
 N_INDUCING = 2048
 """Inducing points of the gate: all rows, if there are fewer."""
 
-GATE_FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
-"""Factors on the width of the gate, of which the held-out log score chooses one."""
+GATE_FACTORS, LEAST_GAIN = (8.0, 5.0, 3.0, 2.0, 1.0), 1e-3
+"""Factors on the width of the gate. Experts that extrapolate well are better than the marginal just
+beyond the data: the widest is taken unless another one has so much more held-out log-likelihood."""
 
 MAX_ROUNDS = 500
 
@@ -109,13 +111,13 @@ class StackedExpert(eqx.Module):
     log_likelihood: float = 0.0
     """Mean held-out log-likelihood, in units of the standard deviation of y."""
 
-    def part(self, mixture: Mixture | Stacked) -> Part:
+    def part(self, mixture: Mixture | Stacked) -> ExpertPart:
         """Prediction of the expert, its scales at least `LEAST_SCALE`, by adding variance."""
         assert isinstance(mixture, Mixture)
         scale = np.asarray(mixture.components.unit, np.float64)
-        return Part(mixture.widen(np.sqrt(1 + (LEAST_SCALE / scale) ** 2)), self.transform)
+        return ExpertPart(mixture.widen(np.sqrt(1 + (LEAST_SCALE / scale) ** 2)), self.transform)
 
-    def held_out(self, row: Int[np.ndarray, " held_out"]) -> Part:
+    def held_out(self, row: Int[np.ndarray, " held_out"]) -> ExpertPart:
         """Prediction of some of the rows that the expert holds out."""
         held_out = self.fitted.held_out
         place = np.searchsorted(held_out.row, row)
@@ -172,7 +174,7 @@ def evaluate_gate(
 
 
 def stacked(
-    parts: Sequence[Part], weight: Sequence[float], gate: Float[np.ndarray, " rows"]
+    parts: Sequence[ExpertPart], weight: Sequence[float], gate: Float[np.ndarray, " rows"]
 ) -> Stacked:
     """Mixture of the parts; the gate moves the weights of a row to the first, the marginal."""
     at_rows = np.array(weight)[:, None] * (1 - gate)
@@ -183,7 +185,7 @@ def stacked(
     return Stacked(tuple(parts), log_weight, Units.standard(shape[-1]))
 
 
-def densities(part: Part, rows: Rows, at: Int[np.ndarray, " held_out"]) -> np.ndarray:
+def densities(part: ExpertPart, rows: Rows, at: Int[np.ndarray, " held_out"]) -> np.ndarray:
     """Densities of targets; of a repeated value, the probability of its cell over its width.
 
     A density could be as large as it likes at a value that repeats; a probability cannot.
@@ -266,6 +268,9 @@ class Stack(AbstractExpert):
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> StackFitted:
         """Fit all experts, weigh them on held-out rows, and fit the gate."""
+        from rich.progress import Progress
+
+        rows = replace(rows, y=np.round(rows.y, 9))  # other units of y change no split of a tree
         start, transform = perf_counter(), PowerTransform.fit(rows.y)
         entries = []
         for name, expert in self.named_experts().items():
@@ -273,16 +278,20 @@ class Stack(AbstractExpert):
             if transform is not None and name in TRANSFORMED:
                 entries.append((f"{name} (transformed)", expert, transform))
         fitted: list[StackedExpert] = []
-        for name, expert, own in entries:
-            if fitted and self.time_limit and perf_counter() - start > self.time_limit:
-                left_out = ", ".join(name for name, _, _ in entries[len(fitted) :])
-                warnings.warn(
-                    f"`time_limit` of {self.time_limit:g} s is over: left out {left_out}.",
-                    TrainingWarning,
-                    stacklevel=2,
-                )
-                break
-            fitted.append(fit_expert(name, expert, rows, own, key, verbose=verbose))
+        with Progress(disable=verbose == 0) as bar:
+            task = bar.add_task("", total=len(entries))
+            for name, expert, own in entries:
+                if fitted and self.time_limit and perf_counter() - start > self.time_limit:
+                    left_out = ", ".join(name for name, _, _ in entries[len(fitted) :])
+                    warnings.warn(
+                        f"`time_limit` of {self.time_limit:g} s is over: left out {left_out}.",
+                        TrainingWarning,
+                        stacklevel=2,
+                    )
+                    break
+                bar.update(task, description=name)
+                fitted.append(fit_expert(name, expert, rows, own, key))
+                bar.advance(task)
         experts, common = weighed(fitted, rows)
         parts = [one.held_out(common) for one in experts]
         weight = [one.weight for one in experts]
@@ -303,7 +312,7 @@ class Stack(AbstractExpert):
 
 def fit_gate(
     rows: Rows,
-    parts: Sequence[Part],
+    parts: Sequence[ExpertPart],
     weight: Sequence[float],
     common: Int[np.ndarray, " held_out"],
     key: PRNGKeyArray,
@@ -325,7 +334,7 @@ def fit_gate(
         opening = np.asarray(by_blocks(partial(evaluate_gate, wider), at, axis=0))
         gated = opening[:, None] * marginal + (1 - opening[:, None]) * mixed
         score = np.average(np.log(np.maximum(gated, 1e-300)).mean(axis=1), weights=row_weight)
-        if score > best + 1e-6:
+        if score > best + LEAST_GAIN:
             best, found = score, (wider, opening)
     return found
 
@@ -336,14 +345,12 @@ def fit_expert(
     rows: Rows,
     transform: PowerTransform | None,
     key: PRNGKeyArray,
-    *,
-    verbose: int = 0,
 ) -> StackedExpert:
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
-    fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name), verbose=verbose)
+    fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name))
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
 

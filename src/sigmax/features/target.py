@@ -55,9 +55,10 @@ class RepeatedValues:
     def find(cls, y: NDArray[np.float64]) -> "RepeatedValues | None":
         """Repeated values of targets; None if values hardly ever repeat.
 
-        If values other than atoms are shared by two rows or more on average, the target is rounded:
-        all values are kept, and their cells end half-way between them. Otherwise atoms are kept, if
-        there are any. The cell of an atom has few other rows in it, compared with those of the
+        If values other than atoms are shared by two rows or more on average, or no two values are
+        nearer to each other than two atoms are, as with counts, the target is rounded: all values
+        are kept, and their cells end half-way between them. Otherwise atoms are kept, if there are
+        any. The cell of an atom has few other rows in it, compared with those of the
         atom.
 
         Examples
@@ -73,7 +74,10 @@ class RepeatedValues:
             return None
         atoms = counts >= fewest_in_atom(len(y))
         n_others = len(y) - counts[atoms].sum()
-        if 2 * np.sum(~atoms) <= n_others:
+        is_grid = atoms.sum() > 1 and (
+            np.diff(values).min() >= (1 - SMALL_GAP) * np.diff(values[atoms]).min()
+        )
+        if is_grid or 2 * np.sum(~atoms) <= n_others:
             return cls.rounded(values)
         if not atoms.any():
             return None

@@ -1,0 +1,131 @@
+"""Stacked distributions, by quadrature, simulation and distributions of SciPy."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from sigmax.distributions import (
+    ExpertPart,
+    Mixture,
+    Normal,
+    PowerTransform,
+    Predictive,
+    Stacked,
+    StudentT,
+    Units,
+)
+
+ROWS = 3
+
+
+def make(transform: bool = False) -> Stacked:
+    rng = np.random.default_rng(0)
+    shape = 2, ROWS, 1
+    mean, scale = rng.normal(size=shape), rng.uniform(0.3, 1.0, size=shape)
+    log_weight = np.log(np.array([0.3, 0.7]))[:, None, None] + np.zeros(shape)
+    normals = Mixture(Normal(mean, scale), None, log_weight, 2)
+    tails = Mixture(StudentT(mean[:1] + 1, np.full((1, ROWS, 1), 6.0), scale[:1]))
+    y = np.exp(rng.normal(size=(200, 1)))
+    fitted = PowerTransform.fit((y - y.mean()) / y.std()) if transform else None
+    weight = np.broadcast_to(np.log([[[0.4]], [[0.6]]]), (2, ROWS, 1)).copy()
+    parts = ExpertPart(normals), ExpertPart(tails, fitted)
+    return Stacked(parts, weight, Units.standard(1)).affine(2.0, 3.0)
+
+
+def density(dist: Stacked, row: int):
+    def at(y: float) -> float:
+        return float(np.exp(dist.log_prob(np.full((ROWS, 1), y)))[row, 0])
+
+    return at
+
+
+@pytest.mark.parametrize("transform", [False, True])
+def test_density_cdf_quantiles_and_moments_fit_each_other(transform):
+    dist = make(transform)
+    for row in range(ROWS):
+        p = density(dist, row)
+        median = dist.quantile(0.5)[row, 0]
+        below = integrate.quad(p, -np.inf, median, limit=400)[0]
+        above = integrate.quad(p, median, np.inf, limit=400)[0]
+        assert below == pytest.approx(0.5, abs=1e-6) and above == pytest.approx(0.5, abs=1e-6)
+        mean = integrate.quad(lambda y, p=p: y * p(y), -200, 200, limit=800, points=[median])[0]
+        assert dist.mean[row, 0] == pytest.approx(mean, abs=0.02)
+        squares = integrate.quad(
+            lambda y, p=p, m=mean: (y - m) ** 2 * p(y), -200, 200, limit=800, points=[median]
+        )[0]
+        assert dist.variance[row, 0] == pytest.approx(squares, rel=0.05)
+    np.testing.assert_allclose(dist.aleatoric_variance + dist.epistemic_variance, dist.variance)
+    np.testing.assert_allclose(dist.cdf(dist.quantile(0.03)), 0.03, atol=1e-8)
+
+
+def test_one_normal_has_the_scores_of_scipy():
+    mean, std = np.array([[0.5], [-1.0]]), np.array([[2.0], [0.1]])
+    part = ExpertPart(Mixture(Normal(mean[None], std[None])))
+    dist = Predictive(Stacked((part,), np.zeros((1, 2, 1)), Units.standard(1)))
+    y = np.array([[1.0], [-1.2]])
+    z = (y - mean) / std
+    crps = std * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5)
+    np.testing.assert_allclose(dist.log_prob(y), stats.norm.logpdf(y, mean, std))
+    np.testing.assert_allclose(dist.crps(y), crps, rtol=1e-3)
+    np.testing.assert_allclose(dist.quantile(0.9), stats.norm.ppf(0.9, mean, std), atol=1e-7)
+    np.testing.assert_allclose(
+        dist.absolute_error(y)[0], stats.norm(0.5, 2).expect(lambda v: abs(v - 1.0)), rtol=1e-3
+    )
+
+
+def test_draws_have_the_distribution():
+    dist = Predictive(make(transform=True))
+    draws = dist.sample(4000, random_state=0)[:, :, 0]
+    for row in range(ROWS):
+        uniform = np.concatenate([dist.cdf(np.full((ROWS, 1), y))[row] for y in draws[:300, row]])
+        assert stats.kstest(uniform, "uniform").pvalue > 1e-4
+
+
+def test_bounds_take_the_probability_beyond_them():
+    plain = make()
+    dist = plain.bounded([0.0], [4.0])
+    np.testing.assert_allclose(dist.cdf(np.full((ROWS, 1), 0.0)), plain.cdf(np.zeros((ROWS, 1))))
+    assert np.all(dist.cdf(np.full((ROWS, 1), 4.0)) == 1)
+    assert np.all(dist.quantile(1e-4) == 0) and np.all(dist.quantile(0.9999) == 4)
+    draws = np.clip(plain.sample(np.random.default_rng(0), 20_000), 0, 4)
+    np.testing.assert_allclose(dist.mean, draws.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(dist.variance, draws.var(axis=0), rtol=0.1)
+    y = np.full((ROWS, 1), 1.0)
+    expected = np.abs(draws - y).mean(axis=0) - np.abs(draws[::2] - draws[1::2]).mean(axis=0) / 2
+    np.testing.assert_allclose(dist.crps(y), expected, atol=0.05)
+
+
+def test_cells_have_their_probability_at_their_value():
+    plain = make()
+    values, cells = np.array([1.0, 2.0]), np.array([[0.5, 1.5], [1.5, 2.5]])
+    dist = plain.discrete(values, cells)
+    full = np.full((ROWS, 1), 1.0)
+    mass = dist.cdf(full) - dist.cdf(full - 1e-9)
+    np.testing.assert_allclose(mass, plain.cdf(full + 0.5) - plain.cdf(full - 0.5))
+    np.testing.assert_allclose(dist.log_prob(full), np.log(mass))
+    assert set(dist.quantile(plain.cdf(full + 0.3)).ravel()) == {1.0}
+    np.testing.assert_allclose(dist.cdf(full * 9), plain.cdf(full * 9))  # beyond all cells
+
+
+def test_rows_of_a_mixture_over_choices():
+    dist = make()
+    choices = np.array([[0, 1], [2, 1]])
+    either = dist.over_choices(choices, np.log(np.full((2, 2), 0.5)))
+    y = np.full((2, 1), 2.5)
+    levels = dist.cdf(np.full((ROWS, 1), 2.5))[:, 0]
+    expected = [(levels[0] + levels[2]) / 2, levels[1]]
+    np.testing.assert_allclose(either.cdf(y)[:, 0], expected)
+
+
+def test_the_transform_is_monotone_and_goes_on_in_straight_lines():
+    y = np.random.default_rng(0).lognormal(size=(300, 1))
+    transform = PowerTransform.fit(y)
+    assert transform is not None
+    t = np.linspace(-5, 60, 500)[:, None]
+    assert np.all(np.diff(transform(t)[:, 0]) > 0)
+    np.testing.assert_allclose(transform.inverse(transform(t)), t, atol=1e-8)
+    slope = (transform(t + 1e-6) - transform(t - 1e-6)) / 2e-6
+    np.testing.assert_allclose(np.log(slope), transform.log_slope(t), atol=1e-4)
+    moved = transform(y)
+    assert abs(stats.skew(moved[:, 0])) < 0.5 * stats.skew(y[:, 0])
+    np.testing.assert_allclose([moved.mean(), moved.std()], [0.0, 1.0], atol=1e-9)

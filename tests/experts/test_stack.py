@@ -1,0 +1,197 @@
+"""The stack: weights, cells of repeated values, the gate, and what users see of it."""
+
+# Arguments of estimators have the types of their defaults.
+# pyright: reportArgumentType=false
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize, stats
+
+from sigmax import SigmaxRegressor
+from sigmax.errors import InvalidArgumentError, TrainingWarning
+from sigmax.experts import Linear
+from sigmax.experts.stack import PRIOR_COUNT, stacking_weights
+from sigmax.tables import Table
+
+
+def smooth(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def model() -> SigmaxRegressor:
+    return SigmaxRegressor("quick", random_state=0).fit(*smooth(200))
+
+
+def test_weights_maximise_the_penalised_log_score():
+    rng = np.random.default_rng(0)
+    log_density, weight = rng.normal(size=(60, 3)), rng.uniform(0.5, 2.0, 60)
+
+    def loss(free: np.ndarray) -> float:
+        w = np.exp(free - np.logaddexp.reduce(free))
+        scores = np.log(np.exp(log_density) @ w)
+        return -np.sum(weight / weight.mean() * scores) - PRIOR_COUNT * np.sum(np.log(w))
+
+    best = optimize.minimize(loss, np.zeros(3), tol=1e-12).x
+    expected = np.exp(best - np.logaddexp.reduce(best))
+    np.testing.assert_allclose(stacking_weights(log_density, weight), expected, atol=2e-4)
+
+
+def test_the_expert_of_the_right_family_has_the_weight(model):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 4))
+    linear = SigmaxRegressor("quick", random_state=0)
+    linear.fit(X, X @ [1.0, -1.0, 0.5, 0.0] + 0.3 * rng.normal(size=150))
+    board = linear.leaderboard_.set_index("expert")["weight"]
+    assert board["linear"] + board["gp"] > 0.9  # whose covariance has a linear part
+    assert model.leaderboard_["expert"][0] == "gp"
+    for one in (model, linear):
+        board = one.leaderboard_
+        assert board["weight"].sum() == pytest.approx(1)
+        assert board["weight"].is_monotonic_decreasing
+        assert np.isfinite(board[["log_likelihood", "seconds"]].to_numpy()).all()
+
+
+def test_predictions_are_as_good_as_they_say(model):
+    X, y = smooth(400, seed=5)
+    low, high = model.predict_interval(X).T
+    assert 0.84 < np.mean((low <= y) & (y <= high)) < 0.96  # 4 standard deviations of a share
+    truth = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.12
+    assert np.mean(model.predict_dist(X).crps(y)) < 1.2 * 0.2 * 0.564 + 0.01
+
+
+def test_off_the_data_the_marginal_is_predicted(model):
+    _, y = smooth(200)
+    far = np.array([[80.0, 80.0], [-90.0, 10.0]])
+    mean, std = model.predict(far, return_std=True)
+    np.testing.assert_allclose(mean, y.mean(), atol=0.2)
+    np.testing.assert_allclose(std, y.std(), rtol=0.15)
+    np.testing.assert_allclose(model.predict_gate(far), 1.0, atol=1e-3)
+    parts = model.predict_uncertainty(smooth(50, seed=3)[0])
+    np.testing.assert_allclose(
+        parts["total"] ** 2, parts["aleatoric"] ** 2 + parts["epistemic"] ** 2
+    )
+
+
+def test_counts_have_the_probability_of_every_value():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 2, size=(600, 1))
+    rate = np.exp(1.2 * X[:, 0] - 1)
+    is_zero = rng.random(600) < 0.3
+    y = np.where(is_zero, 0, rng.poisson(rate)).astype(float)
+    model = SigmaxRegressor("quick", random_state=0).fit(X[:400], y[:400])
+    dist = model.predict_dist(X[400:])
+    found = dist.cdf(0.0)
+    truth = 0.3 + 0.7 * np.exp(-rate[400:])
+    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.08
+    assert np.all(dist.cdf(-1e-9) == 0) and np.all(dist.interval(0.9) >= 0)
+    np.testing.assert_allclose(dist.cdf(1.2), dist.cdf(1.0))  # nothing between two counts
+    draws = dist.sample(300, random_state=0)
+    inside = draws <= y[:400].max()
+    assert np.all(draws[inside] == np.round(draws[inside]))
+    np.testing.assert_allclose(np.mean(draws == 0, axis=0), found, atol=0.12)
+    steps = np.arange(0, 60)
+    levels = np.stack([dist.cdf(float(step)) for step in steps])
+    is_below = steps[:, None] < y[400:]
+    expected = np.sum((levels - ~is_below) ** 2, axis=0)  # the CRPS of a distribution of counts
+    np.testing.assert_allclose(dist.crps(y[400:]), expected, atol=0.03)
+
+
+def test_tables_weights_outputs_and_missing_values():
+    rng = np.random.default_rng(2)
+    n = 160
+    kind = rng.choice(["a", "b", "c"], n)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "kind": kind})
+    y = frame["x"].to_numpy() + (kind == "b") * 2 + 0.2 * rng.normal(size=n)
+    model = SigmaxRegressor("quick", random_state=0).fit(frame, np.column_stack([y, np.exp(y)]))
+    new = frame[:6].copy()
+    new.loc[0, "x"], new.loc[1, "kind"] = np.nan, "unseen"
+    dist = model.predict_dist(new)
+    assert dist.shape == (6, 2) and np.isfinite(dist.std).all() and np.all(dist.std[:2] > 0)
+    assert dist.std[0, 0] > 2 * dist.std[2, 0] and dist.std[1, 0] > 2 * dist.std[2, 0]
+    assert model.predict_interval(new, method="conformal").shape == (6, 2, 2)
+    assert np.all(dist.interval(0.99)[:, 1] >= 0)  # a positive output stays positive
+
+
+def test_scores_do_not_jump_between_numbers_of_rows():
+    X, y = smooth(201)
+    X_new, y_new = smooth(300, seed=9)
+    scores = []
+    for n in (199, 200, 201):
+        model = SigmaxRegressor("quick", random_state=0).fit(X[:n], y[:n])
+        scores.append(model.predict_dist(X_new).crps(y_new).mean())
+    assert max(scores) / min(scores) < 1.05
+
+
+def test_held_out_densities_leave_duplicates_out():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(40, 3)), 3, axis=0)  # a design with three replicates
+    y = np.repeat(rng.normal(size=40), 3) + 0.01 * rng.normal(size=120)  # nothing to learn
+    model = SigmaxRegressor("quick", random_state=0).fit(X, y)
+    held_out = model.model_.fitted.held_out
+    assert len(held_out) == 120
+    new = rng.normal(size=(500, 3)), rng.normal(size=500)
+    low, high = model.predict_interval(new[0]).T
+    assert np.mean((low <= new[1]) & (new[1] <= high)) > 0.8
+
+
+def test_experts_can_be_chosen_by_name_or_as_objects():
+    X, y = smooth(80)
+    named = SigmaxRegressor(experts=["linear", "forest"], random_state=0).fit(X, y)
+    assert set(named.leaderboard_["expert"]) == {"marginal", "linear", "forest"}
+    given = SigmaxRegressor(experts=[Linear()], random_state=0).fit(X, y)
+    assert set(given.leaderboard_["expert"]) == {"marginal", "Linear"}
+    for wrong in ("linear", [], ["nearest"], 3):
+        with pytest.raises(InvalidArgumentError, match="`experts` must be"):
+            SigmaxRegressor(experts=wrong).fit(X, y)
+    with pytest.raises(InvalidArgumentError, match="`effort` must be"):
+        SigmaxRegressor("slow").fit(X, y)
+
+
+def test_a_time_limit_leaves_experts_out_and_says_so():
+    X, y = smooth(60)
+    model = SigmaxRegressor("quick", time_limit=1e-9, random_state=0)
+    with pytest.warns(TrainingWarning, match="left out linear, gp, forest"):
+        model.fit(X, y)
+    assert list(model.leaderboard_["expert"]) == ["marginal"]
+    with pytest.raises(InvalidArgumentError, match="`time_limit` must be"):
+        SigmaxRegressor(time_limit=-1).fit(X, y)
+
+
+@pytest.mark.slow
+def test_networks_join_the_stack_and_are_saved(tmp_path):
+    X, y = smooth(120)
+    model = SigmaxRegressor(experts=["linear", "local"], random_state=0).fit(X, y)
+    assert set(model.leaderboard_["expert"]) == {"marginal", "linear", "local"}
+    model.save(tmp_path / "model")
+    again = SigmaxRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.leaderboard_.equals(model.leaderboard_)
+
+
+def test_held_out_scores_are_those_of_new_rows():
+    """Difference of the mean log-likelihoods: below 4 standard errors for this seed."""
+    X, y = smooth(300, seed=11)
+    model = SigmaxRegressor("quick", random_state=0).fit(X[:150], y[:150])
+    unit = y[:150].std()
+    new = model.predict_dist(X[150:]).log_prob(y[150:]) + np.log(unit)
+    held_out = model.model_.fitted.held_out
+    old = held_out.dist.log_prob(held_out.y)[:, 0]
+    error = np.hypot(stats.sem(new), stats.sem(old))
+    assert abs(new.mean() - old.mean()) < 4 * error
+
+
+def test_a_saved_stack_with_a_changed_weight_is_an_error(model, tmp_path):
+    experts = model.model_.fitted.experts
+    assert sum(one.weight for one in experts) == pytest.approx(1)
+    object.__setattr__(experts[0], "weight", experts[0].weight + 0.5)
+    try:
+        with pytest.raises(ValueError, match="sum to 1"):
+            model.model_.fitted.check()
+    finally:
+        object.__setattr__(experts[0], "weight", experts[0].weight - 0.5)
+    assert isinstance(model.read(smooth(3)[0]), Table)

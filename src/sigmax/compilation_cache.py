@@ -34,7 +34,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 CPU_KEYS = {"model name", "flags", "Features", "CPU implementer", "CPU part", "isa"}
 
 
-def keep_programs() -> Path | None:
+def enable_cache() -> Path | None:
     """Let JAX cache compiled functions; return the folder, or None if there is no cache of ours.
 
     Settings of the user have priority: a folder, or a cache that is switched off, by JAX's
@@ -66,11 +66,11 @@ def user_cache_folder() -> Path:
 
 
 def machine_digest() -> str:
-    """Hash of system and processor, by which compiled functions are told apart."""
+    """Hash of system and processor."""
     found = [platform.system(), platform.machine(), platform.processor()]
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-        for line in text.partition("\n\n")[0].splitlines():  # other processors are alike
+        for line in text.partition("\n\n")[0].splitlines():  # all other processors have the same
             name, _, value = line.partition(":")
             if name.strip() in CPU_KEYS:
                 found.append(value.strip())
@@ -94,7 +94,7 @@ def make_private(folder: Path) -> bool:
 
 
 def mend(folder: Path) -> None:
-    """Remove functions that a killed process did not finish writing: JAX fails at them.
+    """Remove unfinished files of a killed process, at which JAX would fail.
 
     JAX writes a function, and then in another file the time of its last use.
     """

@@ -306,11 +306,11 @@ def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def record_groups(records: Sequence[Record]) -> list[list[Record]]:
-    """The records of every comparison, which is one table with one set of options."""
+    """Records of each comparison: one table with one set of options."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         task = record.task
-        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # files sort names, too
+        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # as in the file
         groups.setdefault(key, []).append(record)
     return list(groups.values())
 

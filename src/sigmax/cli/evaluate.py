@@ -225,7 +225,7 @@ def evaluate_chunks(
 ) -> Evaluation:
     """Score the rows of a table in chunks; rows without a target are left out.
 
-    ``keep_rows`` keeps what a report needs: some numbers of every row, and the cells of a few.
+    ``keep_rows`` keeps the predictions of all rows and the cells of a few, for a report.
     """
     options.check()
     method = options.method or saved.intervals

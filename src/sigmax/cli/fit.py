@@ -343,7 +343,7 @@ def fit_report(
 ) -> ModelReport:
     metadata, name = saved.metadata, type(saved.model).__name__
     counts, split, source = metadata["rows"], metadata["split"], metadata["source"]
-    n_rows = counts.get("in_files", profile.n_rows)  # the profile of many rows is of a sample
+    n_rows = counts.get("in_files", profile.n_rows)  # the profile may describe a sample
     n_without = n_rows - counts["with_target"]
     left_out = f", {n_without:,} without a target left out" * bool(n_without)
     return model_report(

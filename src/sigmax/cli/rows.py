@@ -263,10 +263,10 @@ def read_features(
 
 
 def text_categories(table: Table) -> pd.DataFrame:
-    """Categories as text, numbers and times as numbers with NaN, as CatBoost takes a table."""
+    """Frame for CatBoost: categories as text, numbers and times as numbers with NaN."""
     columns: dict[str, Any] = {}
-    for column, levels in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        columns[column.name] = np.array([*levels.names, "(gap)"], dtype=object)[levels.codes]
+    for column, cells in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
+        columns[column.name] = np.array([*cells.names, "(gap)"], dtype=object)[cells.codes]
     for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
         names = [column.name for column in table.schema.of_kind(kind)]
         columns |= dict(zip(names, cells.T, strict=True))

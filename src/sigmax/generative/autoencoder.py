@@ -5,7 +5,7 @@ the batch, otherwise by running moments, which are part of the network: `learn` 
 with newer ones. Encoder and decoder are such networks with a likelihood of their outputs.
 """
 
-# A field where the base class has a property, and a pair of one class: meant.
+# Fields override properties of the base class, and `other` has the same class.
 # pyright: reportIncompatibleMethodOverride=false
 
 import itertools
@@ -252,7 +252,9 @@ class GatedStudentLikelihood(AbstractLikelihood):
 
     def __call__(self, outputs: Outputs, z: Inputs) -> StudentT:
         units, (mean, scale, concentration) = self.warm_up.units, outputs
-        gate = lax.stop_gradient(self.gate_value(z))[:, None]  # or codes would move to close it
+        gate = lax.stop_gradient(self.gate_value(z))[
+            :, None
+        ]  # no gradient: codes must not move to close the gate
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, units.spread(scale))
         return on_codes.widen(blend_factor(gate, units.std[None] ** 2, on_codes.variance))
@@ -432,7 +434,7 @@ def divergence(code: AbstractDistribution) -> Float[Array, " rows"]:
 @final
 @dataclass(frozen=True, eq=False)
 class VAEModel:
-    """All that was learned in a fit."""
+    """Fitted state of an autoencoder."""
 
     autoencoder: Autoencoder
     scaling: Standardizer | None

@@ -21,7 +21,7 @@ from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, tr
 from sigmax.cli.scores import (
     Estimate,
     RowScores,
-    row_gap,
+    score_difference,
     score_model,
     score_rows,
     score_table,
@@ -268,7 +268,7 @@ def evaluate_chunks(
         n_left_out,
         rows.summary(),
         {name: (len(part), rows[part].summary()) for name, part in members.items()},
-        verdict(row_gap(rows, RowScores.join(linear), "linear")) if linear else "",
+        verdict(score_difference(rows, RowScores.join(linear), "linear")) if linear else "",
         [*cautions, *coverage_cautions(n_inside, n_at_end, len(rows))],
         HeldOutRows.join(report) if keep_rows else None,
     )

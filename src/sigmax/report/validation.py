@@ -349,8 +349,8 @@ def calibration_chart(rows: HeldOutRows, conformal: Mapping[float, float] | None
         layers.append(Layer("points", "conformal intervals", "miss", x=x, y=y))
     description = (
         f"{n_outside} of {len(CURVE_LEVELS)} points of the curve are outside the band of chance."
-        f" The largest gap is at a nominal coverage of {share_text(CURVE_LEVELS[worst])}, where"
-        f" {share_text(observed[worst])} of the rows are inside."
+        f" The largest difference is at a nominal coverage of {share_text(CURVE_LEVELS[worst])},"
+        f" where {share_text(observed[worst])} of the rows are inside."
     )
     return coverage_chart(
         name="calibration",

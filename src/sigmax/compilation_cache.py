@@ -27,8 +27,8 @@ LIMITS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
-"""Size of a folder in bytes, beyond which the least recently used functions are removed; even small
-functions are worth caching."""
+"""Size of a folder in bytes, beyond which the least recently used functions are removed; small
+functions are cached, too."""
 
 CPU_INFO = Path("/proc/cpuinfo")
 CPU_KEYS = {"model name", "flags", "Features", "CPU implementer", "CPU part", "isa"}

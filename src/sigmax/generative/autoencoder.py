@@ -40,13 +40,13 @@ Centers = Float[Array, "centers latent"]
 Outputs = tuple[Rows, ...]
 Keep = float | Float[Array, ""]
 
-MOMENTUM = 0.99  # share of the old running moments that a step keeps
-SMALLEST_VARIANCE = 1e-5  # of a unit, in batch norm
+MOMENTUM = 0.99  # weight of the old running moments in a step
+SMALLEST_VARIANCE = 1e-5  # variance of a unit in batch norm
 SMALLEST_CODE_STD, INITIAL_CODE_STD = 1e-4, 0.3
 LEAST_DF, INITIAL_DF = 3.0, 8.0  # above 2: the variance is at most three times the squared scale
-LLOYD_STEPS = 3  # of k-means, each time that a gate is refitted
+LLOYD_STEPS = 3  # steps of k-means each time that a gate is refitted
 LARGEST_CALL = 2**26  # numbers in memory while bounds are computed: 256 MiB
-LEAST_ROWS, MOST_ROWS = 32, 4096  # of a block of bounds
+LEAST_ROWS, MOST_ROWS = 32, 4096  # rows of a block
 
 
 @final
@@ -438,7 +438,7 @@ class VAEModel:
 
     autoencoder: Autoencoder
     scaling: Standardizer | None
-    """Standardisation of the features; None if the networks see X as it is."""
+    """Standardisation of the features; None for unscaled X."""
     history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:

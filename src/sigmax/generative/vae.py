@@ -107,7 +107,7 @@ class AbstractVAESettings(AbstractSettings):
     n_inducing, n_primary, n_secondary, n_neighbors = 0, 1, 1, 1
 
     def fit_scaling(self, X: np.ndarray) -> Standardizer | None:
-        """Standardisation of the features, None for X as it is."""
+        """Standardisation of the features; None for unscaled X."""
         if self.likelihood == "bernoulli":
             check_unit_interval(X)
         elif self.scaling == "standard":
@@ -219,9 +219,9 @@ Rebuild = Callable[[Vectors, Any], Autoencoder]
 
 
 def split_parameters(model: Autoencoder) -> tuple[Vectors, Any, Rebuild]:
-    """Parameters of encoder and mean, and of the variance; all that is fixed; how to join them.
+    """Parameter vectors of encoder and mean, and of the variance; fixed part; inverse function.
 
-    One vector makes an optimiser a handful of operations, however many layers there are.
+    With vectors, an optimiser needs few operations, regardless of the number of layers.
     """
 
     def is_fixed(node: Any) -> bool:

@@ -296,7 +296,7 @@ def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
 def pairs_figure(shown: dict[str, Record]) -> Figure:
     """Every pair of the four features: data, then reconstructions and samples of each model."""
     some = next(iter(shown.values()))
-    n_rows = min(some.data["n_train"], N_SAMPLES)  # a record may come from a stranger
+    n_rows = min(some.data["n_train"], N_SAMPLES)  # a record may be untrusted
     rows = {
         "data": TWO_MOONS.sample(n_rows, random_state=some.task.seed)[0],
         "new data": new_rows(some.task.seed, 2, N_SAMPLES),

@@ -540,10 +540,7 @@ class JointUncertainty:
     def condition(
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
-        """Information gain of each row's label given those before it, and the remaining variance.
-
-        In nats, summed over outputs.
-        """
+        """Information gain in nats of each label given earlier ones, and the remaining variance."""
         state, gains = _Conditioned(self), []
         for row in rows:
             gains.append(float(state.gains()[row]))

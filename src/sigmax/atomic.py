@@ -23,10 +23,7 @@ from sigmax.errors import SigmaxError, TableFileError
 
 @contextmanager
 def new_file(path: str | Path, *, failure: type[SigmaxError] = TableFileError) -> Iterator[Any]:
-    """Binary stream to a file that appears, or replaces an older one, when the block ends.
-
-    ``failure`` is the class of the error if the file cannot be written.
-    """
+    """Binary stream to a file that appears when the block ends; errors have the class ``failure``."""
     path = Path(path).expanduser().resolve()  # replace the target of a link, not the link
     if path.is_dir():
         raise failure(f"{path} is a folder: name a file in it.")

@@ -74,10 +74,7 @@ def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Call
 
 
 def is_untuned(arrays: Sequence[Any]) -> bool:
-    """True if a function is compiled without `AUTOTUNING`: on a GPU, unless XLA_FLAGS ask for it.
-
-    A function that is traced as part of another cannot have its own options.
-    """
+    """True if a function is compiled without `AUTOTUNING`: on a GPU, unless XLA_FLAGS set it."""
     is_part = any(isinstance(array, Tracer) for array in arrays)
     if is_part or jax.default_backend() != "gpu":
         return False
@@ -181,10 +178,7 @@ def by_blocks(function: Any, X: Any, *, axis: int, rows_per_call: int = ROWS_PER
 
 
 def spread_rows(rows: Any, n_slots: int) -> Any:
-    """Pad all arrays of a pytree to ``n_slots`` rows, divided among the devices of this process.
-
-    The number of slots is rounded up to a multiple of the number of devices.
-    """
+    """Pad all arrays of a pytree to at least ``n_slots`` rows, divided among the local devices."""
     n_devices = jax.local_device_count()
     if n_devices == 1:
         return padded(rows, n_slots)

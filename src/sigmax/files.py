@@ -75,10 +75,7 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray
 
 
 def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Content of a regular file of at most ``largest`` bytes, or else ModelFileError.
-
-    Pipes and devices may block, or have no end.
-    """
+    """Content of a regular file of at most ``largest`` bytes; never reads a pipe or a device."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "rb") as file:

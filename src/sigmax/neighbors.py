@@ -124,10 +124,7 @@ def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
 
 
 def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Parts minus the median of the last one, scaled to [-1, 1], and the scale.
-
-    Squares cannot overflow then, and float32 has enough digits.
-    """
+    """Parts minus the median of the last one, scaled to [-1, 1] against overflow, and the scale."""
     rows = parts[-1]
     center = np.median(rows[:: -(-len(rows) // ROWS_TO_CENTER)], axis=0)
     moved = [part - center for part in parts]

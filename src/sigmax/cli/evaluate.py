@@ -223,10 +223,7 @@ def evaluate_chunks(
     *,
     keep_rows: bool = False,
 ) -> Evaluation:
-    """Score the rows of a table in chunks; rows without a target are left out.
-
-    ``keep_rows`` keeps the predictions of all rows and the cells of a few, for a report.
-    """
+    """Score the rows with a target in chunks; ``keep_rows`` keeps rows for a report."""
     options.check()
     method = options.method or saved.intervals
     scores, linear, hashes, kept_columns, kept_numbers, n_left_out = [], [], [], [], [], 0

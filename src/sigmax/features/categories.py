@@ -66,10 +66,7 @@ def count_grams(names: Sequence[str]) -> Any:
 
 
 def most_categories(n_rows: int) -> int:
-    """Maximum number of categories with one-hot coordinates.
-
-    Columns with more are represented by statistics of the target and coordinates of their names.
-    """
+    """Maximum number of categories with one-hot coordinates."""
     return int(np.clip(MOST_CELLS // n_rows, FEWEST_ONE_HOT, MOST_ONE_HOT))
 
 

@@ -314,10 +314,7 @@ class TargetUnits:
         target_map: str = "none",
         support: Any = (None, None),
     ) -> "TargetUnits":
-        """Fit one of the `TARGET_TRANSFORMS` to targets (n, p).
-
-        ``support`` is "auto" or a pair of bounds.
-        """
+        """Fit one of the `TARGET_TRANSFORMS` to targets (n, p); ``support`` is "auto" or bounds."""
         found = {
             "limits": outlier_limits(y),
             "repeated": tuple(RepeatedValues.find(column) for column in y.T),
@@ -456,10 +453,7 @@ def outlier_limits(y: np.ndarray) -> np.ndarray | None:
 
 
 def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:
-    """Evaluate a function of a spline in double precision; outputs are on the last axis.
-
-    Blocks have a few sizes, so that other numbers of rows need no compilation.
-    """
+    """Evaluate a function of a spline in double precision; outputs are on the last axis."""
     rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
     parts = []
     with jax.enable_x64(True):

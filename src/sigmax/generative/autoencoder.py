@@ -284,10 +284,7 @@ def refit_gate(
 
 
 def lloyd_step(centers: Centers, codes: Codes, spare: Centers) -> Centers:
-    """One step of Lloyd's algorithm; a centre that is nearest to no code moves to its spare code.
-
-    So no centre stays where codes were earlier in the training.
-    """
+    """One step of Lloyd's algorithm; a centre that is nearest to no code moves to its spare."""
     squared = jnp.sum(centers**2, axis=1)[None] - 2 * codes @ centers.T
     belongs = jax.nn.one_hot(jnp.argmin(squared, axis=1), len(centers), dtype=codes.dtype)
     counts = jnp.sum(belongs, axis=0)[:, None]

@@ -219,10 +219,7 @@ Rebuild = Callable[[Vectors, Any], Autoencoder]
 
 
 def split_parameters(model: Autoencoder) -> tuple[Vectors, Any, Rebuild]:
-    """Parameter vectors of encoder and mean, and of the variance; fixed part; inverse function.
-
-    With vectors, an optimiser needs few operations, regardless of the number of layers.
-    """
+    """Parameter vectors of encoder and mean, and of the variance; fixed part; inverse function."""
 
     def is_fixed(node: Any) -> bool:
         return isinstance(node, Moments | FeatureUnits | ExtrapolationGate)

@@ -103,10 +103,7 @@ def embedding_size(n_codes: tuple[int, ...]) -> int:
 
 @final
 class EmbeddedCategories(eqx.Module):
-    """Learned embedding of every category of every column, all in one array.
-
-    The embedding of code 0, unseen and rare categories, starts at 0.
-    """
+    """Learned embeddings of all categories; code 0, unseen and rare categories, starts at 0."""
 
     vectors: Float[Array, "codes size"]
     first: tuple[int, ...] = eqx.field(static=True)

@@ -127,10 +127,7 @@ class Benchmark:
         return first[0] if score.better and len(first) == 1 else None
 
     def leaders(self, dataset: str, score: Score) -> list[str]:
-        """The best method, and those within one standard error of its mean.
-
-        Seconds have no error: models trained together share one measurement.
-        """
+        """The best method and those within one standard error; seconds have no error."""
         means = self.means(dataset, score)
         if not means or not score.better:
             return []

@@ -278,10 +278,7 @@ def energy_note(methods: dict[str, list[Record]]) -> list[str]:
 
 
 def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Figures of the first seed, for the settings with the most records.
-
-    Pairs of features are shown for the two models of the paper, if there are records of them.
-    """
+    """Figures of the first seed, for the settings with the most records."""
     shown = shown_seeds(records).get("moons")
     if not shown:
         return {}

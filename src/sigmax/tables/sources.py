@@ -333,10 +333,7 @@ def open_input(path: str) -> Any:
 
 @contextmanager
 def new_output(path: str) -> Iterator[Any]:
-    """Binary stream to a new file, which appears when the block ends without an error.
-
-    A file in a store is written to a temporary file first and sent at the end.
-    """
+    """Binary stream to a new file, which appears when the block ends without an error."""
     if not is_address(path):
         with new_file(path) as stream:
             yield stream

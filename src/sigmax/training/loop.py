@@ -534,11 +534,7 @@ class Stage(AbstractStage):
 def flatten_parts(
     network: Network, phases: tuple[Phase, ...]
 ) -> tuple[Parts, Callable[[Parts], Network]]:
-    """Return the parts that ``phases`` train, each as one vector, and the way back to a network.
-
-    One vector per part keeps the compiled step small: an optimiser is then a handful of
-    operations, however many layers there are.
-    """
+    """Return the parts that ``phases`` train, each as one vector, and the inverse function."""
     names = {part.name for phase in phases for part in phase.parts}
     parts, restore = {}, {}
     for name in sorted(names):
@@ -778,11 +774,7 @@ def checkpoint_scores(
 
 @contextmanager
 def progress_bar(stages: Sequence[AbstractStage], *, visible: bool) -> Iterator[Report | None]:
-    """Show a bar on the terminal, if ``visible``, to which `train_stage` reports.
-
-    Stages that stop early count as done when the next one starts. Until the first chunk of a stage
-    is done, the bar says that it is compiled.
-    """
+    """Show a bar on the terminal, if ``visible``, to which `train_stage` reports."""
     if not visible:
         yield None
         return

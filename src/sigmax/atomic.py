@@ -23,7 +23,7 @@ from sigmax.errors import SigmaxError, TableFileError
 
 @contextmanager
 def new_file(path: str | Path, *, failure: type[SigmaxError] = TableFileError) -> Iterator[Any]:
-    """Binary stream to a file that appears when the block ends; errors have the class ``failure``."""
+    """Binary stream to a file that appears when the block ends; ``failure`` is the error class."""
     path = Path(path).expanduser().resolve()  # replace the target of a link, not the link
     if path.is_dir():
         raise failure(f"{path} is a folder: name a file in it.")

@@ -155,7 +155,7 @@ class Mixture(AbstractDistribution):
         """Weighted mean of E|X_i − X_j| over all pairs of components."""
         n, weight = self.components.shape[0], jnp.exp(self._log_weights)
 
-        def add_pairs(total, shift):  # of components i and i + shift; n - shift has the same pairs
+        def add_pairs(total, shift):  # pairs i, i + shift; n - shift has the same
             other, own = jax.tree.map(
                 lambda leaf: jnp.roll(leaf, shift, axis=0), (self.components, weight)
             )

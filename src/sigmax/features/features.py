@@ -205,7 +205,7 @@ class Features:
 
 
 def donor_rows(table: Table) -> Table:
-    """At most `MOST_DONORS` evenly spaced rows."""
+    """Evenly spaced rows, at most `MOST_DONORS`."""
     rows = np.unique(np.linspace(0, len(table) - 1, min(len(table), MOST_DONORS)).astype(np.intp))
     return table[rows]
 

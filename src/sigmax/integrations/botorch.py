@@ -403,7 +403,7 @@ class ProcessMembers:
     $k(x, x') - (R\,k(Z, x))^\top R\,k(Z, x')$. All tensors may have batches in front.
     """
 
-    estimator: AbstractGPRegressor  # as it was fitted
+    estimator: AbstractGPRegressor  # fitted estimator
     columns: tuple[int, ...]  # positions of the columns that are numbers
     inverse_length_scale: Tensor  # (members, coordinates)
     variance: Tensor  # prior variance of the function: (members,)
@@ -490,7 +490,7 @@ class ProcessMembers:
         noise = self.noise_at(X)
         if noise_variance is not None:
             noise = noise_variance.unsqueeze(-2) / scale**2
-        noise = noise + SMALLEST_JITTER * self.variance[:, None]  # as the other rows have
+        noise = noise + SMALLEST_JITTER * self.variance[:, None]  # the other rows have it, too
         S = self.covariance(X, X) - explained @ explained.transpose(-1, -2)
         factor = torch.linalg.cholesky(S + torch.diag_embed(noise))
         mean = (cross @ self.coefficients.unsqueeze(-1)).squeeze(-1)
@@ -570,7 +570,7 @@ class SigmaxModel(Model, FantasizeMixin):
     torch.Size([4, 3, 1])
     """
 
-    likelihood = None  # no GPyTorch likelihood: `fantasize` asks for it
+    likelihood = None  # `fantasize` requires the attribute
 
     def __init__(self, estimator: AbstractRegressor, members: Members | None = None):
         super().__init__()

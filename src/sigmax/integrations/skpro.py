@@ -228,7 +228,7 @@ class SkproRegressor(BaseProbaRegressor):
         "y_inner_mtype": "pd_DataFrame_Table",
     }
 
-    @no_type_check  # as above
+    @no_type_check  # see `SkproDistribution`
     def __init__(self, estimator=None):
         self.estimator = estimator
         super().__init__()

@@ -13,7 +13,7 @@ from sigmax.experts.gaussian_process import LARGEST_VARYING
 KINDS = ("auto", "gp", "local")
 
 SINGLE_NEIGHBORHOOD = 64
-"""Up to this number of rows, every neighbourhood holds all of them: one per batch is enough."""
+"""Number of rows up to which one neighbourhood contains all of them."""
 
 
 def fit_surrogate(

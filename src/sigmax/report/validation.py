@@ -71,7 +71,7 @@ class HeldOutRows:
     level: Numbers
     """Smallest of `CURVE_LEVELS` whose central interval contains ``y``; infinite if none does."""
     gate: Numbers | None
-    """From 0 near the training rows to 1 far from them; None if the model has no gate."""
+    """Gate, from 0 near the training rows to 1 far from them; None if the model has none."""
     numbers: NDArray[np.int64]
     """Row numbers in the file, from 1."""
     columns: pd.DataFrame

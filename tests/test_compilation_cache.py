@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import sigmax.compilation_cache as cache
-from sigmax.compilation_cache import FOLDER, LIMITS, SWITCH, keep_programs, machine_digest, mend
+from sigmax.compilation_cache import FOLDER, LIMITS, SWITCH, enable_cache, machine_digest, mend
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are those of POSIX")
 not_root = pytest.mark.skipif(
@@ -73,7 +73,7 @@ def test_another_process_finds_the_programs(tmp_path):
 
 
 def test_the_folder_is_private_and_finite(home):
-    folder = keep_programs()
+    folder = enable_cache()
     assert folder is not None and folder == home / "sigmax" / "programs" / machine_digest()
     assert getattr(jax.config, FOLDER) == str(folder)
     assert {name: getattr(jax.config, name) for name in LIMITS} == LIMITS
@@ -85,23 +85,23 @@ def test_the_folder_is_private_and_finite(home):
 def test_what_the_user_has_chosen_stands(home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv(SWITCH, "off")
-        assert keep_programs() is None
+        assert enable_cache() is None
     with monkeypatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(home / "theirs"))
-        assert keep_programs() is None
+        assert enable_cache() is None
     jax.config.update(FOLDER, str(home / "theirs"))
-    assert keep_programs() is None and getattr(jax.config, FOLDER) == str(home / "theirs")
+    assert enable_cache() is None and getattr(jax.config, FOLDER) == str(home / "theirs")
     jax.config.update(FOLDER, None)
     jax.config.update("jax_enable_compilation_cache", False)
     try:
-        assert keep_programs() is None
+        assert enable_cache() is None
     finally:
         jax.config.update("jax_enable_compilation_cache", True)
     assert not any(home.iterdir())  # nothing was made
     name = "jax_persistent_cache_min_compile_time_secs"
     before = getattr(jax.config, name)
     monkeypatch.setenv(name.upper(), "7")
-    assert keep_programs() is not None and getattr(jax.config, name) == before
+    assert enable_cache() is not None and getattr(jax.config, name) == before
 
 
 @posix
@@ -110,30 +110,30 @@ def test_a_folder_that_others_may_write_to_is_not_used(home, is_parent):
     folder = home / "sigmax" / "programs" / machine_digest()
     folder.mkdir(parents=True)
     (folder.parent if is_parent else folder).chmod(0o777)
-    assert keep_programs() is None and getattr(jax.config, FOLDER) is None
+    assert enable_cache() is None and getattr(jax.config, FOLDER) is None
 
 
 @posix
 def test_the_folder_of_another_user_is_not_used(home, monkeypatch):
-    assert keep_programs() is not None
+    assert enable_cache() is not None
     jax.config.update(FOLDER, None)
     monkeypatch.setattr(os, "getuid", lambda: home.stat().st_uid + 1)
-    assert keep_programs() is None
+    assert enable_cache() is None
 
 
 @not_root
 def test_a_home_that_cannot_be_written_to_is_no_failure(home):
     home.chmod(0o500)
-    assert keep_programs() is None
+    assert enable_cache() is None
 
 
 def test_no_home_is_no_failure(home, monkeypatch):
     (home / "file").write_text("no folder", encoding="utf-8")
     monkeypatch.setattr(cache, "user_cache_folder", lambda: home / "file" / "sigmax")
-    assert keep_programs() is None
+    assert enable_cache() is None
     monkeypatch.setattr(cache, "user_cache_folder", lambda: Path("~/.cache/sigmax"))
     monkeypatch.chdir(home)
-    assert keep_programs() is None and not (home / "~").exists()
+    assert enable_cache() is None and not (home / "~").exists()
 
 
 def test_machines_have_folders_of_their_own(monkeypatch, tmp_path):

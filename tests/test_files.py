@@ -84,7 +84,7 @@ def test_a_missing_file_is_refused_by_its_name(folder, name):
 
 def test_an_extra_file_is_refused_by_its_name(folder):
     (folder / "code.py").write_text("print('hello')")
-    with pytest.raises(ModelFileError, match=r"not of its model: code\.py"):
+    with pytest.raises(ModelFileError, match=r"not belong to the model: code\.py"):
         files.read_model(folder)
 
 

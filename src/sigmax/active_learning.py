@@ -73,7 +73,7 @@ ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "cl
 
 Acquisition = str | Callable[[Any, Any, np.random.Generator], Any]
 
-ROWS_PER_CLUSTER, FEWEST_CLUSTERED_ROWS = 50, 1000  # of the highest scores, which are clustered
+ROWS_PER_CLUSTER, FEWEST_CLUSTERED_ROWS = 50, 1000  # rows with the highest scores
 
 LEAST_NOISE = 1e-6  # as a share of the variance: labels without noise have infinite information
 
@@ -520,7 +520,7 @@ class JointUncertainty:
         epistemic = known.epistemic_variance.reshape(shape)
         own = np.sqrt(np.maximum(epistemic - np.sum(of_members**2, axis=0), 0.0))
         coordinates = _member_coordinates(model, X)
-        if coordinates is None:  # nothing says how it is correlated
+        if coordinates is None:  # its correlation is unknown
             own = np.zeros_like(own)
         variance = np.sum(of_members**2, axis=0) + own**2
         if not np.any(variance > 0):
@@ -540,10 +540,7 @@ class JointUncertainty:
     def condition(
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
-        """Information gain of each row's label given those before it, and the remaining variance.
-
-        In nats, summed over outputs.
-        """
+        """Information gain in nats of each label given earlier ones, and the remaining variance."""
         state, gains = _Conditioned(self), []
         for row in rows:
             gains.append(float(state.gains()[row]))

@@ -1,9 +1,9 @@
 """Atomic writes: a file or a folder appears complete or not at all.
 
-Unfinished content lies in the same folder under a name that begins with a dot and ends in
-``.partial``. It is removed on failure, on an interruption and on SIGTERM; the rest of a killed
+Unfinished content is in the same folder under a name that begins with a dot and ends in
+``.partial``. It is removed on failure, on an interruption and on SIGTERM; that of a killed
 process is removed when the same file or folder is written the next time. A block that raises an
-error leaves everything as it was.
+error changes nothing.
 """
 
 import os
@@ -23,11 +23,8 @@ from sigmax.errors import SigmaxError, TableFileError
 
 @contextmanager
 def new_file(path: str | Path, *, failure: type[SigmaxError] = TableFileError) -> Iterator[Any]:
-    """Binary stream to a file that appears, or replaces an older one, when the block ends.
-
-    ``failure`` is the class of the error if the file cannot be written.
-    """
-    path = Path(path).expanduser().resolve()  # a link stays one, and its target is replaced
+    """Binary stream to a file that appears when the block ends; ``failure`` is the error class."""
+    path = Path(path).expanduser().resolve()  # replace the target of a link, not the link
     if path.is_dir():
         raise failure(f"{path} is a folder: name a file in it.")
     with temporary_folder(path, failure) as folder:

@@ -1,8 +1,8 @@
-"""Functions compiled by JAX, and rows padded to a few sizes, so that they are compiled for few.
+"""Functions compiled by JAX, and padding of rows to a few sizes, for which they are compiled.
 
 On Linux the compiled functions of one fit on the CPU take about a thousand memory maps, and a
-process has 65,530: after some sixty fits of different shapes or settings, as in a grid search, the
-next one would crash. So functions that are `compiled` here are dropped before, never others.
+process has 65,530: after about sixty fits of different shapes or settings, as in a grid search, the
+next one would crash. The cache of all functions that are `compiled` here is cleared before that.
 """
 
 import gc
@@ -20,28 +20,27 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from sigmax.compilation_cache import keep_programs
+from sigmax.compilation_cache import enable_cache
 
-keep_programs()
+enable_cache()
 
 AUTOTUNING = "xla_gpu_autotune_level"
-"""XLA's option for a GPU to time many variants of every matrix product: longer than many a fit."""
+"""XLA's option to time many variants of every matrix product on a GPU, which takes long."""
 
 MAPS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
-JITTED: list[Any] = []  # compiled functions, which can be dropped
+JITTED: list[Any] = []  # functions whose cache can be cleared
 
 Result = TypeVar("Result")
 
 
 def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Callable[..., Result]:
-    """Compile a function by JAX: arrays are traced, all else is static and must be hashable.
+    """Compile a function with JAX: arrays are traced, all else is static and must be hashable.
 
-    It is for functions at the level of a module, which live as long as the process does. It does
-    what `equinox.filter_jit` does, and can drop what it has compiled; ``n_programs()`` of the
-    function counts that. One that ``is_tuned`` has `AUTOTUNING` on a GPU: a large product that is
-    computed hundreds of times.
+    It is for functions of a module, and does the same as `equinox.filter_jit`, but its cache can be
+    cleared. ``n_compiled()`` of the function is the number of compiled versions. With ``is_tuned``
+    the function has `AUTOTUNING` on a GPU, for large products that are computed hundreds of times.
 
     Examples
     --------
@@ -58,7 +57,7 @@ def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Call
         traced, fixed = hashable_partition(function(*arguments, **settings), eqx.is_array)
         return traced, Static(fixed)
 
-    del call.__wrapped__  # whose arguments are others
+    del call.__wrapped__  # it has other arguments
     compile_here = partial(jax.jit, call, static_argnums=1)
     in_general, on_gpu = compile_here(), compile_here(compiler_options={AUTOTUNING: 0})
 
@@ -70,15 +69,12 @@ def compiled(function: Callable[..., Result], *, is_tuned: bool = False) -> Call
         return hashable_combine(traced, fixed.value)
 
     JITTED.extend((in_general, on_gpu))
-    wrapper.n_programs = lambda: in_general._cache_size() + on_gpu._cache_size()  # pyright: ignore
+    wrapper.n_compiled = lambda: in_general._cache_size() + on_gpu._cache_size()  # pyright: ignore
     return wrapper
 
 
 def is_untuned(arrays: Sequence[Any]) -> bool:
-    """True if a function is compiled without `AUTOTUNING`: on a GPU, unless XLA_FLAGS ask for it.
-
-    Options belong to whole compiled functions: none can be given where this is part of another.
-    """
+    """True if a function is compiled without `AUTOTUNING`: on a GPU, unless XLA_FLAGS set it."""
     is_part = any(isinstance(array, Tracer) for array in arrays)
     if is_part or jax.default_backend() != "gpu":
         return False
@@ -87,7 +83,7 @@ def is_untuned(arrays: Sequence[Any]) -> bool:
 
 @cache
 def has_autotuning() -> bool:
-    """True if this version of XLA knows the option `AUTOTUNING`."""
+    """True if this version of XLA has the option `AUTOTUNING`."""
     try:
         jax.jit(lambda: 0, compiler_options={AUTOTUNING: 0})()
     except jax.errors.JaxRuntimeError:
@@ -107,14 +103,11 @@ def on_device(values: Any, dtype: Any = None) -> Array:
 
 
 def clear_if_full(share: float = 0.5) -> bool:
-    """Drop all compiled functions if more than ``share`` of the maps are in use; True if it did.
-
-    What is needed again is compiled again.
-    """
+    """Clear all caches if more than ``share`` of the memory maps are in use; True if cleared."""
     try:
         limit, text = int(LIMIT.read_text()), MAPS.read_bytes()
     except OSError:
-        return False  # no Linux: no such limit
+        return False  # not Linux: no limit
     if text.count(b"\n") <= share * limit:
         return False
     for function in JITTED:
@@ -126,11 +119,11 @@ def clear_if_full(share: float = 0.5) -> bool:
 ROWS_PER_CALL = 8192
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 64, 16_384
-"""Rows of a block, of which all sizes in between are powers of two."""
+"""Smallest and largest number of rows of a block; sizes are powers of two."""
 
 
 def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
-    """Next power of two: data that grow a little keep their compiled shape.
+    """Next power of two, so that slightly larger data keep their compiled shape.
 
     Examples
     --------
@@ -141,7 +134,7 @@ def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
 
 
 def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
-    """Append rows of ``fill`` up to ``n_slots`` rows."""
+    """Pad to ``n_slots`` rows with ``fill``."""
     padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
     return np.pad(values, padding, constant_values=fill)
 
@@ -166,10 +159,10 @@ def padded_blocks(n_rows: int, largest: int = LARGEST_BLOCK) -> Iterator[tuple[i
 
 
 def by_blocks(function: Any, X: Any, *, axis: int, rows_per_call: int = ROWS_PER_CALL) -> Any:
-    """``function`` of all rows of a pytree ``X``, in calls of a few sizes, as float64.
+    """Apply ``function`` to all rows of a pytree ``X`` in blocks of a few sizes, as float64.
 
-    Rows are the first axis of all arrays of ``X``, and ``axis`` of what is returned. Every device
-    of this process gets at most ``rows_per_call`` of them.
+    Rows are the first axis of all arrays of ``X``, and ``axis`` of the results. Every device of
+    this process gets at most ``rows_per_call`` of them.
     """
     n_rows, blocks = len(jax.tree.leaves(X)[0]), []
     rows_per_call *= jax.local_device_count()
@@ -185,10 +178,7 @@ def by_blocks(function: Any, X: Any, *, axis: int, rows_per_call: int = ROWS_PER
 
 
 def spread_rows(rows: Any, n_slots: int) -> Any:
-    """Pad all arrays of a pytree to ``n_slots`` rows, divided among the devices of this process.
-
-    The number of slots is rounded up to a multiple of the number of devices.
-    """
+    """Pad all arrays of a pytree to at least ``n_slots`` rows, divided among the local devices."""
     n_devices = jax.local_device_count()
     if n_devices == 1:
         return padded(rows, n_slots)
@@ -210,5 +200,5 @@ def device_sharding(spec: PartitionSpec) -> NamedSharding:
 
 
 def stack_members(members: Sequence[Any]) -> Any:
-    """Ensemble members along a new first axis."""
+    """Stack ensemble members along a new first axis."""
     return jax.tree.map(lambda *leaves: on_device(np.stack(leaves)), *members)

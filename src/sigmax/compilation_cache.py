@@ -27,14 +27,14 @@ LIMITS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": 0,
 }
-"""Size of a folder in bytes, beyond which the least recently used functions are removed; even small
-functions are worth caching."""
+"""Size of a folder in bytes, beyond which the least recently used functions are removed; small
+functions are cached, too."""
 
 CPU_INFO = Path("/proc/cpuinfo")
 CPU_KEYS = {"model name", "flags", "Features", "CPU implementer", "CPU part", "isa"}
 
 
-def keep_programs() -> Path | None:
+def enable_cache() -> Path | None:
     """Let JAX cache compiled functions; return the folder, or None if there is no cache of ours.
 
     Settings of the user have priority: a folder, or a cache that is switched off, by JAX's
@@ -66,11 +66,11 @@ def user_cache_folder() -> Path:
 
 
 def machine_digest() -> str:
-    """Hash of system and processor, by which compiled functions are told apart."""
+    """Hash of system and processor."""
     found = [platform.system(), platform.machine(), platform.processor()]
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-        for line in text.partition("\n\n")[0].splitlines():  # other processors are alike
+        for line in text.partition("\n\n")[0].splitlines():  # all other processors have the same
             name, _, value = line.partition(":")
             if name.strip() in CPU_KEYS:
                 found.append(value.strip())
@@ -94,7 +94,7 @@ def make_private(folder: Path) -> bool:
 
 
 def mend(folder: Path) -> None:
-    """Remove functions that a killed process did not finish writing: JAX fails at them.
+    """Remove unfinished files of a killed process, at which JAX would fail.
 
     JAX writes a function, and then in another file the time of its last use.
     """

@@ -126,7 +126,7 @@ def decode_value(kind: Any, found: Any, path: str, arrays: dict[str, np.ndarray]
 
 
 def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Value of a dataclass, or of the one of its subclasses that the document names."""
+    """Value of a dataclass, or of its subclass that the document names."""
     check(isinstance(found, dict), path, kind, found)
     name = found["class"]
     known = {one.__name__: one for one in (kind, *all_subclasses(kind))}
@@ -141,7 +141,7 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
     ):
         raise ValueError(f"an array of {path!r} holds NaN")
     if issubclass(known[name], eqx.Module):
-        # without the constructor: it may check shapes of one member where an ensemble has more
+        # not the constructor: it may check shapes of one ensemble member, without the members' axis
         value = object.__new__(known[name])
         for part_name, part in parts.items():
             object.__setattr__(value, part_name, part)
@@ -171,7 +171,7 @@ def decode_array(
 
 
 def choice_of(choices: tuple[Any, ...], found: Any) -> Any:
-    """The member of a union that a document fits."""
+    """Value of the first type of a union that matches a document."""
     others = [choice for choice in choices if choice is not types.NoneType]
     if isinstance(found, list):
         arrays = sorted((choice for choice in others if is_array(choice)), key=is_jax_array)

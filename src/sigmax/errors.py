@@ -1,4 +1,4 @@
-"""What sigmax raises: one tree, each leaf also the builtin that people expect."""
+"""Errors and warnings of sigmax; every error is also a builtin one, such as ValueError."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ __all__ = [
 
 
 class SigmaxError(Exception):
-    """Base of every error that sigmax raises on purpose."""
+    """Base class of all errors of sigmax."""
 
 
 class InvalidArgumentError(SigmaxError, ValueError):
-    """A setting is out of its range; the message names it, the rule and what came."""
+    """A setting is out of its range; the message names it, the rule and the given value."""
 
 
 class InvalidDataError(SigmaxError, ValueError):
@@ -34,7 +34,7 @@ class InvalidDataError(SigmaxError, ValueError):
 
 
 class InvalidCellError(InvalidDataError):
-    """A cell cannot be used; ``{row}`` in the text stands for its row, counted from 1."""
+    """A cell cannot be used; ``{row}`` in the text becomes its row, counted from 1."""
 
     def __init__(self, text: str, row: int):
         super().__init__(text, row)
@@ -75,16 +75,16 @@ class MissingExtraError(SigmaxError, ImportError):
 
 
 class ClusterError(SigmaxError, ConnectionError):
-    """A Ray cluster cannot be joined, or cannot do the work any more; the message says why."""
+    """A Ray cluster cannot be joined, or has failed; the message says why."""
 
 
 class TrainingError(SigmaxError, ArithmeticError):
-    """A training broke down: no member has a finite score; the message says what to try."""
+    """Training diverged: no ensemble member has a finite score; the message says what to try."""
 
 
 class TableFileWarning(UserWarning):
-    """A table was read, but not just as it stands; the message says what was done about it."""
+    """A table was read with changes; the message names them."""
 
 
 class TrainingWarning(RuntimeWarning):
-    """A training went wrong in part; the message says in which, and what was done about it."""
+    """Training failed in part; the message names the part and the consequence."""

@@ -27,15 +27,15 @@ FORMAT = 4
 HEADER, ARRAYS = "model.json", "arrays.safetensors"
 
 LARGEST_TEXT = 1 << 28
-"""Bytes of a header, and of any other text in a model folder."""
+"""Maximum number of bytes of a header, and of any other text in a model folder."""
 
 
 def write_model(
     folder: str | Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write a model folder, whole or not at all; an older model of the same name is replaced.
+    """Write a model folder atomically; an older model of the same name is replaced.
 
-    A folder with anything but a model raises ModelFileError: no other file is deleted.
+    A folder with any other file raises ModelFileError, so that no file is lost.
     """
     folder = Path(folder)
     is_model = all((folder / name).is_file() for name in (HEADER, ARRAYS))
@@ -59,7 +59,7 @@ def write_model(
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a model folder, exactly as they were written.
+    """Header and arrays of a model folder.
 
     A missing, changed or additional file, or one of another format, raises ModelFileError.
     """
@@ -67,18 +67,15 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray
     if not (folder / HEADER).is_file():
         raise ModelFileError(f"{str(folder)!r} is not a sigmax model folder: no {HEADER} in it.")
     header = read_header(folder / HEADER, read_bytes(folder / HEADER))
-    if strangers := sorted(set(os.listdir(folder)) - {HEADER, ARRAYS}):
+    if unknown := sorted(set(os.listdir(folder)) - {HEADER, ARRAYS}):
         raise ModelFileError(
-            f"{str(folder)!r} holds files that are not of its model: {', '.join(strangers)}."
+            f"{str(folder)!r} contains files that do not belong to the model: {', '.join(unknown)}."
         )
     return header, read_arrays(folder / ARRAYS, header)
 
 
 def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Content of a regular file of at most ``largest`` bytes, or else ModelFileError.
-
-    A pipe would block, and a device need not end.
-    """
+    """Content of a regular file of at most ``largest`` bytes; never reads a pipe or a device."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "rb") as file:

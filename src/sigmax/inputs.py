@@ -1,4 +1,4 @@
-"""Rows of a table as networks and distances take them: standardised, in a pytree of arrays."""
+"""Encoded rows of a table: a pytree of standardised arrays for networks and distances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 @final
 @dataclass(frozen=True)
 class InputShape:
-    """Numbers of inputs, from which a network is created."""
+    """Numbers of inputs of each kind, from which a network is created."""
 
     n_numbers: int
     n_extras: int = 0
@@ -24,7 +24,7 @@ class InputShape:
 
 @final
 class Inputs(eqx.Module):
-    """Some rows; all leaves share their leading axes.
+    """Encoded rows; all leaves have the same leading axes.
 
     Examples
     --------
@@ -34,31 +34,25 @@ class Inputs(eqx.Module):
     """
 
     numbers: Float[Array | np.ndarray, "*rows numbers"]
-    """In standard deviations from the mean, and 0 for a missing value."""
+    """Standardised numbers, 0 for a missing value."""
     extras: Float[Array | np.ndarray, "*rows extras"] | None = None
     """Flags of missing values, cyclic parts of times, statistics of categories."""
     codes: Int[Array | np.ndarray, "*rows categories"] | None = None
-    """Categories, from 0 in every column."""
+    """Codes of categories, from 0 in every column."""
     position: Float[Array | np.ndarray, "*rows coordinates"] | None = None
-    """Coordinates, where they are not the numbers themselves."""
+    """Coordinates, if they are not equal to ``numbers``."""
     beyond: Float[Array | np.ndarray, "*rows reals"] | None = None
     """Distance of the first numbers from the range of the training data, before `within`."""
     n_codes: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
     def coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
-        """Euclidean coordinates: near rows are near in them.
-
-        Neighbour graphs, forests and kernels in input space see these alone.
-        """
+        """Coordinates for Euclidean distances, in neighbour graphs, forests and kernels."""
         return self.numbers if self.position is None else self.position
 
     @property
     def actual_coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
-        """Coordinates of the rows, also beyond the range of the training data.
-
-        Extrapolation gates see these.
-        """
+        """Coordinates without clipping to the range of the training data, for gates."""
         if self.beyond is None:
             return self.coordinates
         n_reals = self.beyond.shape[-1]
@@ -78,7 +72,7 @@ class Inputs(eqx.Module):
     ) -> "Inputs":
         """Clip the numbers to bounds.
 
-        The first ``n_reals`` numbers are the first coordinates, too, which move with them.
+        The first ``n_reals`` numbers are also the first coordinates, and are clipped there, too.
 
         Examples
         --------
@@ -111,7 +105,7 @@ class Inputs(eqx.Module):
 
 
 FARTHEST = 1e5
-"""Standardised values beyond this are cut: farther than far changes nothing but overflows."""
+"""Limit to which standardised values are clipped, against overflow."""
 
 COLUMNS_AT_ONCE = 8
 
@@ -119,7 +113,7 @@ COLUMNS_AT_ONCE = 8
 @final
 @dataclass(frozen=True)
 class Standardizer:
-    """``(values - mean) / scale`` by column, and back."""
+    """Standardisation ``(values - mean) / scale`` of columns."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -130,9 +124,8 @@ class Standardizer:
     ) -> "Standardizer":
         """Weighted mean and standard deviation of every column, without missing values (NaN).
 
-        A column that never varies has no scale of its own: it gets 1, or, with
-        ``constant_scale``, that share of its own size (a target then keeps a spread that is small
-        in its units).
+        The scale of a constant column is 1 or, with ``constant_scale``, that share of its absolute
+        value, so that the spread of a constant target is small in its units.
 
         Examples
         --------
@@ -170,6 +163,6 @@ class Standardizer:
 
 
 def columns_of(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Columns of a matrix, copied in blocks: quicker than one by one, in less memory than all."""
+    """Columns of a matrix, copied in blocks, which is faster than one by one."""
     for first in range(0, values.shape[1], COLUMNS_AT_ONCE):
         yield from np.ascontiguousarray(values[:, first : first + COLUMNS_AT_ONCE].T)

@@ -102,7 +102,7 @@ def rmse(y, dist, *, sample_weight=None) -> float:
 
 
 def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
-    """Mean gap between the nominal and the observed coverage of central intervals: best at 0.
+    """Mean absolute difference of nominal and observed coverage of central intervals: best at 0.
 
     Examples
     --------

@@ -28,12 +28,12 @@ METHODS = ("auto", "exact", "approximate")
 
 # Crossover points, measured by `benchmarks/neighbors.py` on two cores with k = 50.
 TREE_MAX_FEATURES = 8
-"""Up to here a KD-tree is faster than brute force; with more features it visits most leaves."""
+"""Largest number of features for a KD-tree; with more it visits most leaves."""
 EXACT_MAX_ROWS = 100_000
-"""Up to here brute force costs one to three times as much as HNSW, and misses nothing."""
+"""Largest number of rows for brute force, up to which it is at most 3 times slower than HNSW."""
 EXACT_MAX_ROWS_ON_DEVICE = 1_000_000  # the same on an accelerator
 DEVICE_MIN_PAIRS = 4 * 10**9
-"""Fewer distances than this take less time on the host than compiling for the accelerator."""
+"""Smallest number of distances for the accelerator; fewer take less time than compilation."""
 DEVICE_MULTIPLE = 4096
 """Rows are padded to a multiple of this: data of nearly the same size share a compiled function."""
 DEVICE_FLOATS = 2**28  # squared distances that the accelerator holds at a time: 1 GiB of float32
@@ -124,10 +124,7 @@ def as_rows(name: str, X: ArrayLike) -> Float[np.ndarray, "n d"]:
 
 
 def _centered(*parts: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Parts minus the median of the last one, scaled to [-1, 1], and the scale.
-
-    Squares cannot overflow then, and float32 has enough digits.
-    """
+    """Parts minus the median of the last one, scaled to [-1, 1] against overflow, and the scale."""
     rows = parts[-1]
     center = np.median(rows[:: -(-len(rows) // ROWS_TO_CENTER)], axis=0)
     moved = [part - center for part in parts]

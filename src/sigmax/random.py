@@ -1,8 +1,8 @@
-"""Random numbers: one ``random_state`` becomes one key or generator at the edge.
+"""Random numbers: every ``random_state`` of the public API becomes one key or generator.
 
 A ``random_state`` is an int, a RandomState, a Generator or None. An int gives the same draws in
-every call. A RandomState or Generator is drawn from, so that the next call with it gives others.
-None gives new draws in every call. Below the edge, keys are split by name.
+every call. A RandomState or Generator advances, so that the next call with it gives other draws.
+None gives new draws in every call. Inside the package, keys are split by name.
 """
 
 import zlib
@@ -16,7 +16,7 @@ LARGEST_SEED = 2**31 - 1
 
 
 def draw_seed(random_state: Any) -> int:
-    """A seed from an int, RandomState, Generator or None.
+    """Draw a seed from an int, RandomState, Generator or None.
 
     Examples
     --------
@@ -24,18 +24,18 @@ def draw_seed(random_state: Any) -> int:
     >>> draw_seed(0) == draw_seed(0), draw_seed(rng) == draw_seed(rng)
     (True, False)
     """
-    from sklearn.utils import check_random_state  # here, for it takes longest to import
+    from sklearn.utils import check_random_state  # imported here because it is slow
 
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(LARGEST_SEED))
     try:
         return int(check_random_state(random_state).randint(LARGEST_SEED))
     except (TypeError, ValueError):
-        raise refusal(random_state) from None
+        raise invalid_state(random_state) from None
 
 
 def make_generator(random_state: Any) -> np.random.Generator:
-    """A NumPy generator from an int, RandomState, Generator or None; a Generator is itself.
+    """NumPy generator of an int, RandomState or None; a Generator is returned unchanged.
 
     Examples
     --------
@@ -48,30 +48,30 @@ def make_generator(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError):
-        raise refusal(random_state) from None
+        raise invalid_state(random_state) from None
 
 
-def refusal(random_state: Any) -> ValueError:
+def invalid_state(random_state: Any) -> ValueError:
     rule = "an int of at least 0, a RandomState, a Generator or None"
     return ValueError(f"`random_state` must be {rule}, got {random_state!r}.")
 
 
 def make_key(random_state: Any) -> PRNGKeyArray:
-    """A JAX key from an int, RandomState, Generator or None."""
+    """JAX key of an int, RandomState, Generator or None."""
     return jax.random.key(draw_seed(random_state))
 
 
 def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:
-    """The key of the consumer ``name``: a new consumer leaves the others' draws alone."""
+    """Key of the consumer ``name``; new consumers do not change the draws of others."""
     return jax.random.fold_in(key, name_number(name))
 
 
 def name_number(name: str) -> int:
-    """The number of a consumer, by which its key is split off."""
+    """Number of a consumer, folded into its key."""
     return zlib.crc32(name.encode())
 
 
 def named_generator(key: PRNGKeyArray, name: str) -> np.random.Generator:
-    """A NumPy generator for the consumer ``name``: for draws on the host, which compile nothing."""
+    """NumPy generator of the consumer ``name``, for draws without compilation."""
     words = np.asarray(jax.random.key_data(key)).tolist()
     return np.random.default_rng([*words, name_number(name)])

@@ -45,10 +45,10 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
         return
     settings: dict[str, Any] = {"address": address}
     if address is not None and re.fullmatch(r"[^/]+:\d+", address) and not answers(address):
-        raise ClusterError(f"There is no Ray cluster at {address!r}: nobody answers there.")
-    if address is None:  # "local", or Ray looks for a cluster that has been started here
+        raise ClusterError(f"There is no Ray cluster at {address!r}: no server answers.")
+    if address is None:  # "local", so that Ray does not join a cluster on this machine
         settings = {"address": "local", "num_cpus": n_workers, "include_dashboard": False}
-    with warnings.catch_warnings():  # Ray forks to execute its own programs, not ours
+    with warnings.catch_warnings():  # Ray forks only to execute its own binaries
         warnings.filterwarnings("ignore", message=r"os\.fork\(\)", category=RuntimeWarning)
         try:
             ray.init(log_to_driver=False, logging_level=logging.WARNING, **settings)
@@ -103,13 +103,13 @@ def wait_for_tasks(ray: Any, references: Sequence[Any], n_done: int) -> tuple[li
         now = time.monotonic()
         if not answers(ray.get_runtime_context().gcs_address):
             if now - last_seen > LONGEST_SILENCE:
-                raise ClusterError("The Ray cluster is gone: its head does not answer any more.")
+                raise ClusterError("The Ray cluster has failed: its head does not answer.")
             continue
         last_seen = now
         if ray.cluster_resources().get("CPU"):
             last_node = now
         elif now - last_node > LONGEST_WITHOUT_NODES:
-            raise ClusterError("The Ray cluster has no node left that could do the work.")
+            raise ClusterError("The Ray cluster has no node left.")
 
 
 def answers(address: str) -> bool:

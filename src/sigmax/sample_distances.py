@@ -70,11 +70,11 @@ def sliced_wasserstein(
     weights = np.diff(levels, prepend=0.0)
     middle = levels - weights / 2
     rows_a, rows_b = (middle * len(A)).astype(int), (middle * len(B)).astype(int)
-    gaps = [
+    costs = [
         weights @ np.abs(np.sort(A @ along)[rows_a] - np.sort(B @ along)[rows_b]) ** order
         for along in directions.T
     ]
-    return float(np.mean(gaps) ** (1 / order))
+    return float(np.mean(costs) ** (1 / order))
 
 
 def share_off_data(

@@ -1,7 +1,7 @@
 """Locality sampling: batches of neighbourhoods, with weights that keep every sum unbiased.
 
 A batch takes ``n_primary`` rows without replacement, then ``n_secondary`` of each one's ``k``
-neighbours without replacement. A row in many neighbour lists is drawn often and so weighs little.
+neighbours without replacement. A row in many neighbour lists is drawn often and has a small weight.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ SPARSE_WALK = 8  # rows per primary row beyond which a chunk of batches draws wi
 
 
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
-    r"""$R_j$: the number of neighbour lists that hold row $j$.
+    r"""Number $R_j$ of neighbour lists that contain row $j$.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
 def expected_counts(
     neighbors: Int[np.ndarray, "n k"] | Int[np.ndarray, " n"], n_primary: int, n_secondary: int
 ) -> Float[np.ndarray, " n"]:
-    r"""Expected number of times each row enters a batch in which repeats are kept.
+    r"""Expected number of occurrences of each row in a batch with repeats.
 
     It is $n_\text{primary} n_\text{secondary} R_j / (n k)$. ``neighbors`` may also be the counts
     $R_j$ themselves, which sum to $n k$.
@@ -67,17 +67,14 @@ def expected_counts(
 def expected_count(
     counts: Any, n_rows: Any, n_neighbors: Any, n_primary: int, n_secondary: int
 ) -> Any:
-    r"""$n_\text{primary} n_\text{secondary} R_j / (n k)$, of NumPy or JAX arrays.
-
-    The one formula behind every weight of a locality batch.
-    """
+    r"""Expected count $n_\text{primary} n_\text{secondary} R_j / (n k)$ of NumPy or JAX arrays."""
     return n_primary * n_secondary / n_neighbors * counts / n_rows
 
 
 def inclusion_probabilities(
     counts: Int[np.ndarray, " n"], n_rows: int, k: int, n_primary: int, n_secondary: int
 ) -> Float[np.ndarray, " n"]:
-    r"""Probability that each row is in a batch at all, once or more often.
+    r"""Inclusion probability of each row: that it is in a batch at least once.
 
     Row $j$ is in the lists of $h$ of the primary rows with hypergeometric probability, and is left
     out of each of those with probability $1 - n_\text{secondary} / k$, so that
@@ -96,7 +93,7 @@ def inclusion_probabilities(
 
 
 def horvitz_thompson(expected: Any) -> Any:
-    """One over the expected count or the inclusion probability; 0 for rows never drawn (padding).
+    """Horvitz-Thompson weight: 1 / expected count or inclusion probability; 0 for padding.
 
     Examples
     --------
@@ -115,7 +112,7 @@ def draw_batches(
     n_primary: int,
     n_secondary: int,
 ) -> Int[Array, "{n_batches} {n_primary*n_secondary}"]:
-    """Draw the rows of many batches at once, each neighbourhood by neighbourhood, repeats kept.
+    """Draw the rows of many batches at once, neighbourhood by neighbourhood, with repeats.
 
     For compiled loops: shapes depend on the settings and the padded size alone. Primary rows follow
     a random order of the rows, which starts again at its end: with ``n_primary <= n_rows`` they are
@@ -151,16 +148,16 @@ def random_order(
 ) -> Int[Array, " n_rows_padded"]:
     """Random order of the first ``n_rows`` rows, the padding after them."""
     is_row = jnp.arange(len(bits)) < n_rows
-    largest = np.uint32(2**32 - 1)  # the sort is stable: a row with this number is still before
+    largest = np.uint32(2**32 - 1)  # the sort is stable: rows with this number precede padding
     return jnp.argsort(jnp.where(is_row, bits, largest), stable=True)
 
 
 def random_subsets(
     bits: UInt32[Array, "n_sets n_draws"], k: int, size: int
 ) -> Int[Array, "n_sets {size}"]:
-    """Uniform subsets of ``range(k)``: the smaller side by Floyd's method, or its complement.
+    """Uniform subsets of ``range(k)`` by Floyd's method, or complements of smaller ones.
 
-    It needs ``min(size, k - size)`` random numbers; uniform up to rounding of order ``k / 2**32``.
+    Each needs ``min(size, k - size)`` random numbers; the rounding error is of order ``k / 2**32``.
     """
     n_draws = bits.shape[1]
     last = jnp.arange(k - n_draws, k)  # draw i is from 0..last[i], and is last[i] if it was taken
@@ -184,7 +181,7 @@ def _below(bound: UInt32[Array, "..."], bits: UInt32[Array, "..."]) -> Int[Array
 
 
 def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]:
-    """Numbers that are left, in order: the p-th is p plus the dropped numbers before it."""
+    """Remaining numbers in order: the p-th is p plus the count of dropped ones before it."""
     rank = jnp.sum(dropped[:, :, None] > dropped[:, None, :], axis=2, dtype=jnp.int32)
     kept_before = dropped - rank
     place = jnp.arange(size, dtype=jnp.int32)
@@ -208,7 +205,7 @@ class LocalitySampler:
         ``"counts"`` keeps repeats: batches of one size. ``"set"`` removes them.
     standardize
         Divide the columns by their standard deviation before measuring Euclidean distances;
-        constant columns count for nothing. Otherwise distances are those of ``X`` as given.
+        constant columns are ignored. Otherwise distances are those of ``X`` as given.
     method
         Neighbour search; see `sigmax.neighbors.neighbor_graph`.
     random_state
@@ -217,7 +214,7 @@ class LocalitySampler:
     Attributes
     ----------
     neighbors_, counts_, weights_, n_rows_
-        The lists, how many lists each row is in, one weight per row, and the number of rows.
+        Neighbour lists, number of lists with each row, weight of each row, and number of rows.
 
     Examples
     --------
@@ -279,7 +276,7 @@ class LocalitySampler:
     def batches(
         self, random_state: Any
     ) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
-        """Endless batches of another ``random_state``, such as that of an epoch or a process."""
+        """Endless batches with another ``random_state``, such as that of an epoch or a process."""
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
         return self._batches(self._generator(random_state))

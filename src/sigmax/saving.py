@@ -1,4 +1,4 @@
-"""Estimators whose fitted value can be written to a folder, and read again."""
+"""Estimators that can be saved to a folder and loaded."""
 
 from abc import ABCMeta
 from dataclasses import is_dataclass
@@ -19,24 +19,24 @@ S = TypeVar("S", bound="AbstractSavable")  # beartype knows no Self
 
 
 class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
-    """A scikit-learn estimator whose `fit` ends with one assignment: that of ``model_``."""
+    """Scikit-learn estimator whose fitted state is the attribute ``model_``."""
 
     model_type: ClassVar[type]
     """Class of ``model_``."""
 
     setting_type: ClassVar[type] = type(None)
-    """Class of arguments that are no plain values."""
+    """Class of constructor arguments that are not plain values."""
 
     model_: Any
-    """All that was learned: a value that never changes."""
+    """Fitted state, which is immutable."""
     n_features_in_: int
     feature_names_in_: np.ndarray
 
     def unfitted(self: S) -> S:
-        """A copy that shares the settings, and has learned nothing.
+        """Unfitted copy with the same settings.
 
-        A fit works on such a copy, and `become` is its last line: a fit that fails or is
-        interrupted leaves the estimator as it was.
+        `fit` trains such a copy and ends with `become`, so that a fit that fails or is
+        interrupted does not change the estimator.
         """
         clear_if_full()
         copy = object.__new__(type(self))
@@ -45,7 +45,7 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
         return copy
 
     def become(self: S, fitted: S, model: Any) -> S:
-        """Take over ``model`` and the column names of a copy."""
+        """Set ``model_``, and the column names of the copy."""
         fitted.model_ = model
         vars(self).clear()
         vars(self).update(vars(fitted))
@@ -55,12 +55,12 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
         """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle).
 
         An older model in this folder is replaced; a folder with any other file raises an error. A
-        ``random_state`` that is no int is written as None.
+        ``random_state`` that is not an int is saved as None.
         """
         check_is_fitted(self)
         params = self.get_params(deep=False)
         if not isinstance(params.get("random_state"), int | np.integer | None):
-            params["random_state"] = None  # a generator cannot be written down
+            params["random_state"] = None  # a generator cannot be saved
         document, arrays = encode(self.model_)
         header = {
             "sigmax": __version__,
@@ -74,19 +74,19 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
 
     @classmethod
     def setting(cls, value: Any) -> Any:
-        """An argument of the constructor from the JSON of `save`."""
+        """Constructor argument from the JSON of `save`."""
         if isinstance(value, dict):
             return decode(cls.setting_type, value, {})
         return tuple(value) if isinstance(value, list) else value
 
     @classmethod
     def load(cls: type[S], path: str | Path) -> S:
-        """Read a model that `save` wrote; nothing in the folder is ever executed.
+        """Load a model that `save` wrote; no code in the folder is executed.
 
         Raises
         ------
         ModelFileError
-            If a file is missing, too many or changed in any byte, or holds another model.
+            If a file is missing, unknown or changed, or contains another model.
         """
         header, arrays = sigmax.files.read_model(path)
         if header.get("estimator") != cls.__name__:
@@ -109,7 +109,7 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON takes it."""
+    """Setting as a JSON value."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):

@@ -1,4 +1,4 @@
-"""Settings: fields of a dataclass, each with its default and the rule that values must obey."""
+"""Settings: fields of a dataclass, each with a default and a rule for its values."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from sigmax.checks import check_choice, check_count, check_flag, check_number, c
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The values that a setting may have: their type in words, and a check."""
+    """Rule for the values of a setting: their type in words, and a check."""
 
     kind: str
     check: Callable[[str, Any], Any]
@@ -21,12 +21,12 @@ class Rule:
 def number(
     *, above: float | int = -math.inf, below: float | int = math.inf, inclusive: bool = False
 ) -> Rule:
-    """A number between two bounds."""
+    """Rule for a number between two bounds."""
     return Rule("float", partial(check_number, above=above, below=below, inclusive=inclusive))
 
 
 def one_of(choices: Iterable[str]) -> Rule:
-    """One of some names."""
+    """Rule for one of several names."""
     names = [f'"{choice}"' for choice in sorted(choices)]
     kind = f"{', '.join(names[:-1])} or {names[-1]}"
     return Rule(kind, partial(check_choice, choices=tuple(choices)))
@@ -41,26 +41,26 @@ NOT_NEGATIVE = number(above=0, inclusive=True)
 
 
 def setting(default: Any, rule: Rule, sentence: str) -> Any:
-    """A field of an `AbstractSettings`; a default of None is left to the estimator."""
+    """Field of an `AbstractSettings`; a default of None is set by the estimator."""
     return field(default=default, metadata={"rule": rule, "sentence": " ".join(sentence.split())})
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractSettings:
-    """Settings of an estimator. Fields without a rule are no settings of its constructor."""
+    """Settings of an estimator; fields without a rule are not constructor arguments."""
 
     @classmethod
     def declared(cls) -> dict[str, Field]:
-        """The fields that constructors may have as arguments, by name."""
+        """Fields with a rule, by name."""
         return {one.name: one for one in fields(cls) if "rule" in one.metadata}
 
     def override(self, given: Mapping[str, Any]) -> Any:
-        """Settings with every given value checked and put in place.
+        """Replace settings by the given values, which are checked.
 
         Raises
         ------
         InvalidArgumentError
-            If a value does not obey the rule of its field.
+            If a value violates the rule of its field.
         """
         declared = self.declared()
         checked = {
@@ -80,5 +80,5 @@ class AbstractSettings:
 
 
 def store(estimator: Any, arguments: Mapping[str, Any]) -> None:
-    """Keep the arguments of a constructor as attributes, unchanged, as scikit-learn wants it."""
+    """Store constructor arguments as attributes, unchanged, as scikit-learn requires."""
     vars(estimator).update({name: arguments[name] for name in estimator._get_param_names()})

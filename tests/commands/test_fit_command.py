@@ -247,7 +247,7 @@ def test_rows_are_counted_as_in_the_file(tmp_path):
 def test_a_cluster_that_is_not_there_is_reported_in_a_sentence(table, tmp_path):
     place = ("--engine", "ray", "--address", "127.0.0.1:1")
     result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *place)
-    assert fails_with(result, "no Ray cluster", "nobody answers", code=1)
+    assert fails_with(result, "no Ray cluster", "no server answers", code=1)
 
 
 @pytest.mark.parametrize(

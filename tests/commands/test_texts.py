@@ -7,7 +7,7 @@ import pytest
 
 from sigmax.cli.describe import count_kinds, printable
 from sigmax.cli.predict import default_output, differences, is_parts
-from sigmax.cli.scores import Estimate, Gap, estimate_text, standard_error, verdict
+from sigmax.cli.scores import Estimate, ScoreDifference, estimate_text, standard_error, verdict
 from sigmax.table_model import Note, UnusualRows
 from sigmax.tables import Kind
 
@@ -40,7 +40,7 @@ def test_the_standard_error_of_clusters_is_that_of_their_means():
 )
 def test_a_verdict_follows_the_crps_and_names_a_higher_rmse(crps, rmse, worst_row, expected):
     found = verdict(
-        Gap(
+        ScoreDifference(
             baseline="linear",
             baseline_crps=2.0,
             log_likelihood=Estimate(0.3, 0.1),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sigmax.cli.scores import row_gap, score_rows, verdict
+from sigmax.cli.scores import score_difference, score_rows, verdict
 from sigmax.distributions import Normal, Predictive
 
 
@@ -26,19 +26,21 @@ def test_a_better_model_is_named_with_its_paired_error(truth):
     share = 100 * gap.mean() / plain.values["crps"].mean()
     error = 100 * stats.sem(gap) / plain.values["crps"].mean()
     expected = f"CRPS {share:.1f} ± {error:.1f} % lower than a linear model's."
-    assert verdict(row_gap(model, plain, "linear")) == expected
+    assert verdict(score_difference(model, plain, "linear")) == expected
 
 
 def test_a_model_that_is_no_better_or_worse_is_called_so(truth):
     mean, y = truth
     rng = np.random.default_rng(1)
     same = verdict(
-        row_gap(scores(y, mean + 0.01 * rng.normal(size=400), 0.5), scores(y, mean, 0.5), "linear")
+        score_difference(
+            scores(y, mean + 0.01 * rng.normal(size=400), 0.5), scores(y, mean, 0.5), "linear"
+        )
     )
     assert same.startswith("No better than a linear model: CRPS ")
     assert same.endswith("; `--method linear` fits one.")
     assert "log-likelihood" in same and "RMSE" in same
-    worse = verdict(row_gap(scores(y, 0 * y, 1.1), scores(y, mean, 0.5), "linear"))
+    worse = verdict(score_difference(scores(y, 0 * y, 1.1), scores(y, mean, 0.5), "linear"))
     assert worse.startswith("Worse than a linear model: ") and "RMSE 2." in worse
 
 
@@ -46,6 +48,6 @@ def test_one_row_that_spoils_the_rmse_is_reported(truth):
     mean, y = truth
     other = mean.copy()
     other[7] += 60.0
-    found = verdict(row_gap(scores(y, other, 0.5), scores(y, 0 * y, 1.1), "linear"))
+    found = verdict(score_difference(scores(y, other, 0.5), scores(y, 0 * y, 1.1), "linear"))
     assert "RMSE 2.6 times as high because of one row" in found
     assert "log-likelihood" in found  # one row in four hundred has no density left

@@ -69,7 +69,7 @@ def test_another_number_of_rows_compiles_nothing():
         dist = make((n,))
         dist.log_prob(np.zeros(n))
         dist.interval(0.5)
-        return cast(Any, predictive._evaluate).n_programs()
+        return cast(Any, predictive._evaluate).n_compiled()
 
     n_compiled = score(65)
     assert score(100) == n_compiled

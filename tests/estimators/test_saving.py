@@ -212,7 +212,7 @@ def test_an_older_model_is_replaced_and_other_files_are_kept(fitted, tmp_path):
     (tmp_path / "model" / "notes.txt").write_text("precious")
     with pytest.raises(ModelFileError, match=r"notes\.txt, which would be lost"):
         fitted("network").save(tmp_path / "model")
-    with pytest.raises(ModelFileError, match=r"not of its model: notes\.txt"):
+    with pytest.raises(ModelFileError, match=r"not belong to the model: notes\.txt"):
         GPRegressor.load(tmp_path / "model")
     assert (tmp_path / "model" / "notes.txt").read_text() == "precious"
 

@@ -10,10 +10,10 @@ from sigmax.features.categories import (
     MISMATCH,
     NEW,
     TextMap,
+    category_statistics,
     cross_fitted_statistics,
-    level_statistics,
 )
-from sigmax.features.features import GAP_STEP
+from sigmax.features.features import MISSING_STEP
 from sigmax.inputs import InputShape
 from sigmax.tables import Kind, Table, infer_schema
 from sigmax.tables.columns import as_frame, columns_of_frame
@@ -110,9 +110,9 @@ def frame():
 
 
 @pytest.fixture(autouse=True)
-def few_levels_are_fewer(monkeypatch):
-    """So that a column of sixty levels has many."""
-    monkeypatch.setattr(categories, "MOST_LEVELS", 40)
+def few_categories_are_fewer(monkeypatch):
+    """Lower the limit, so that a column of sixty categories has many."""
+    monkeypatch.setattr(categories, "MOST_ONE_HOT", 40)
 
 
 def test_shapes_of_all_kinds_together(frame):
@@ -140,7 +140,7 @@ def test_a_gap_among_numbers_is_at_the_mean_and_a_step_away(frame):
     features, rows = fit(frame)
     mean = frame["age"].mean()
     row = frame.iloc[[0, 0]].assign(age=[np.nan, mean])
-    np.testing.assert_allclose(distances(features, row)[0, 1], GAP_STEP, rtol=1e-4)
+    np.testing.assert_allclose(distances(features, row)[0, 1], MISSING_STEP, rtol=1e-4)
     is_empty = frame["age"].isna().to_numpy()
     assert set(np.asarray(rows.extras)[is_empty, 0]) == {1.0}
     assert set(np.asarray(rows.extras)[~is_empty, 0]) == {0.0}
@@ -242,7 +242,7 @@ def test_statistics_of_levels_are_shrunk_where_rows_are_few():
     rng = np.random.default_rng(0)
     codes = np.repeat([0, 1, 2], [500, 500, 2]).astype(np.int32)
     y = (np.array([-1.0, 1.0, 1.0])[codes] + 0.5 * rng.normal(size=len(codes)))[:, None]
-    found = level_statistics(codes, 3, y, np.ones(len(codes)))
+    found = category_statistics(codes, 3, y, np.ones(len(codes)))
     np.testing.assert_allclose(found[:2, 0], [-1, 1], atol=0.1)
     np.testing.assert_allclose(np.exp(found[:2, 1]), 0.5, atol=0.05)
     assert 0 < found[2, 0] < y[codes == 2].mean()

@@ -217,11 +217,11 @@ def test_a_transform_that_does_not_increase_is_refused(part):
 
 
 def test_another_number_of_rows_compiles_nothing():
-    map_of, n_programs = fit(SKEWED), []
+    map_of, n_compiled = fit(SKEWED), []
     for n in (1000, 900, 1024):
         map_of.restore(map_of(SKEWED[:n]))
-        n_programs.append(cast(Any, target.evaluate).n_programs())
-    assert len(set(n_programs)) == 1
+        n_compiled.append(cast(Any, target.evaluate).n_compiled())
+    assert len(set(n_compiled)) == 1
 
 
 def test_many_rows_are_mapped_in_blocks(monkeypatch):

@@ -243,10 +243,10 @@ def test_batches_of_any_shape_give_the_same_numbers(model):
 
 def test_another_row_compiles_nothing(conditioned):
     conditioned.posterior(points(10, 2))
-    n_programs = moments_at.n_programs()  # pyright: ignore[reportFunctionMemberAccess]
+    n_compiled = moments_at.n_compiled()  # pyright: ignore[reportFunctionMemberAccess]
     more = conditioned.condition_on_observations(points(1, 2), torch.tensor([[9.9]]))
     more.posterior(points(11, 2))
-    assert moments_at.n_programs() == n_programs  # pyright: ignore[reportFunctionMemberAccess]
+    assert moments_at.n_compiled() == n_compiled  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def optimised(acquisition, **options) -> torch.Tensor:

@@ -15,7 +15,7 @@ from sigmax.paper.benchmark import (
     RMSE,
     arrange,
     by_dataset,
-    gap_to_normal,
+    excess_over_normal,
     uci_figures,
     uci_tables,
 )
@@ -104,7 +104,7 @@ def test_the_gap_of_a_normal_with_the_same_rmse_is_zero():
     y = np.random.default_rng(0).normal(scale=3, size=1000)
     rmse = np.sqrt(np.mean(y**2))
     score = np.mean(-0.5 * np.log(2 * np.pi * rmse**2) - 0.5 * y**2 / rmse**2)
-    assert gap_to_normal(float(score), float(rmse)) == pytest.approx(0, abs=1e-12)
+    assert excess_over_normal(float(score), float(rmse)) == pytest.approx(0, abs=1e-12)
 
 
 def test_counts_and_splits_are_abbreviated():

@@ -99,6 +99,6 @@ def make_report(
         "group_column": kind,
         "time_column": "day",
         "command": "sigmax fit data.csv",
-        "facts": [("rows", f"{n:,}"), ("setting", name)],
+        "metadata": [("rows", f"{n:,}"), ("setting", name)],
     }
     return ModelReport(**{**known, **changes})

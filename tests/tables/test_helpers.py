@@ -2,7 +2,7 @@
 
 import pytest
 
-from sigmax.features.categories import most_levels
+from sigmax.features.categories import most_categories
 from sigmax.tables import Column, Kind
 from sigmax.tables.columns import category_name, split_columns
 from sigmax.tables.profile import range_texts
@@ -49,4 +49,4 @@ def test_units_are_whole_row_groups_unless_a_group_is_far_larger(sizes, units):
 
 
 def test_columns_of_many_rows_have_fewer_coordinates():
-    assert [most_levels(n) for n in (1000, 50_000, 1_000_000)] == [200, 40, 20]
+    assert [most_categories(n) for n in (1000, 50_000, 1_000_000)] == [200, 40, 20]

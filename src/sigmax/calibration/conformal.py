@@ -144,10 +144,7 @@ def upper_bound(
     of_models: list[Ranked],
     coverage: float,
 ) -> Float[np.ndarray, " new"]:
-    """Conformal quantile of each model's mean plus its scores times its standard deviation.
-
-    Found by bisection between the smallest and the largest quantile of a single model.
-    """
+    """Conformal quantile of each model's mean plus its scores times its std, by bisection."""
     coverage = check_number("coverage", coverage, above=0.0, below=1.0)
     n_rows = sum(len(score) for score, _ in of_models)
     total = sum(weights[-1] for _, weights in of_models)

@@ -169,10 +169,10 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(**values: Any) -> Any:
-        for name, members in groups.items():
-            chosen = {member: values.pop(member) for member in members}
-            given = {member: value for member, value in chosen.items() if value is not None}
-            lists = {member: tuple(value) for member, value in given.items() if type(value) is list}
+        for name, own in groups.items():
+            chosen = {field: values.pop(field) for field in own}
+            given = {field: value for field, value in chosen.items() if value is not None}
+            lists = {field: tuple(value) for field, value in given.items() if type(value) is list}
             values[name] = hints[name](**given | lists)
         return function(**values)
 

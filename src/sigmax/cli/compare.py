@@ -53,8 +53,8 @@ from sigmax.cli.rows import (
 from sigmax.cli.scores import (
     LEVELS,
     Estimate,
-    Gap,
     RowScores,
+    ScoreDifference,
     estimate_text,
     is_sure,
     score_rows,
@@ -306,11 +306,11 @@ def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def record_groups(records: Sequence[Record]) -> list[list[Record]]:
-    """The records of every comparison, which is one table with one set of options."""
+    """Records of each comparison: one table with one set of options."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         task = record.task
-        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # files sort names, too
+        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # as in the file
         groups.setdefault(key, []).append(record)
     return list(groups.values())
 
@@ -320,12 +320,12 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
     methods = by_method(records)
     rows = []
     for i, (method, folds) in enumerate(methods.items()):
-        gap = difference(folds, next(iter(methods.values())), "crps")
+        minus_best = difference(folds, next(iter(methods.values())), "crps")
         rows.append(
             [
                 method_title(method, folds),
                 estimate_text(mean_score(folds, "crps")),
-                estimate_text(gap) if i else "",
+                estimate_text(minus_best) if i else "",
                 estimate_text(mean_score(folds, "log_likelihood")),
                 number_cell(100 * weighted(folds, "coverage_90"), ".1f", " %"),
                 number_cell(mean_seconds(folds), ".3g"),
@@ -352,14 +352,14 @@ def ranked_verdict(records: Sequence[Record]) -> str:
     if linear is None or not methods:
         return ""
     best, folds = next(iter(methods.items()))
-    gap = Gap(
+    found = ScoreDifference(
         baseline="linear",
         baseline_crps=mean_score(linear, "crps").value,
         crps=difference(folds, linear, "crps"),
         log_likelihood=difference(folds, linear, "log_likelihood"),
         rmse=pooled_rmse(folds) / pooled_rmse(linear),
     )
-    return f"{best}, the best of {len(methods)}: {verdict(gap)}"
+    return f"{best}, the best of {len(methods)}: {verdict(found)}"
 
 
 def number_cell(value: float | np.floating, digits: str, unit: str = "") -> TableCell:
@@ -374,9 +374,9 @@ def other_scores(records: Sequence[Record]) -> ReportTable:
     rows = []
     methods = by_method(records)
     for i, (method, folds) in enumerate(methods.items()):
-        gap = difference(folds, next(iter(methods.values())), "log_likelihood")
+        minus_best = difference(folds, next(iter(methods.values())), "log_likelihood")
         row = [method_title(method, folds), number_cell(pooled_rmse(folds), ".4g")]
-        row.append(estimate_text(gap) if i else "")
+        row.append(estimate_text(minus_best) if i else "")
         for level in LEVELS:
             percent = f"{100 * level:g}"
             row.append(number_cell(100 * weighted(folds, f"coverage_{percent}"), ".1f", " %"))
@@ -435,9 +435,9 @@ def difference(folds: Folds, best: Folds, name: str) -> Estimate:
     common = sorted(folds.keys() & best.keys())
     if not common:
         return Estimate(math.nan, math.nan)
-    gaps = blocks(folds, common, name) - blocks(best, common, name)
+    differences = blocks(folds, common, name) - blocks(best, common, name)
     means = [weighted({fold: of[fold] for fold in common}, name) for of in (folds, best)]
-    return Estimate(means[0] - means[1], block_error(gaps))
+    return Estimate(means[0] - means[1], block_error(differences))
 
 
 def blocks(folds: Folds, splits: Sequence[int], name: str) -> NDArray[np.float64]:
@@ -487,7 +487,7 @@ def compare_page(folder: Path, records: Sequence[Record]) -> str:
             for part in page_parts(group, f"-{i}" if many else "")
         ],
         command=repeat_comparison(folder, last),
-        facts=[
+        metadata=[
             ("table", last[0].task.dataset),
             ("SHA-256 of the table", table["sha256"]),
             ("folds", str(table["options"]["n_folds"])),
@@ -512,9 +512,9 @@ def best_method(records: Sequence[Record]) -> str:
     if not others:
         return f"{best} is the only method that has scores."
     first, second, *_ = methods.values()
-    gap, crps = difference(second, first, "crps"), weighted(first, "crps")
-    share = gap.value / crps if crps else math.nan
-    sure = "more than chance would explain" if is_sure(gap, 1) else "which may well be chance"
+    delta, crps = difference(second, first, "crps"), weighted(first, "crps")
+    share = delta.value / crps if crps else math.nan
+    sure = "more than chance would explain" if is_sure(delta, 1) else "which may well be chance"
     target = records[0].task.settings["table"]["options"]["target"]
     return (
         f"{best} predicts {target} best of {len(methods)} methods; the next, {others[0]}, has a"
@@ -555,12 +555,12 @@ def page_parts(records: Sequence[Record], suffix: str) -> list[PagePart]:
 def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
     names, best = list(methods), next(iter(methods.values()))
     found = [mean_score(folds, "crps") for folds in methods.values()]
-    gaps = [difference(folds, best, "crps") for folds in methods.values()]
+    minus_best = [difference(folds, best, "crps") for folds in methods.values()]
     values = np.array([one.value for one in found])
     errors = np.nan_to_num([one.error for one in found])
     ends: Any = {"lower": values - errors, "upper": values + errors}
     y = np.arange(len(names))
-    texts = ["the best", *(f"{estimate_text(gap)} above" for gap in gaps[1:])]
+    texts = ["the best", *(f"{estimate_text(one)} above" for one in minus_best[1:])]
     return Chart(
         name=name,
         title="CRPS",

@@ -102,11 +102,13 @@ def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
 
 def row_of(column: ColumnProfile, profile: Profile) -> list[str]:
     share = column.n_missing / profile.target.n_rows
-    gaps = f"{share:.0%}" if share >= 0.01 else f"{column.n_missing:,}" if column.n_missing else ""
+    missing = (
+        f"{share:.0%}" if share >= 0.01 else f"{column.n_missing:,}" if column.n_missing else ""
+    )
     values = f"{column.low} to {column.high}" if column.low else ""
     if column.kind is Kind.CATEGORY:
         values = f"{column.n_distinct:,} categories"
-    return [clean(column.name), str(column.kind), gaps, values, clean(column.example)]
+    return [clean(column.name), str(column.kind), missing, values, clean(column.example)]
 
 
 def target_line(target: TargetProfile) -> Text:

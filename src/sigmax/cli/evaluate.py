@@ -21,7 +21,7 @@ from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, tr
 from sigmax.cli.scores import (
     Estimate,
     RowScores,
-    row_gap,
+    score_difference,
     score_model,
     score_rows,
     score_table,
@@ -223,10 +223,7 @@ def evaluate_chunks(
     *,
     keep_rows: bool = False,
 ) -> Evaluation:
-    """Score the rows of a table in chunks; rows without a target are left out.
-
-    ``keep_rows`` keeps what a report needs: some numbers of every row, and the cells of a few.
-    """
+    """Score the rows with a target in chunks; ``keep_rows`` keeps rows for a report."""
     options.check()
     method = options.method or saved.intervals
     scores, linear, hashes, kept_columns, kept_numbers, n_left_out = [], [], [], [], [], 0
@@ -268,7 +265,7 @@ def evaluate_chunks(
         n_left_out,
         rows.summary(),
         {name: (len(part), rows[part].summary()) for name, part in members.items()},
-        verdict(row_gap(rows, RowScores.join(linear), "linear")) if linear else "",
+        verdict(score_difference(rows, RowScores.join(linear), "linear")) if linear else "",
         [*cautions, *coverage_cautions(n_inside, n_at_end, len(rows))],
         HeldOutRows.join(report) if keep_rows else None,
     )

@@ -44,7 +44,7 @@ from sigmax.cli.scores import (
     LEVELS,
     Estimate,
     RowScores,
-    row_gap,
+    score_difference,
     score_model,
     score_rows,
     score_table,
@@ -219,7 +219,7 @@ def fit_table(
         dist, row_scores, baselines = score_held_out(model, data, split, columns, options)
         summaries = {title: found.summary() for title, found in row_scores.items()}
         best = list(baselines)[-1]
-        sentence = verdict(row_gap(row_scores["model"], row_scores[best], best))
+        sentence = verdict(score_difference(row_scores["model"], row_scores[best], best))
         named = {columns.group_column, columns.time_column, first_time_column(table.schema)}
         rows = HeldOutRows.predict(
             model,
@@ -343,7 +343,7 @@ def fit_report(
 ) -> ModelReport:
     metadata, name = saved.metadata, type(saved.model).__name__
     counts, split, source = metadata["rows"], metadata["split"], metadata["source"]
-    n_rows = counts.get("in_files", profile.n_rows)  # the profile of many rows is of a sample
+    n_rows = counts.get("in_files", profile.n_rows)  # the profile may describe a sample
     n_without = n_rows - counts["with_target"]
     left_out = f", {n_without:,} without a target left out" * bool(n_without)
     return model_report(
@@ -417,7 +417,7 @@ def model_report(
         conformal={level: summary[f"coverage_{level * 100:g}"].value for level in LEVELS}
         if method == "conformal"
         else None,
-        facts=[
+        metadata=[
             *about_rows,
             ("intervals", method),
             *((f"version of {name}", text) for name, text in saved.metadata["versions"].items()),

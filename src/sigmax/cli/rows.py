@@ -34,10 +34,10 @@ from sigmax.tables.table import describe_columns
 
 FEWEST_ROWS = 10
 SAMPLED = 81_920
-"""Rows that are sampled from a table that is learned from in shards, to describe and score it."""
+"""Number of rows sampled from a table that is fitted in shards, for profile and scores."""
 TRAINING_ROWS = "training rows"
 MOST_HASHES = 50_000
-"""Largest number of hashes of training rows in a model folder; a random sample of more rows."""
+"""Largest number of hashes of training rows in a model folder."""
 MANY_LEARNED = 0.02
 """Share of training rows, beyond that of duplicates, from which scores are misleading."""
 
@@ -156,8 +156,8 @@ class UsableRows:
 class ManyRows:
     """A table that need not fit into memory, and a random sample that does.
 
-    The sample is described, and part of it is held out; duplicates of held-out rows are not
-    learned from.
+    The profile describes the sample, and part of it is held out; duplicates of held-out rows are
+    not used for training.
     """
 
     files: ParquetFiles
@@ -184,7 +184,7 @@ class ManyRows:
     def stream(
         self, data: UsableRows, columns: ColumnOptions, split: "Split | None"
     ) -> ParquetStream:
-        """All rows, or those that may be learned from if the split's test rows are held out."""
+        """Stream of all rows, or of the training rows of a split."""
         keeps = None if split is None else training_filter(data, columns, split)
         watch = watched(self.bar, "rows")
         return ParquetStream(self.files, columns.target, data.features, keeps, watch)
@@ -263,10 +263,10 @@ def read_features(
 
 
 def text_categories(table: Table) -> pd.DataFrame:
-    """Categories as text, numbers and times as numbers with NaN, as CatBoost takes a table."""
+    """Frame for CatBoost: categories as text, numbers and times as numbers with NaN."""
     columns: dict[str, Any] = {}
-    for column, levels in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        columns[column.name] = np.array([*levels.names, "(gap)"], dtype=object)[levels.codes]
+    for column, cells in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
+        columns[column.name] = np.array([*cells.names, "(gap)"], dtype=object)[cells.codes]
     for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
         names = [column.name for column in table.schema.of_kind(kind)]
         columns |= dict(zip(names, cells.T, strict=True))

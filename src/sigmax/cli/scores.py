@@ -95,8 +95,8 @@ class RowScores:
 
     def minus(self, other: "RowScores", name: str) -> Estimate:
         """Mean difference of a score from another prediction of the same rows."""
-        gap = self.values[name] - other.values[name]
-        return Estimate(float(np.mean(gap)), standard_error(gap, self.clusters))
+        difference = self.values[name] - other.values[name]
+        return Estimate(float(np.mean(difference)), standard_error(difference, self.clusters))
 
 
 def score_rows(
@@ -143,11 +143,11 @@ def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:
     if not np.all(np.isfinite(values)):
         return math.nan
     labels = np.unique(clusters, return_inverse=True)[1].reshape(-1)
-    gaps = values - np.mean(values)
-    sums = np.bincount(labels, weights=gaps)
+    deviations = values - np.mean(values)
+    sums = np.bincount(labels, weights=deviations)
     if len(sums) < 2:
         return math.nan
-    squares = [len(part) / (len(part) - 1) * float(np.sum(part**2)) for part in (sums, gaps)]
+    squares = [len(part) / (len(part) - 1) * float(np.sum(part**2)) for part in (sums, deviations)]
     return math.sqrt(max(squares)) / len(values)
 
 
@@ -186,7 +186,7 @@ def score_table(title: str, summaries: Mapping[str, Mapping[str, Estimate]]) -> 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Gap:
+class ScoreDifference:
     """Scores of a model minus those of a baseline on the same rows, with paired errors."""
 
     baseline: str
@@ -199,10 +199,10 @@ class Gap:
     """Share of the worst row in the model's squared error."""
 
 
-def row_gap(model: RowScores, other: RowScores, baseline: str) -> Gap:
+def score_difference(model: RowScores, other: RowScores, baseline: str) -> ScoreDifference:
     squares, others = (one.values["squared_error"] for one in (model, other))
     total = float(np.sum(squares))
-    return Gap(
+    return ScoreDifference(
         baseline=baseline,
         baseline_crps=float(np.mean(other.values["crps"])),
         crps=model.minus(other, "crps"),
@@ -212,39 +212,39 @@ def row_gap(model: RowScores, other: RowScores, baseline: str) -> Gap:
     )
 
 
-def verdict(gap: Gap) -> str:
+def verdict(delta: ScoreDifference) -> str:
     """Compare a model with a baseline in one sentence.
 
     A model is better if its CRPS is lower by more than chance, or is lower and the log-likelihood
     is higher by more than chance.
     """
-    name, advice = VERDICT_TEXTS[gap.baseline]
-    scale = 1 / gap.baseline_crps if gap.baseline_crps else math.nan
-    share = Estimate(scale * gap.crps.value, scale * gap.crps.error)
-    crps = f"CRPS {gap_text(share, percent=True)}"
-    density = f"log-likelihood {gap_text(gap.log_likelihood)}"
-    if is_sure(gap.crps, -1) or (gap.crps.value < 0 and is_sure(gap.log_likelihood, 1)):
-        is_lower = gap.log_likelihood.value < -NATS or is_sure(gap.log_likelihood, -1)
+    name, advice = VERDICT_TEXTS[delta.baseline]
+    scale = 1 / delta.baseline_crps if delta.baseline_crps else math.nan
+    share = Estimate(scale * delta.crps.value, scale * delta.crps.error)
+    crps = f"CRPS {difference_text(share, percent=True)}"
+    density = f"log-likelihood {difference_text(delta.log_likelihood)}"
+    if is_sure(delta.crps, -1) or (delta.crps.value < 0 and is_sure(delta.log_likelihood, 1)):
+        is_lower = delta.log_likelihood.value < -NATS or is_sure(delta.log_likelihood, -1)
         caveats = [density] if is_lower else []
-        caveats += [f"RMSE {rmse_text(gap)}"] if gap.rmse > HIGHER else []
+        caveats += [f"RMSE {rmse_text(delta)}"] if delta.rmse > HIGHER else []
         but = f", but {' and '.join(caveats)}" if caveats else ""
         return f"{crps} than {name}'s{but}."
-    lead = "Worse" if is_sure(gap.crps, 1) else "No better"
-    return f"{lead} than {name}: {crps}, {density}, RMSE {rmse_text(gap)}{advice}."
+    lead = "Worse" if is_sure(delta.crps, 1) else "No better"
+    return f"{lead} than {name}: {crps}, {density}, RMSE {rmse_text(delta)}{advice}."
 
 
-def is_sure(gap: Estimate, sign: int) -> bool:
+def is_sure(delta: Estimate, sign: int) -> bool:
     """True if a difference has this sign by more than chance; False if its error is unknown."""
-    return sign * gap.value > SURE * gap.error
+    return sign * delta.value > SURE * delta.error
 
 
-def gap_text(gap: Estimate, *, percent: bool = False) -> str:
-    size = estimate_text(Estimate(abs(gap.value), gap.error), percent=percent)
-    return f"{size} {'lower' if gap.value < 0 else 'higher'}"
+def difference_text(delta: Estimate, *, percent: bool = False) -> str:
+    size = estimate_text(Estimate(abs(delta.value), delta.error), percent=percent)
+    return f"{size} {'lower' if delta.value < 0 else 'higher'}"
 
 
-def rmse_text(gap: Gap) -> str:
-    cause = " because of one row" if gap.worst_row > ONE_ROW and gap.rmse > HIGHER else ""
-    if gap.rmse >= 1.5:
-        return f"{gap.rmse:.1f} times as high{cause}"
-    return f"{100 * abs(gap.rmse - 1):.1f} % {'lower' if gap.rmse < 1 else 'higher'}{cause}"
+def rmse_text(delta: ScoreDifference) -> str:
+    cause = " because of one row" if delta.worst_row > ONE_ROW and delta.rmse > HIGHER else ""
+    if delta.rmse >= 1.5:
+        return f"{delta.rmse:.1f} times as high{cause}"
+    return f"{100 * abs(delta.rmse - 1):.1f} % {'lower' if delta.rmse < 1 else 'higher'}{cause}"

@@ -39,7 +39,7 @@ Split = tuple[NDArray[np.integer], NDArray[np.integer]]
 def standard_splits(n_rows: int, n_splits: int) -> list[Split]:
     """The 90/10 splits of Hernandez-Lobato and Adams (2015), used by most publications.
 
-    Fewer splits are the first ones of more.
+    A smaller number gives the first of the same splits.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class OpenML:
         from sklearn.datasets import fetch_openml
 
         before = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(TIMEOUT)  # scikit-learn sets none
+        socket.setdefaulttimeout(TIMEOUT)  # scikit-learn sets no timeout
         try:
             table: Any = fetch_openml(
                 data_id=self.data_id, data_home=cache_folder() / "openml", as_frame=True
@@ -128,7 +128,7 @@ class OpenML:
             return table.data.astype(float).to_numpy(), table.target.astype(float).to_numpy()
         except ImportError:
             raise
-        except Exception as error:  # no network, no such set, a checksum, a broken file
+        except Exception as error:  # network, unknown set, checksum or damaged file
             raise DataFileError(
                 f"Fetching data set {self.data_id} from OpenML failed: {error}."
             ) from error

@@ -1,4 +1,4 @@
-"""Predictive densities: numbers in, means, spreads, intervals and scores out."""
+"""Predictive distributions: moments, quantiles, intervals and scores."""
 
 from sigmax.distributions.base import AbstractComponent, AbstractDistribution
 from sigmax.distributions.bounded import Bounded

@@ -1,7 +1,7 @@
-"""What every density can do: one density per element of a batch shape, pure JAX.
+"""Interface of all distributions: one density per element of a batch shape, in pure JAX.
 
-Leaves are JAX arrays, or NumPy ones: ``affine`` and ``widen`` are plain arithmetic, so that NumPy
-float64 leaves stay NumPy float64. The rest returns JAX arrays in the precision switched on.
+Leaves are JAX or NumPy arrays: ``affine`` and ``widen`` are plain arithmetic, so that NumPy
+float64 leaves stay NumPy float64. All other methods return JAX arrays in JAX's precision.
 """
 
 from abc import abstractmethod
@@ -20,7 +20,7 @@ Level: TypeAlias = float | Float[Array | np.ndarray, ""] | Float[Array | np.ndar
 
 
 class AbstractDistribution(eqx.Module):
-    """One density per element of the batch shape, from which all else is read."""
+    """One density per element of the batch shape."""
 
     if TYPE_CHECKING:  # pyright would take an AbstractVar for an argument of every constructor
 
@@ -35,7 +35,7 @@ class AbstractDistribution(eqx.Module):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """The batch shape."""
+        """Batch shape."""
 
     @property
     @abstractmethod
@@ -45,12 +45,12 @@ class AbstractDistribution(eqx.Module):
     @property
     @abstractmethod
     def aleatoric_variance(self) -> Batch:
-        """The part of the variance that is noise: what every member expects on average."""
+        """Noise variance: mean of the variances of the ensemble members."""
 
     @property
     @abstractmethod
     def epistemic_variance(self) -> Batch:
-        """The part of the variance that is ignorance: how far the members' means disagree."""
+        """Model uncertainty: variance of the means of the ensemble members."""
 
     @property
     @abstractmethod
@@ -67,7 +67,7 @@ class AbstractDistribution(eqx.Module):
 
     @abstractmethod
     def solve_quantile(self, q: Batch) -> Batch:
-        """What ``quantile`` returns, for one level per element; need not be differentiable."""
+        """Quantile at one level per element; need not be differentiable."""
 
     @abstractmethod
     def absolute_error(self, y: Batch) -> Batch:
@@ -79,22 +79,22 @@ class AbstractDistribution(eqx.Module):
 
     @abstractmethod
     def affine(self: T, shift: ArrayLike, scale: ArrayLike) -> T:
-        """The distribution of ``shift + scale * X`` for ``scale > 0``.
+        """Distribution of ``shift + scale * X`` for ``scale > 0``.
 
         Both broadcast against the batch shape and must not enlarge it.
         """
 
     @abstractmethod
     def widen(self: T, factor: ArrayLike) -> T:
-        """Every spread multiplied by ``factor``, every centre left where it is."""
+        """Multiply the scale of every component by ``factor``; its mean stays."""
 
     def quantile(self, q: Level) -> Batch:
-        """The value below which a share ``q`` lies; ``q``: one number, or one per element."""
+        """Quantile at the level ``q``: one number, or one per element."""
         dtype = jnp.asarray(self.mean).dtype
         return _invert_cdf(self, jnp.broadcast_to(jnp.asarray(q, dtype), self.shape))
 
     def interval(self, coverage: Level) -> Float[Array | np.ndarray, "*batch 2"]:
-        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis."""
+        """Central interval with probability ``coverage``: (lower, upper) on a new last axis."""
         tail = (1 - jnp.asarray(coverage)) / 2
         return jax.vmap(self.quantile, out_axes=-1)(jnp.stack([tail, 1 - tail]))
 
@@ -110,26 +110,26 @@ class AbstractDistribution(eqx.Module):
 
 
 class AbstractComponent(AbstractDistribution):
-    """A density that one model predicts by itself, and of which a ``Mixture`` can be made."""
+    """Density predicted by a single model, a possible component of a ``Mixture``."""
 
     @property
     def unit(self) -> Batch:
-        """The scale parameter."""
+        """Scale parameter."""
         return self.std
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape."""
+        """Batch shape."""
         return jnp.shape(self.mean)
 
     @property
     def aleatoric_variance(self) -> Batch:
-        """All of the variance: one model alone cannot disagree with itself."""
+        """Total variance: a single model has no epistemic part."""
         return self.variance
 
     @property
     def epistemic_variance(self) -> Batch:
-        """Zero: one model alone cannot disagree with itself."""
+        """Zero for a single model."""
         return jnp.zeros_like(self.mean)
 
     @abstractmethod
@@ -144,7 +144,7 @@ def _invert_cdf(dist: AbstractDistribution, q: Batch) -> Batch:
 
 @_invert_cdf.defjvp
 def _differentiate_inverse(primals, tangents):
-    """The root moves by (dq − dF) / f, so that no solver needs a derivative of its own."""
+    """Derivative of the root by the implicit function theorem: (dq − dF) / f."""
     root = _invert_cdf(*primals)
     _, rise = jax.jvp(lambda dist, q: q - dist.cdf(root), primals, tangents)
     density = jnp.exp(primals[0].log_prob(root))

@@ -1,4 +1,4 @@
-"""Distributions of targets that have a least or a greatest value."""
+"""Distributions of targets with a lower or an upper bound."""
 
 from collections.abc import Callable
 from typing import Any, final
@@ -17,19 +17,19 @@ from sigmax.distributions.mixture import Mixture
 STEPS = np.linspace(-3.5, 2.8, 85)
 NODES = np.exp(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = (STEPS[1] - STEPS[0]) * np.pi / 2 * np.cosh(STEPS) * NODES
-"""Of the double-exponential rule for integrals from 0 to infinity."""
+"""Nodes and weights of the double-exponential rule for integrals from 0 to infinity."""
 
 
 @final
 class Bounded(AbstractDistribution):
-    """The distribution of Y moved into its bounds: X is ``low`` where Y is below, ``high`` above.
+    """Distribution of X = clip(Y, low, high), where Y has the distribution ``base``.
 
-    All probability beyond a bound becomes that of the bound itself. What lies between the bounds is
-    as it was, quantiles for instance: densities that were calibrated without bounds stay so.
-    `log_prob` is that of the continuous part, also at a bound, whose probability is ``cdf(low)``.
+    The probability beyond a bound becomes an atom at the bound. Between the bounds, density and
+    quantiles do not change, so that a calibrated density stays calibrated.
+    `log_prob` is that of the continuous part, also at a bound; ``cdf(low)`` is the atom at ``low``.
 
-    Probabilities, quantiles and means are exact; variances, whose parts keep the shares that they
-    have without bounds, and the CRPS are integrals, to 1e-3 of the standard deviation.
+    Probabilities, quantiles and means are exact. Variance and CRPS are integrals with an error of
+    1e-3 standard deviations. The epistemic share of the variance is that of ``base``.
 
     Examples
     --------
@@ -48,22 +48,22 @@ class Bounded(AbstractDistribution):
 
     @classmethod
     def create(cls, base: Mixture | Mapped, low: ArrayLike, high: ArrayLike) -> "Bounded":
-        """Bounds of all densities, or of every output; infinite ones do not bound."""
+        """Create from bounds for all densities or for every output; infinite for no bound."""
         return cls(base, *(np.broadcast_to(np.asarray(b, float), base.shape) for b in (low, high)))
 
     @property
     def n_members(self) -> int:
-        """How many members are mixed."""
+        """Number of ensemble members."""
         return self.base.n_members
 
     @property
     def components(self):
-        """What is mixed, without bounds."""
+        """Components of the mixture, without bounds."""
         return self.base.components
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape."""
+        """Batch shape."""
         return self.base.shape
 
     @property
@@ -74,7 +74,7 @@ class Bounded(AbstractDistribution):
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
-        """Aleatoric plus epistemic."""
+        """Total variance, aleatoric plus epistemic."""
         mean, variance = self.mean, jnp.asarray(self.base.variance)
         low, high = (jnp.where(jnp.isfinite(b), b, mean) for b in (self.low, self.high))
         beyond = 2 * ((mean - low) * self._below + (high - mean) * self._above)
@@ -88,12 +88,12 @@ class Bounded(AbstractDistribution):
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
-        """The share of the variance that is noise without the bounds."""
+        """Noise variance; its share of the variance is that of ``base``."""
         return self.variance - self.epistemic_variance
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
-        """The share of the variance that is ignorance without the bounds."""
+        """Epistemic variance; its share of the variance is that of ``base``."""
         share = self.base.epistemic_variance / self.base.variance
         return jnp.where(share > 0, share, 0.0) * self.variance
 
@@ -114,7 +114,7 @@ class Bounded(AbstractDistribution):
         return jnp.where(y >= self.high, 1.0, found)
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """The quantile of the base, moved into the bounds."""
+        """Quantile of ``base``, clipped to the bounds."""
         return jnp.clip(self.base.solve_quantile(q), self.low, self.high)
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
@@ -135,17 +135,17 @@ class Bounded(AbstractDistribution):
         return jnp.clip(self.base.sample(key, n), self.low[None], self.high[None])
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Bounded":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         bounds = shift + scale * self.low, shift + scale * self.high
         return Bounded(self.base.affine(shift, scale), *bounds)
 
     def widen(self, factor: ArrayLike) -> "Bounded":
-        """Every component widened by ``factor`` about its own mean, before it is bounded."""
+        """Multiply the scale of every component of ``base`` by ``factor``."""
         return Bounded(self.base.widen(factor), self.low, self.high)
 
     @property
     def _below(self) -> Float[Array, "*batch"]:
-        """E(low − Y)⁺; 0 without the bound."""
+        """E(low − Y)⁺; 0 without a lower bound."""
         mean = jnp.asarray(self.base.mean)
         low = jnp.where(jnp.isfinite(self.low), self.low, mean)
         found = jnp.maximum(self.base.absolute_error(low) - (mean - low), 0.0) / 2
@@ -153,7 +153,7 @@ class Bounded(AbstractDistribution):
 
     @property
     def _above(self) -> Float[Array, "*batch"]:
-        """E(Y − high)⁺; 0 without the bound."""
+        """E(Y − high)⁺; 0 without an upper bound."""
         mean = jnp.asarray(self.base.mean)
         high = jnp.where(jnp.isfinite(self.high), self.high, mean)
         found = jnp.maximum(self.base.absolute_error(high) + (mean - high), 0.0) / 2

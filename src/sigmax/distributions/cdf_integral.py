@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 N_CUTS, FEWEST_CUTS = 250, 11
 FARTHEST = 60.0
-"""Where the outermost pieces end, in units of a component from its mean."""
+"""Distance of the outermost cuts from the mean of a component, in units of its scale."""
 
 GAUSS, GAUSS_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(3))
 GAUSS = GAUSS + 0.5
@@ -20,11 +20,11 @@ COLLOCATION = np.array(
         for end in GAUSS
     ]
 )
-"""From values at three Gauss points to integrals up to each of them."""
+"""Matrix from values at three Gauss points to the integrals up to each of them."""
 
 
 def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
-    """A few points around every component, the farther from its mean the farther apart."""
+    """Points around the mean of every component, with distances that grow outwards."""
     center, unit = jnp.asarray(components.mean), jnp.asarray(components.unit)
     n_cuts = max(N_CUTS // len(center), FEWEST_CUTS) | 1  # odd: one in the middle
     cuts = np.sinh(np.linspace(-1, 1, n_cuts) * np.arcsinh(FARTHEST))
@@ -40,12 +40,12 @@ def integrate_cdf(
 ) -> Float[Array, "*batch"]:
     """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
 
-    The line is cut there and at ``cuts``, between which the density of ``dist`` is smooth. Within a
-    piece it is a parabola through three points, whose integral is the cdf. That is summed up from
-    both ends: far out, a small error of one is a large error of the other. To about 1e-3 of the
-    standard deviation for the CRPS of components with four degrees of freedom or more.
+    The line is divided at ``at`` and at ``cuts``, between which the density of ``dist`` is smooth
+    and interpolated by parabolas. Their integrals, summed from both ends, are the cdf with a small
+    relative error in both tails. The error of the CRPS is about 1e-3 standard deviations for
+    components with four degrees of freedom or more.
     """
-    n_at = 1 + len(cuts) % 2  # as many pieces on either side
+    n_at = 1 + len(cuts) % 2  # so that both halves have equal numbers of pieces
     cuts = jnp.concatenate([cuts, jnp.broadcast_to(at, (n_at, *at.shape))])
     cuts = jnp.sort(cuts, axis=0)
     nodes, weights, collocation = (
@@ -53,7 +53,7 @@ def integrate_cdf(
     )
 
     def add_piece(outside, outer, inner, *, is_lower):
-        """The probability outside ``inner``, from that outside ``outer``, and the integral."""
+        """Probability outside ``inner``, from that outside ``outer``, and the integral."""
         step, width = inner - outer, jnp.abs(inner - outer)
         points = [outer + step * node for node in nodes]
         density = jnp.stack([jnp.exp(dist.log_prob(y)) for y in points])

@@ -1,4 +1,4 @@
-"""The distribution of a target of which a monotone function was modelled."""
+"""Distribution of a target that was modelled after a monotone transform."""
 
 from typing import Any, final
 
@@ -17,15 +17,15 @@ from sigmax.distributions.spline import MonotoneSpline
 STEPS = np.linspace(-3.2, 3.2, 129)
 NODES = np.sinh(np.pi / 2 * np.sinh(STEPS))
 NODE_WEIGHTS = np.pi / 2 * np.cosh(STEPS) * np.cosh(np.pi / 2 * np.sinh(STEPS))
-"""Of the double-exponential rule for moments, in units of a component about its mean."""
+"""Nodes and weights of the double-exponential rule for moments, in units of a component's scale."""
 
 
 @final
 class Mapped(AbstractDistribution):
-    """The y for which ``spline(y)`` has the distribution ``base``.
+    """Distribution of y if ``spline(y)`` has the distribution ``base``.
 
-    Densities, probabilities and quantiles are exact. Moments and the CRPS are integrals: to 1e-3 of
-    the standard deviation where the tails have four degrees of freedom or more.
+    Densities, probabilities and quantiles are exact. Moments and the CRPS are integrals with an
+    error of 1e-3 standard deviations if the tails have four degrees of freedom or more.
 
     Examples
     --------
@@ -39,26 +39,26 @@ class Mapped(AbstractDistribution):
 
     base: Mixture
     spline: MonotoneSpline
-    """From y to what was modelled."""
+    """Target transform."""
 
     @property
     def n_members(self) -> int:
-        """How many members are mixed."""
+        """Number of ensemble members."""
         return self.base.n_members
 
     @property
     def components(self):
-        """What is mixed, before the map."""
+        """Components of the mixture, in transformed units."""
         return self.base.components
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape."""
+        """Batch shape."""
         return self.base.shape
 
     @property
     def matched(self) -> Mixture:
-        """A mixture with the means and the variances that the components have in units of y."""
+        """Normal mixture with the components' means and variances in units of y."""
         components = self.base.components
         center, unit = components.mean, components.unit
 
@@ -69,7 +69,7 @@ class Mapped(AbstractDistribution):
             y = self.spline.inverse(t) - origin
             return tuple(total + mass * y**power for power, total in enumerate(totals)), None
 
-        origin = self.spline.inverse(center)  # or large values would lose their digits
+        origin = self.spline.inverse(center)  # subtracted against rounding errors
         zeros = jnp.zeros_like(origin)
         rule = (jnp.asarray(part, zeros.dtype) for part in (NODES, NODE_WEIGHTS))
         totals, _ = lax.scan(add, (zeros, zeros, zeros), tuple(rule))
@@ -80,12 +80,12 @@ class Mapped(AbstractDistribution):
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
-        """The mean of the members' means."""
+        """Mean of the members' means."""
         return self.matched.mean
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
-        """Aleatoric plus epistemic: the law of total variance."""
+        """Total variance, aleatoric plus epistemic."""
         return self.matched.variance
 
     @property
@@ -95,12 +95,12 @@ class Mapped(AbstractDistribution):
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
-        """The mean of the members' variances, without the uncertainty about their means."""
+        """Mean of the members' variances, without the uncertainty about their means."""
         return self.matched.aleatoric_variance
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
-        """The variance of the members' means, plus the mean of their own uncertainty."""
+        """Variance of the members' means, plus the mean of the uncertainty about each."""
         return self.matched.epistemic_variance
 
     @property
@@ -118,7 +118,7 @@ class Mapped(AbstractDistribution):
         return self.base.cdf(self.spline(y))
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """The quantile of the base, mapped back."""
+        """Quantile of ``base`` in units of y."""
         return self.spline.inverse(self.base.solve_quantile(q))
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
@@ -136,19 +136,19 @@ class Mapped(AbstractDistribution):
         return self.spline.inverse(self.base.sample(key, n))
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mapped":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         spline = self.spline
         return Mapped(
             self.base, MonotoneSpline(shift + scale * spline.x, spline.y, spline.slope / scale)
         )
 
     def widen(self, factor: ArrayLike) -> "Mapped":
-        """Every component widened by ``factor`` about its own mean, before the map."""
+        """Multiply the scale of every component of ``base`` by ``factor``."""
         return Mapped(self.base.widen(factor), self.spline)
 
     @property
     def cuts(self) -> Float[Array, " cuts *batch"]:
-        """Where the line is cut for integrals: around every component, and at knots of the map."""
+        """Cuts for integrals: points around every component, and the knots of the spline."""
         around = cuts_around(self.base.components)
         knots = jnp.asarray(self.spline.x, around.dtype)
         n_axes = len(self.shape) + 1 - knots.ndim

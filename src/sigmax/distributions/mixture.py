@@ -1,4 +1,4 @@
-"""The mixture of the distributions that several members predict."""
+"""Mixture of the distributions predicted by ensemble members."""
 
 import math
 from typing import final
@@ -23,15 +23,15 @@ PROBABILITY_TOLERANCE = 1e-7
 MAX_STEPS = 200
 
 MOST_PAIRED = 8
-"""More components than this have too many pairs to be summed over."""
+"""Maximum number of components for which all pairs are summed."""
 
 
 @final
 class Mixture(AbstractDistribution):
-    """Components along the first axis of their leaves, by default one per member.
+    """Mixture with components along the first axis, by default one per ensemble member.
 
-    Without weights of their own, all components have the same. Several components of one member,
-    which follow each other, are the shape of what it predicts: noise, and no disagreement.
+    Without ``log_weight`` all components have equal weights. Components of one member are
+    consecutive; the variance of their means is aleatoric.
 
     Examples
     --------
@@ -51,48 +51,48 @@ class Mixture(AbstractDistribution):
     log_weight: Batch | None = None
     """Logarithm of each component's weight, of the components' shape; None for equal weights."""
     n_parts: int = eqx.field(static=True, default=1)
-    """Components of each member."""
+    """Number of components of each member."""
 
     @property
     def n_members(self) -> int:
-        """How many members are mixed."""
+        """Number of ensemble members."""
         return self.components.shape[0] // self.n_parts
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape, without the axis of components."""
+        """Batch shape, without the axis of components."""
         return self.components.shape[1:]
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
-        """The mean of the members' means."""
+        """Mean of the members' means."""
         return self._average(self.components.mean)
 
     @property
     def member_weights(self) -> Float[Array, " members *batch"]:
-        """How much every member counts."""
+        """Weight of each member."""
         return jnp.sum(self._weights_by_member, axis=1)
 
     @property
     def member_means(self) -> Float[Array, " members *batch"]:
-        """What every member expects."""
+        """Mean of each member."""
         return self._by_member(self.components.mean)
 
     @property
     def member_variances(self) -> Float[Array, " members *batch"]:
-        """Of every member's own density, its uncertainty about its mean included."""
+        """Variance of each member, including the uncertainty about its mean."""
         mean = jnp.repeat(self.member_means, self.n_parts, axis=0)
         return self._by_member(self.components.variance + (self.components.mean - mean) ** 2)
 
     @property
     def aleatoric_variance(self) -> Float[Array, "*batch"]:
-        """The mean of the members' variances, without the uncertainty about their means."""
+        """Mean of the members' variances, without the uncertainty about their means."""
         variance = jnp.sum(self.member_weights * self.member_variances, axis=0)
         return variance - self._own_uncertainty
 
     @property
     def epistemic_variance(self) -> Float[Array, "*batch"]:
-        """The variance of the members' means, plus the mean of their own uncertainty."""
+        """Variance of the members' means, plus the mean of the uncertainty about each."""
         disagreement = (self.member_means - self.mean[None]) ** 2
         return jnp.sum(self.member_weights * disagreement, axis=0) + self._own_uncertainty
 
@@ -105,12 +105,12 @@ class Mixture(AbstractDistribution):
     def over_choices(self, choices: np.ndarray, log_weight: np.ndarray) -> "Mixture":
         """Mixtures of the densities of several rows, on the host, in NumPy.
 
-        What the choices differ by is noise to every member, and no disagreement of members.
+        Differences between the choices count as aleatoric variance of each member.
 
         Parameters
         ----------
         choices, log_weight
-            Arrays (choices, rows): positions of rows of this mixture, and the logarithms of their
+            Arrays (choices, rows): row positions in this mixture, and the logarithms of their
             weights.
 
         Examples
@@ -142,7 +142,7 @@ class Mixture(AbstractDistribution):
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
-        """Aleatoric plus epistemic: the law of total variance."""
+        """Total variance, aleatoric plus epistemic."""
         return self.aleatoric_variance + self.epistemic_variance
 
     @property
@@ -152,10 +152,10 @@ class Mixture(AbstractDistribution):
 
     @property
     def mean_difference(self) -> Float[Array, "*batch"]:
-        """The mean of E|X_i − X_j| over all pairs of components, as exact as theirs."""
+        """Weighted mean of E|X_i − X_j| over all pairs of components."""
         n, weight = self.components.shape[0], jnp.exp(self._log_weights)
 
-        def add_pairs(total, shift):  # of components i and i + shift; n - shift has the same pairs
+        def add_pairs(total, shift):  # pairs i, i + shift; n - shift has the same
             other, own = jax.tree.map(
                 lambda leaf: jnp.roll(leaf, shift, axis=0), (self.components, weight)
             )
@@ -167,18 +167,18 @@ class Mixture(AbstractDistribution):
         return lax.scan(add_pairs, same, jnp.arange(1, n // 2 + 1))[0]
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
-        """Logarithm of the mean of the members' densities at ``y``."""
+        """Logarithm of the density at ``y``."""
         log_probs = self.components.log_prob(self._for_components(y))
         return logsumexp(self._log_weights + log_probs, axis=0)
 
     def cdf(self, y: Batch) -> Float[Array, "*batch"]:
-        """P(X ≤ y), the mean of the members'."""
+        """P(X ≤ y)."""
         return self._average(self.components.cdf(self._for_components(y)))
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """Newton's method on logit(cdf), bisecting wherever it leaves the bracket or dawdles.
+        """Quantile by Newton's method on logit(cdf), with bisection where that fails.
 
-        The components' own quantiles are the bracket. The cdf at the root is within
+        The quantiles of the components are the bracket. The cdf at the root is within
         1e-7 min(q, 1 - q) of ``q``, in float32 within 4e-6.
         """
         quantiles = self.components.quantile(self._for_components(q))
@@ -204,14 +204,14 @@ class Mixture(AbstractDistribution):
         return lax.while_loop(unfinished, step, (*start, unknown, no, 0))[0]
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
-        """E|X − y|, the mean of the members'."""
+        """E|X − y|."""
         return self._average(self.components.absolute_error(self._for_components(y)))
 
     def crps(self, y: Batch) -> Float[Array, "*batch"]:
         """Continuous ranked probability score at ``y``.
 
-        Exact for a few components; for many, whose pairs are too many, the integral of
-        (F − step at y)², to 1e-3 of the standard deviation.
+        Exact for at most `MOST_PAIRED` components; otherwise an integral with an error of 1e-3
+        standard deviations.
         """
         if len(self.components.mean) <= MOST_PAIRED:
             return jnp.asarray(super().crps(y))
@@ -222,7 +222,7 @@ class Mixture(AbstractDistribution):
         return jnp.where(exists, score, jnp.inf)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
-        """``n`` independent draws along a new first axis, each of a component drawn for it."""
+        """``n`` independent draws along a new first axis."""
         key_component, key_draw = jax.random.split(key)
         n_components, shape = self.components.shape[0], (n, *self.shape)
         if self.log_weight is None:
@@ -234,11 +234,11 @@ class Mixture(AbstractDistribution):
         return drawn.sample(key_draw, 1)[0]
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mixture":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         return self._with(self.components.affine(shift, scale))
 
     def widen(self, factor: ArrayLike) -> "Mixture":
-        """Every component widened by ``factor`` about its own mean."""
+        """Multiply the scale of every component by ``factor``; its mean stays."""
         return self._with(self.components.widen(factor))
 
     def _with(self, components: AbstractComponent) -> "Mixture":
@@ -256,17 +256,17 @@ class Mixture(AbstractDistribution):
         return jnp.exp(self._log_weights).reshape(self.n_members, self.n_parts, *self.shape)
 
     def _average(self, values) -> Float[Array, "*batch"]:
-        """The weighted mean over all components."""
+        """Weighted mean over all components."""
         if self.log_weight is None:
             return jnp.mean(values, axis=0)
         return jnp.sum(jnp.exp(self.log_weight) * values, axis=0)
 
     def _by_member(self, values) -> Float[Array, " members *batch"]:
-        """The weighted mean over the components of every member."""
+        """Weighted mean over the components of each member."""
         if self.n_parts == 1:
             return jnp.asarray(values)
         weight = self._weights_by_member
-        total = jnp.maximum(self.member_weights, 1e-30)  # 0 for a member that is left out
+        total = jnp.maximum(self.member_weights, 1e-30)  # the weight of a member may be 0
         return jnp.sum(weight * values.reshape(weight.shape), axis=1) / total
 
     def _for_components(self, y):

@@ -1,6 +1,6 @@
-"""The Normal distribution."""
+"""Normal distribution."""
 
-# A field where the base has a property, and a pair of one class: meant.
+# Fields override properties of the base class, and `other` has the same class.
 # pyright: reportIncompatibleMethodOverride=false
 
 import math
@@ -31,7 +31,7 @@ class Normal(AbstractComponent):
 
     @property
     def variance(self) -> Batch:
-        """The squared standard deviation."""
+        """Squared standard deviation."""
         return self.std**2
 
     @property
@@ -40,7 +40,7 @@ class Normal(AbstractComponent):
         return self.std * (2 / math.sqrt(math.pi))
 
     def standardize(self, y: Batch) -> Float[Array, "*batch"]:
-        """``y`` in standard deviations from the mean."""
+        """Distance of ``y`` from the mean in standard deviations."""
         return jnp.asarray((y - self.mean) / self.std)
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
@@ -52,7 +52,7 @@ class Normal(AbstractComponent):
         return ndtr(self.standardize(y))
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """Closed form."""
+        """Quantile in closed form."""
         return jnp.asarray(self.mean + self.std * ndtri(jnp.asarray(q)))
 
     def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
@@ -62,7 +62,7 @@ class Normal(AbstractComponent):
         return jnp.asarray(self.std) * (z * erf(z / math.sqrt(2)) + twice_density)
 
     def absolute_difference(self, other: "Normal") -> Float[Array, "*batch"]:
-        """E|X − Y|, exactly: X − Y is Normal too."""
+        """E|X − Y|, exact because X − Y is Normal."""
         std = jnp.hypot(self.std, other.std)
         return Normal(self.mean - other.mean, std).absolute_error(jnp.zeros_like(std))
 
@@ -73,9 +73,9 @@ class Normal(AbstractComponent):
         return jax.vmap(lambda z: mean + std * z)(noise)
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Normal":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         return Normal(shift + scale * self.mean, scale * self.std)
 
     def widen(self, factor: ArrayLike) -> "Normal":
-        """Standard deviations multiplied by ``factor``."""
+        """Multiply the standard deviations by ``factor``."""
         return Normal(self.mean, factor * self.std)

@@ -1,4 +1,4 @@
-"""Monotone maps of the line onto itself that are exact in both directions."""
+"""Monotone rational splines with exact inverses."""
 
 from typing import Any, NamedTuple, final
 
@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 @final
 class Knots(NamedTuple):
-    """One knot for every value."""
+    """Knot of each value."""
 
     x: Any
     y: Any
@@ -19,12 +19,12 @@ class Knots(NamedTuple):
 
 @final
 class MonotoneSpline(eqx.Module):
-    r"""An increasing map through knots, smooth between them and linear beyond.
+    r"""Increasing spline, smooth between its knots and linear beyond them.
 
-    Between two knots it is a ratio of quadratics (Gregory and Delbourgo 1982): increasing for any
-    positive slopes, with a continuous derivative, and its inverse is the root of a quadratic. The
-    first axis of all leaves has the knots; further ones, if any, are those of several outputs, each
-    with a map of its own.
+    Between two knots it is a ratio of quadratics (Gregory and Delbourgo 1982): increasing for all
+    positive slopes, with a continuous derivative; its inverse is the root of a quadratic. The first
+    axis of all leaves is that of the knots; further axes are those of several outputs, each with
+    its own spline.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class MonotoneSpline(eqx.Module):
 
     @classmethod
     def through(cls, x: np.ndarray, y: np.ndarray) -> "MonotoneSpline":
-        """The spline through increasing knots: secants at the ends, their harmonic mean between."""
+        """Create from increasing knots; inner slopes are harmonic means of the secants."""
         secant = np.diff(y, axis=0) / np.diff(x, axis=0)
         inner = 2 * secant[1:] * secant[:-1] / (secant[1:] + secant[:-1])
         return cls(x, y, np.concatenate([secant[:1], inner, secant[-1:]]))
@@ -55,7 +55,7 @@ class MonotoneSpline(eqx.Module):
             raise ValueError("a monotone spline must have positive slopes")
 
     def __call__(self, x: Float[Array | np.ndarray, "*batch"]) -> Float[Array, "*batch"]:
-        """The value at ``x``."""
+        """Value at ``x``."""
         x = jnp.asarray(x)
         left, right = self._ends(x, self.x)
         width, height = right.x - left.x, right.y - left.y
@@ -67,7 +67,7 @@ class MonotoneSpline(eqx.Module):
         return inside + self._beyond(x, self.x, self.slope)
 
     def inverse(self, y: Float[Array | np.ndarray, "*batch"]) -> Float[Array, "*batch"]:
-        """The x whose value is ``y``."""
+        """Value of x at which the spline is ``y``."""
         y = jnp.asarray(y)
         left, right = self._ends(y, self.y)
         width, height = right.x - left.x, right.y - left.y
@@ -92,7 +92,7 @@ class MonotoneSpline(eqx.Module):
         return 2 * jnp.log(secant / below) + jnp.log(above)
 
     def _ends(self, values, knots) -> tuple[Knots, Knots]:
-        """The knots on both sides of every value; the first or the last two for those beyond."""
+        """Knots on both sides of each value; the first or last two for values beyond them."""
         inner = jnp.asarray(knots)[1:-1]
         n_axes = values.ndim - (inner.ndim - 1)
         inner = inner.reshape(len(inner), *[1] * n_axes, *inner.shape[1:])
@@ -110,7 +110,7 @@ class MonotoneSpline(eqx.Module):
 
     @staticmethod
     def _beyond(values, knots, slope):
-        """How far the lines beyond the end knots take a value."""
+        """Contribution of the linear tails to each value."""
 
         def end(leaf, index):
             return jnp.broadcast_to(jnp.asarray(leaf)[index], values.shape)

@@ -1,12 +1,12 @@
-r"""Student's t: a Normal whose variance was inverse-Gamma, and has been integrated out.
+r"""Student-t distribution: a Normal with inverse-Gamma variance, which is integrated out.
 
 With $t = \sqrt\nu \sinh u$ the standard density is $\propto \cosh^{-\nu} u \, du$. This change of
-variable gives the cdf, by a short Gauss-Legendre rule that is as accurate in the far tail as at the
-centre and differentiable also in ``df``, and the quantile: the logarithm of the tail is concave
-in $u$, so that Newton's method converges from anywhere.
+variable gives the cdf by a short Gauss-Legendre rule, which is accurate also in the far tails and
+differentiable in ``df``. It also gives the quantile: the logarithm of the tail is concave in $u$,
+so that Newton's method converges from any start.
 """
 
-# A field where the base has a property, and a pair of one class: meant.
+# Fields override properties of the base class, and `other` has the same class.
 # pyright: reportIncompatibleMethodOverride=false
 
 import math
@@ -29,9 +29,9 @@ RATIO_NODES = np.linspace(-1, 1, 33)
 
 @final
 class StudentT(AbstractComponent):
-    """Student-t distributions with ``df`` degrees of freedom, about ``mean``.
+    """Student-t distributions with ``df`` degrees of freedom.
 
-    The mean is read as the location where ``df <= 1``.
+    For ``df <= 1``, ``mean`` is the location.
 
     Examples
     --------
@@ -46,19 +46,19 @@ class StudentT(AbstractComponent):
 
     @classmethod
     def from_inverse_gamma(cls, mean: Batch, concentration: Batch, rate: Batch) -> "StudentT":
-        """The density of y when ``y ~ N(mean, v)`` and ``v ~ InvGamma(concentration, rate)``."""
+        """Create from ``y ~ N(mean, v)`` and ``v ~ InvGamma(concentration, rate)``."""
         return cls(mean, 2 * concentration, (rate / concentration) ** 0.5)
 
     @property
     def unit(self) -> Batch:
-        """The scale."""
+        """Scale."""
         return self.scale
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
         """``scale**2 df / (df - 2)``, infinite for ``df <= 2``."""
         exists = self.df > 2
-        df = jnp.where(exists, self.df, 3.0)  # or the unused branch gives nan gradients
+        df = jnp.where(exists, self.df, 3.0)  # the unused branch must not give nan gradients
         return jnp.where(exists, self.scale**2 * df / (df - 2), jnp.inf)
 
     @property
@@ -76,7 +76,7 @@ class StudentT(AbstractComponent):
         return jnp.where(exists, self.scale * standard, jnp.inf)
 
     def standardize(self, y: Batch) -> Float[Array, "*batch"]:
-        """``y`` in scales from the mean."""
+        """Distance of ``y`` from the mean in scales."""
         return jnp.asarray((y - self.mean) / self.scale)
 
     def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
@@ -87,13 +87,13 @@ class StudentT(AbstractComponent):
         return norm - kernel
 
     def cdf(self, y: Batch) -> Float[Array, "*batch"]:
-        """P(X ≤ y), to 1e-10 of the smaller tail (1e-8 for ``df`` = 1) in float64."""
+        """P(X ≤ y); float64 error 1e-10 of the smaller tail (1e-8 for ``df`` = 1)."""
         z = self.standardize(y)
-        tail = _survival(jnp.where(z < 0, -z, z), jnp.asarray(self.df))  # abs has no slope at 0
+        tail = _survival(jnp.where(z < 0, -z, z), jnp.asarray(self.df))  # abs: no slope at 0
         return jnp.where(z < 0, tail, 1 - tail)
 
     def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """Newton's method from the normal quantile: a handful of steps, also far in the tails."""
+        """Quantile by Newton's method, started at the Normal quantile."""
         z = _tail_quantile(jnp.minimum(q, 1 - q), jnp.asarray(self.df))
         return jnp.asarray(self.mean + self.scale * jnp.sign(q - 0.5) * z)
 
@@ -108,9 +108,9 @@ class StudentT(AbstractComponent):
         return jnp.where(exists, self.scale * standard, jnp.inf)
 
     def absolute_difference(self, other: "StudentT") -> Float[Array, "*batch"]:
-        r"""E|X − Y|, to 3e-6 relative for ``df >= 2.01`` and 4e-5 for ``df = 1.5``.
+        r"""E|X − Y|, with a relative error of 3e-6 for ``df >= 2.01`` and 4e-5 for ``df = 1.5``.
 
-        Of the two Gamma precisions only the ratio is left to integrate (Behrens and Fisher): with
+        The integral is over the ratio of the two Gamma precisions (Behrens and Fisher): with
         $a = \text{df}/2$, given $B \sim \text{Beta}(a_1, a_2)$, X − Y is Student-t with
         $\text{df}_1 + \text{df}_2$ and squared scale
         $(a_1 s_1^2/B + a_2 s_2^2/(1-B)) / (a_1+a_2)$. The trapezoid rule over
@@ -118,7 +118,7 @@ class StudentT(AbstractComponent):
         """
         a, b = jnp.asarray(self.df) / 2, jnp.asarray(other.df) / 2
         share, width = a / (a + b), jnp.sqrt(1 / a + 1 / b)
-        decay = jnp.maximum(jnp.minimum(a, b) - 0.5, 0.25)  # at least, of the integrand's tails
+        decay = jnp.maximum(jnp.minimum(a, b) - 0.5, 0.25)  # lower bound for the integrand's tails
         end = jnp.arcsinh(jnp.maximum(8.0, 20 / (decay * width)))
         shift = self.mean - other.mean
 
@@ -145,15 +145,15 @@ class StudentT(AbstractComponent):
         return mean + scale * jax.random.t(key, jnp.broadcast_to(df, shape), shape, mean.dtype)
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "StudentT":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
+        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         return StudentT(shift + scale * self.mean, self.df, scale * self.scale)
 
     def widen(self, factor: ArrayLike) -> "StudentT":
-        """Scales multiplied by ``factor``."""
+        """Multiply the scales by ``factor``."""
         return StudentT(self.mean, self.df, factor * self.scale)
 
     def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "StudentT":
-        """At most ``most_df`` degrees of freedom, at the same scales; by a share, less heavy.
+        """Reduce ``df`` to at most ``most_df``, or a ``share`` of the way in 1 / df.
 
         Examples
         --------
@@ -166,9 +166,9 @@ class StudentT(AbstractComponent):
 
 
 def log_gamma(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """lnΓ(a) for ``a >= 1``, to 1e-9 in float64: a shift up, then Stirling's series.
+    """lnΓ(a) for ``a >= 1``, to 1e-9 in float64, by a shift and Stirling's series.
 
-    A few operations, where a general one has many branches that take long to compile.
+    It compiles faster than a general implementation, which has many branches.
 
     Examples
     --------
@@ -183,9 +183,9 @@ def log_gamma(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 
 
 def log_gamma_ratio(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """lnΓ(a + ½) − lnΓ(a) without subtracting two large numbers, for ``a > 0``.
+    """lnΓ(a + ½) − lnΓ(a) without cancellation, for ``a > 0``.
 
-    To 1e-11 in float64 for ``a >= 0.25``, and to rounding in float32, also at ``a = 1e6``.
+    The error is 1e-11 in float64 for ``a >= 0.25``, and that of rounding in float32.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def log_gamma_ratio(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 
 
 def _log_gamma_excess(a):
-    """lnΓ(a + ½) − lnΓ(a) − ½ ln a, which vanishes as −1/(8a): a shift up, then its series."""
+    """lnΓ(a + ½) − lnΓ(a) − ½ ln a by a shift and its asymptotic series."""
     lower, upper = a * (a + 5), (a + 0.5) * (a + 5.5)  # a .. a + 5 taken in pairs: few divisions
     ratio = (lower / upper) * ((lower + 4) / (upper + 4)) * ((lower + 6) / (upper + 6))
     b = a + 6
@@ -206,9 +206,9 @@ def _log_gamma_excess(a):
 
 
 def _tail(sinh, df):
-    """(log p, I) at sinh(u) >= 0: the density in u is p, and the mass beyond u is p I."""
+    """(log p, I) at sinh(u) >= 0, with the density p in u and the mass p I beyond u."""
     log_cosh, tanh = 0.5 * jnp.log1p(sinh**2), sinh / jnp.sqrt(1 + sinh**2)
-    reach = -math.log(jnp.finfo(sinh.dtype).eps) / df  # where the integrand is below rounding
+    reach = -math.log(jnp.finfo(sinh.dtype).eps) / df  # beyond it the integrand is below rounding
     span = reach + jnp.log1p(jnp.sqrt(-jnp.expm1(-2 * (reach + log_cosh)))) - jnp.log1p(tanh)
     span = lax.stop_gradient(span)
 
@@ -223,13 +223,13 @@ def _tail(sinh, df):
 
 
 def _survival(z, df):
-    """P(T > z) of the standard Student-t, for z >= 0."""
+    """P(T > z) of the standard Student-t for z >= 0."""
     log_density, integral = _tail(z / jnp.sqrt(df), df)
     return jnp.exp(log_density) * integral
 
 
 def _tail_quantile(p, df):
-    """The z >= 0 that is exceeded with probability p <= ½, by Newton's method in u."""
+    """Value z >= 0 with P(T > z) = p for p <= ½, by Newton's method in u."""
     root_df, tolerance = jnp.sqrt(df), math.sqrt(jnp.finfo(df.dtype).eps)
 
     def step(state):

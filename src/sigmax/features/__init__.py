@@ -1,7 +1,7 @@
-"""Columns of a table as inputs of experts, and targets as they learn them.
+"""Encoding of columns as inputs of experts, and transforms of targets.
 
-Nothing else in the package knows what a table looked like: `sigmax.tables` reads it, `Features`
-learns from the training rows how to turn any such table into `Inputs`.
+`sigmax.tables` reads a table, and `Features` learns from the training rows how to convert any table
+with the same columns to `Inputs`.
 """
 
 from sigmax.features.completion import Completion

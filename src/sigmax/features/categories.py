@@ -16,8 +16,8 @@ N_COMPONENTS = 16
 """Maximum number of coordinates of a name."""
 MISMATCH = 1.0
 """Distance of two rows that differ in one category, in standard deviations of a number."""
-MOST_LEVELS, FEWEST_LEVELS, MOST_CELLS = 200, 20, 2_000_000
-"""Bounds of `most_levels`, and the maximum number of cells of one-hot coordinates of a column."""
+MOST_ONE_HOT, FEWEST_ONE_HOT, MOST_CELLS = 200, 20, 2_000_000
+"""Bounds of `most_categories`, and the maximum number of one-hot cells of a column."""
 RARE = 3
 """Categories with fewer rows share the embedding of unseen ones."""
 NEW = 0
@@ -65,18 +65,15 @@ def count_grams(names: Sequence[str]) -> Any:
     return vectorizer.transform(list(names))
 
 
-def most_levels(n_rows: int) -> int:
-    """Maximum number of categories with one-hot coordinates.
-
-    Columns with more are represented by statistics of the target and coordinates of their names.
-    """
-    return int(np.clip(MOST_CELLS // n_rows, FEWEST_LEVELS, MOST_LEVELS))
+def most_categories(n_rows: int) -> int:
+    """Maximum number of categories with one-hot coordinates."""
+    return int(np.clip(MOST_CELLS // n_rows, FEWEST_ONE_HOT, MOST_ONE_HOT))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedCategory:
-    """Some rows of one column."""
+    """Encoded rows of one column."""
 
     codes: NDArray[np.int32]
     statistics: NDArray[np.float32]
@@ -103,7 +100,7 @@ class CategoryMap:
     statistics: NDArray[np.float32]
     letters: NDArray[np.float32]
     text: TextMap | None
-    """None in a column of few categories."""
+    """Encoder of names; None in a column of few categories."""
     letter_scales: NDArray[np.float32]
     """Factors of the coordinates of names for networks, and from these for distances."""
 
@@ -114,7 +111,7 @@ class CategoryMap:
     @classmethod
     def fit(
         cls,
-        levels: CategoryColumn,
+        column: CategoryColumn,
         y: NDArray[np.float64],
         weight: NDArray[np.float64],
         groups: NDArray[np.int_],
@@ -124,103 +121,103 @@ class CategoryMap:
         ``y`` holds standardised targets (rows, outputs); duplicate rows share a label of
         ``groups``.
         """
-        n_levels = len(levels.names)
-        entry = np.where(levels.codes == MISSING, n_levels, levels.codes).astype(np.int32)
-        count = np.bincount(entry, minlength=n_levels + 2)
+        n_categories = len(column.names)
+        entry = np.where(column.codes == MISSING, n_categories, column.codes).astype(np.int32)
+        count = np.bincount(entry, minlength=n_categories + 2)
         is_kept = count >= RARE
         codes = np.where(is_kept, np.cumsum(is_kept), NEW).astype(np.int32)
-        share_alone = np.sum(count[:n_levels] == 1) / len(entry)
+        share_alone = np.sum(count[:n_categories] == 1) / len(entry)
         novelty = max(0.0, 1 - float(share_alone) / OFTEN_NEW)
-        known = (levels.names, bool(count[n_levels]), codes, novelty)
-        if n_levels <= most_levels(len(entry)):
-            none = np.zeros((n_levels + 2, 0), dtype=np.float32)
+        known = (column.names, bool(count[n_categories]), codes, novelty)
+        if n_categories <= most_categories(len(entry)):
+            none = np.zeros((n_categories + 2, 0), dtype=np.float32)
             found = cls(*known, none, none, None, np.ones(2, dtype=np.float32))
-            return found, found(levels)
-        known_statistics = level_statistics(entry, n_levels + 1, y, weight)
-        own = cross_fitted_statistics(entry, n_levels + 1, y, weight, groups)
+            return found, found(column)
+        known_statistics = category_statistics(entry, n_categories + 1, y, weight)
+        own = cross_fitted_statistics(entry, n_categories + 1, y, weight, groups)
         # If every category is rare, statistics without the own target hardly differ.
         scale = np.maximum(own.std(axis=0), known_statistics[entry].std(axis=0))
         center, scale = own.mean(axis=0), np.maximum(scale, LEAST_STD)
         statistics, own = (
             ((found - center) / scale).astype(np.float32) for found in (known_statistics, own)
         )
-        share = np.bincount(entry, weight, minlength=n_levels + 2) / weight.sum()
-        text = TextMap.fit(levels.names, np.maximum(share[:n_levels], 1e-12))
-        letters = np.zeros((n_levels + 2, text.directions.shape[1]), dtype=np.float32)
-        letters[:n_levels] = text(levels.names)
+        share = np.bincount(entry, weight, minlength=n_categories + 2) / weight.sum()
+        text = TextMap.fit(column.names, np.maximum(share[:n_categories], 1e-12))
+        letters = np.zeros((n_categories + 2, text.directions.shape[1]), dtype=np.float32)
+        letters[:n_categories] = text(column.names)
         variance = share @ (letters - share @ letters) ** 2 + 1e-12
         for_networks = 1 / np.sqrt(variance.max())
         for_distances = MISMATCH * np.sqrt(variance.max() / (2 * variance.sum()))
         scales = np.array([for_networks, for_distances], dtype=np.float32)
         found = cls(*known, statistics, scales[0] * letters, text, scales)
-        rows = found(levels)
+        rows = found(column)
         coordinates = np.concatenate([own, rows.coordinates[:, own.shape[1] :]], axis=1)
         return found, replace(rows, statistics=own, coordinates=coordinates)
 
-    def __call__(self, levels: CategoryColumn) -> EncodedCategory:
-        """Rows of the column."""
-        n_levels = len(self.names)
-        entry = levels.among(self.names, unknown=n_levels + 1)
-        entry = np.where(entry == MISSING, n_levels, entry).astype(np.int32)
-        is_new = entry == n_levels + 1
+    def __call__(self, column: CategoryColumn) -> EncodedCategory:
+        """Encode rows of the column."""
+        n_categories = len(self.names)
+        entry = column.among(self.names, unknown=n_categories + 1)
+        entry = np.where(entry == MISSING, n_categories, entry).astype(np.int32)
+        is_new = entry == n_categories + 1
         statistics, letters = self.statistics[entry], self.letters[entry]
         if self.text is None:
-            n_corners = n_levels + self.has_missing  # entries beyond are at the origin
+            n_corners = n_categories + self.has_missing  # entries beyond are at the origin
             rows = np.flatnonzero(entry < n_corners)
             coordinates = np.zeros((len(entry), n_corners), dtype=np.float32)
             coordinates[rows, entry[rows]] = MISMATCH / np.sqrt(2)
         else:
             if is_new.any():
-                codes, place = np.unique(levels.codes[is_new], return_inverse=True)
-                names = [levels.names[code] for code in codes]
+                codes, place = np.unique(column.codes[is_new], return_inverse=True)
+                names = [column.names[code] for code in codes]
                 letters[is_new] = self.letter_scales[0] * self.text(names)[place]
             coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
         return EncodedCategory(self.codes[entry], statistics, letters, coordinates)
 
-    def is_unknown(self, levels: CategoryColumn) -> NDArray[np.bool_]:
-        """True for an unseen category, unless such are usual, and for a first missing value."""
-        entry = levels.among(self.names, unknown=len(self.names))
+    def is_unknown(self, column: CategoryColumn) -> NDArray[np.bool_]:
+        """True for unseen categories, unless they are usual, and for a first missing value."""
+        entry = column.among(self.names, unknown=len(self.names))
         is_unseen = (entry == len(self.names)) & (self.novelty > USUAL_NOVELTY)
         return is_unseen | ((entry == MISSING) & (not self.has_missing))
 
 
-def level_statistics(
-    codes: NDArray[np.int32], n_levels: int, y: NDArray[np.float64], weight: NDArray[np.float64]
+def category_statistics(
+    codes: NDArray[np.int32], n_categories: int, y: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Means, then logarithms of standard deviations, of ``y`` (rows, outputs) in each category.
 
     The mean is shrunk by k rows at the mean of all rows, where k is the variance within categories
     divided by that between them. The variance is shrunk by two rows of the usual variance, and
     includes that of the mean. The last row is that of a category without rows; codes outside of
-    ``range(n_levels)`` are left out.
+    ``range(n_categories)`` are left out.
     """
-    known = (codes >= 0) & (codes < n_levels)
+    known = (codes >= 0) & (codes < n_categories)
     codes, y, weight = codes[known], y[known], weight[known]
-    count = np.bincount(codes, weight, minlength=n_levels + 1)
+    count = np.bincount(codes, weight, minlength=n_categories + 1)
     columns = []
     for target in y.T:
         total = max(weight.sum(), 1e-12)
         center = weight @ target / total
         variance = weight @ (target - center) ** 2 / total + 1e-6
-        sums = np.bincount(codes, weight * (target - center), minlength=n_levels + 1)
+        sums = np.bincount(codes, weight * (target - center), minlength=n_categories + 1)
         raw = sums / np.maximum(count, 1e-12)
         residual = target - center - raw[codes]
-        squares = np.bincount(codes, weight * residual**2, minlength=n_levels + 1)
-        n_levels_seen = max(int(np.sum(count > 0)), 1)
-        n_repeated = len(target) - n_levels_seen
+        squares = np.bincount(codes, weight * residual**2, minlength=n_categories + 1)
+        n_seen = max(int(np.sum(count > 0)), 1)
+        n_repeated = len(target) - n_seen
         within = squares.sum() / total * len(target) / n_repeated if n_repeated else variance / 2
         between = max(variance - within, 0.01 * variance)
         k = np.clip(within / between, 0.5, 100.0)
         mean = sums / (count + k)
         own = (squares + 2 * within) / (count + 2)
-        spread = own + between * k / (count + k)  # and the variance of the mean
+        spread = own + between * k / (count + k)  # plus the variance of the mean
         columns.append((center + mean, 0.5 * np.log(spread + 1e-3 * variance)))
     return np.column_stack([means for means, _ in columns] + [logs for _, logs in columns])
 
 
 def cross_fitted_statistics(
     codes: NDArray[np.int32],
-    n_levels: int,
+    n_categories: int,
     y: NDArray[np.float64],
     weight: NDArray[np.float64],
     groups: NDArray[np.int_],
@@ -232,6 +229,6 @@ def cross_fitted_statistics(
         own = fold == k
         if not own.any():
             continue
-        statistics = level_statistics(codes[~own], n_levels, y[~own], weight[~own])
-        found[own] = statistics[np.where(codes[own] < 0, n_levels, codes[own])]
+        statistics = category_statistics(codes[~own], n_categories, y[~own], weight[~own])
+        found[own] = statistics[np.where(codes[own] < 0, n_categories, codes[own])]
     return found

@@ -1,9 +1,9 @@
-"""Rows with unknown cells, completed by cells of similar training rows.
+"""Imputation of unknown cells by cells of similar training rows.
 
 A cell is unknown if it is missing in a column that had no missing value in training, or if it holds
-a category that no training row has. Nothing was learned about such cells. So the prediction is the
-average over what the cell could be given the other columns: the cells of the training rows that
-are most alike in the columns that it depends on.
+a category that no training row has. The prediction is then the average over possible values of the
+cell given the other columns: the cells of the training rows that are nearest in the columns that
+the unknown column depends on.
 """
 
 from dataclasses import dataclass, replace
@@ -16,16 +16,16 @@ from sigmax.distributions import Mixture, Stacked
 from sigmax.tables import MISSING, CategoryColumn, Table
 
 N_COMPLETIONS, N_SIMILAR = 16, 64
-"""Numbers of completions of a row, and of donors from which these are chosen."""
+"""Number of completions of a row, and of donors from which they are chosen."""
 
 LEAST_WEIGHT = 0.02
-"""Smallest weight of a column, where 1 is that of a column which determines the unknown one."""
+"""Smallest weight of a column; 1 is the weight of a column that determines the unknown one."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """Rows without unknown cells: the first completion of every row, then the further ones."""
+    """Completed rows: the first completion of every row, then the further ones."""
 
     table: Table
     choices: NDArray[np.intp] | None = None
@@ -129,8 +129,8 @@ def spaced(
     centered = coordinates - coordinates.mean(axis=0)
     direction = np.linalg.svd(centered, full_matrices=False)[2][0]
     order = np.argsort((centered @ direction)[similar], axis=1, kind="stable")
-    levels = ((np.arange(k) + 0.5) * similar.shape[1] / k).astype(np.intp)
-    return np.take_along_axis(similar, order[:, levels], axis=1)
+    positions = ((np.arange(k) + 0.5) * similar.shape[1] / k).astype(np.intp)
+    return np.take_along_axis(similar, order[:, positions], axis=1)
 
 
 def filled(table: Table, is_unknown: NDArray[np.bool_], donors: Table) -> Table:
@@ -148,11 +148,11 @@ def filled(table: Table, is_unknown: NDArray[np.bool_], donors: Table) -> Table:
         table,
         numbers=np.where(of_numbers, donors.numbers, table.numbers),
         times=np.where(of_times, donors.times + shift[:, None], table.times),
-        categories=tuple(mixed_levels(*pair) for pair in pairs),
+        categories=tuple(mixed_categories(*pair) for pair in pairs),
     )
 
 
-def mixed_levels(
+def mixed_categories(
     own: CategoryColumn, other: CategoryColumn, is_other: NDArray[np.bool_]
 ) -> CategoryColumn:
     """Categories of ``own``, and of ``other`` where ``is_other``."""

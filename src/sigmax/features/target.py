@@ -27,29 +27,29 @@ ATOM = 0.02
 FEWEST_IN_ATOM = 5.0
 
 NEAR_SHARE = 0.05
-"""Rows near an atom, as a share of its own, up to which an interval end is taken to be the atom."""
+"""Maximum number of other rows in the cell of an atom, as a share of the atom's rows."""
 
 SINGLE_PRECISION = 2.0**-20
-"""Relative difference below which two values may be one value, rounded twice."""
+"""Relative difference below which two values may differ by rounding only."""
 
 MOST_VALUES = 256
-"""Repeated values at most that have a probability each; densities of more are continuous."""
+"""Maximum number of repeated values with discrete probabilities."""
 
-SMALL_GAP = 1e-3
-"""Two values are one if their difference is also below this share of usual differences."""
+SMALL_DIFFERENCE = 1e-3
+"""Share of the usual difference of values below which two values are equal."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RepeatedValues:
-    """Observed values of a target that repeat, each with the cell of numbers that stand for it."""
+    """Repeated values of a target, each with the interval, its cell, that is rounded to it."""
 
     values: NDArray[np.float64]
-    """Least and greatest member of every value, (k, 2): equal but for errors of rounding."""
+    """Smallest and largest target of every value, (k, 2): equal except for rounding errors."""
     cells: NDArray[np.float64]
-    """Lower and upper edges, (k, 2): a density has the probability of a value in its cell."""
+    """Lower and upper edges, (k, 2): the probability of a value is that of its cell."""
     is_rounded: bool
-    """True if all values are repeated, False if these are atoms among other values."""
+    """True if the target is rounded, False if the values are atoms among other values."""
 
     @classmethod
     def find(cls, y: NDArray[np.float64]) -> "RepeatedValues | None":
@@ -58,8 +58,7 @@ class RepeatedValues:
         If values other than atoms are shared by two rows or more on average, or no two values are
         nearer to each other than two atoms are, as with counts, the target is rounded: all values
         are kept, and their cells end half-way between them. Otherwise atoms are kept, if there are
-        any. The cell of an atom has few other rows in it, compared with those of the
-        atom.
+        any. The cell of an atom contains few other rows.
 
         Examples
         --------
@@ -87,9 +86,9 @@ class RepeatedValues:
     def rounded(cls, y: NDArray[np.float64]) -> "RepeatedValues":
         """All values of a rounded target."""
         values = np.unique(y)
-        gaps = np.diff(values)
-        is_one = gaps < SINGLE_PRECISION * np.abs(values[1:])
-        is_one &= gaps < SMALL_GAP * np.quantile(gaps, 0.75)
+        differences = np.diff(values)
+        is_one = differences < SINGLE_PRECISION * np.abs(values[1:])
+        is_one &= differences < SMALL_DIFFERENCE * np.quantile(differences, 0.75)
         first = np.flatnonzero(np.concatenate([[True], ~is_one]))
         last = np.append(first[1:], len(values)) - 1
         values = np.stack([values[first], values[last]], axis=1)
@@ -119,7 +118,7 @@ class RepeatedValues:
             raise ValueError("repeated values of the target must increase, each within its cell")
 
     def with_values(self, y: NDArray[np.float64]) -> "RepeatedValues":
-        """The values of a rounded target once it is known that values ``y`` occur, too."""
+        """Values of a rounded target, extended by new values ``y``."""
         return RepeatedValues.rounded(np.append(self.values, y)) if self.is_rounded else self
 
     def half_cells(self) -> NDArray[np.float64]:
@@ -127,7 +126,7 @@ class RepeatedValues:
         return np.min(np.abs(self.cells - self.values), axis=1)
 
     def cell_widths(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Width of the symmetric cell of every target; 0 for one that is no repeated value."""
+        """Width of the symmetric cell of each target; 0 if it is not a repeated value."""
         index = self._nearest(y)
         is_own = (y >= self.values[index, 0]) & (y <= self.values[index, 1])
         return np.where(is_own, 2 * self.half_cells()[index], 0.0)
@@ -136,8 +135,8 @@ class RepeatedValues:
         """Interval of values from that of a density: last axis lower, upper.
 
         An end in the cell of a value is moved outwards to that value. An end of a rounded target
-        that lies beyond a value by no more than the narrower half of the cell is moved to the value
-        as well, as no value is left out by that. All other ends stay: between distant values, and
+        that exceeds a value by at most the narrower half of the cell is also moved to the value,
+        which excludes no value. All other ends stay: between distant values, and
         beyond the observed ones, new values are possible.
 
         Examples
@@ -161,7 +160,7 @@ class RepeatedValues:
         in_cell = (bounds >= self.cells[index, 0]) & (bounds <= self.cells[index, 1])
         is_moved = in_cell & (beyond <= 0)
         if self.is_rounded:
-            is_moved |= in_cell & (beyond <= (1 + SMALL_GAP) * self.half_cells()[index])
+            is_moved |= in_cell & (beyond <= (1 + SMALL_DIFFERENCE) * self.half_cells()[index])
         return np.where(is_moved, value, bounds)
 
     def _nearest(self, y: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -187,7 +186,7 @@ def repeat_probability(y: NDArray[np.floating]) -> float:
 
 
 MANY_NEAR = 8
-"""Rows near 0 at least, if nothing but them says that no value can be negative."""
+"""Number of rows near 0 from which the support is assumed to be nonnegative."""
 
 NEAR = 0.1
 """Values below this share of the median are near 0."""
@@ -195,7 +194,7 @@ NEAR = 0.1
 
 @final
 class Support(NamedTuple):
-    """Least and greatest possible value of one output; infinite without a bound."""
+    """Smallest and largest possible value of one output; infinite without a bound."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -204,8 +203,8 @@ class Support(NamedTuple):
     def find(cls, y: NDArray[np.float64], declared: Any = "auto") -> "Support":
         """Support of targets: as declared, or 0 to infinity if no value can be negative.
 
-        That is recognised, if no value is below 0, by an atom at 0, by a skewed distribution (the
-        95 % quantile, mirrored at the median, would be negative) or by many values near 0.
+        No value can be negative if none is, and there is an atom at 0, a skewed distribution (the
+        95 % quantile, mirrored at the median, would be negative) or many values near 0.
 
         Examples
         --------
@@ -224,7 +223,7 @@ class Support(NamedTuple):
         return cls(low, high)
 
     def with_values(self, y: NDArray[np.float64]) -> "Support":
-        """The support once it is known that values ``y`` occur, too."""
+        """Support without the bounds that new values ``y`` violate."""
         low = self.low if y.min() >= self.low else -np.inf
         return Support(low, self.high if y.max() <= self.high else np.inf)
 
@@ -235,7 +234,7 @@ class Support(NamedTuple):
 
 
 def is_positive(y: NDArray[np.float64]) -> bool:
-    """True if no value is negative, and the distribution of the values says why."""
+    """True if no value is negative and the distribution has a bound at 0, see `Support.find`."""
     if y.min() < 0 or y.max() == y.min():
         return False
     median, high = np.quantile(y, [0.5, 0.95])
@@ -244,7 +243,7 @@ def is_positive(y: NDArray[np.float64]) -> bool:
 
 
 def check_support(name: str, support: Any) -> Any:
-    """The setting: "auto", or a pair of bounds of which either may be None."""
+    """Check the setting: "auto", or a pair of bounds of which either may be None."""
     rule = '"auto", or a pair (low, high) of numbers or None with low < high'
     if isinstance(support, str) and support == "auto":
         return support
@@ -264,33 +263,33 @@ SUPPORT = (
     end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution is
     skewed, and otherwise no bound.""",
 )
-"""The setting `support` of estimators."""
+"""Setting `support` of estimators."""
 
 
 TARGET_TRANSFORMS = ("none", "normal-scores")
 
 LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.998]])
-"""Shares of the targets below the knots of a map, at most."""
+"""Probability levels of the knots of a target transform, at most."""
 
 N_KNOTS = len(LEVELS) + 2
 
 N_IN_TAIL = 4
-"""Knots at either end whose slope goes on beyond the last of them."""
+"""Number of knots at either end whose mean slope is that of the linear tail."""
 
 TRIMMED = 0.01
-"""Share of the rows at either end without which the usual spread of a target is measured."""
+"""Share of rows trimmed at either end for the trimmed standard deviation of a target."""
 
 HAS_OUTLIERS = 10.0
-"""A target has outliers if its standard deviation exceeds its usual spread so many times."""
+"""Ratio of the standard deviation to the trimmed one from which a target has outliers."""
 
 FARTHEST_LEARNED = 10.0
-"""Outliers are learned as values so many times the usual spread from the usual mean."""
+"""Clipping distance of outliers from the trimmed mean, in trimmed standard deviations."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TargetUnits:
-    """From y to numbers of mean 0 and variance 1 that networks learn, and back.
+    """Target transform to numbers with mean 0 and variance 1, and back.
 
     Examples
     --------
@@ -301,15 +300,15 @@ class TargetUnits:
     """
 
     scaling: Standardizer
-    """Of y itself."""
+    """Standardisation of y without a spline."""
     spline: MonotoneSpline | None = None
-    """From y to what networks learn, where that is not the standardised y."""
+    """Target transform; None for the standardised y."""
     limits: np.ndarray | None = None
-    """Beyond them, (p, 2), values are learned as these; None without outliers."""
+    """Limits (p, 2) to which y is clipped; None without outliers."""
     repeated: tuple[RepeatedValues | None, ...] = ()
-    """Of every output; None for one whose values hardly ever repeat."""
+    """Repeated values of each output; None if values hardly ever repeat."""
     support: tuple[Support, ...] = ()
-    """Of every output."""
+    """Support of each output."""
 
     @classmethod
     def fit(
@@ -319,10 +318,7 @@ class TargetUnits:
         target_map: str = "none",
         support: Any = (None, None),
     ) -> "TargetUnits":
-        """The units of targets (n, p), by one of the `TARGET_TRANSFORMS`.
-
-        ``support`` is "auto" or a pair of bounds, as estimators have it.
-        """
+        """Fit one of the `TARGET_TRANSFORMS` to targets (n, p); ``support`` is "auto" or bounds."""
         found = {
             "limits": outlier_limits(y),
             "repeated": tuple(RepeatedValues.find(column) for column in y.T),
@@ -341,22 +337,22 @@ class TargetUnits:
         return cls(scaling, spline, **found)
 
     def wider(self, factor: float) -> "TargetUnits":
-        """Units so many times as large, of a target without a map."""
+        """Multiply the scale of a target without a spline by ``factor``."""
         return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
 
     def with_values(self, y: np.ndarray) -> "TargetUnits":
-        """The same units once it is known that targets ``y`` (n, p) occur, too."""
+        """Transform whose repeated values and support include new targets ``y`` (n, p)."""
         repeated = (own and own.with_values(column) for own, column in self._columns(y))
         support = (own.with_values(column) for own, column in zip(self.support, y.T, strict=True))
         return replace(self, repeated=tuple(repeated), support=tuple(support))
 
     @property
     def target_map(self) -> str:
-        """Which of the `TARGET_TRANSFORMS` this is."""
+        """Name of the transform, one of `TARGET_TRANSFORMS`."""
         return TARGET_TRANSFORMS[self.spline is not None]
 
     def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """What networks learn, by default in single precision."""
+        """Transform targets, by default in single precision."""
         if self.limits is not None:
             y = np.clip(y, *self.limits.T)
         if self.spline is None:
@@ -364,19 +360,19 @@ class TargetUnits:
         return np.clip(in_double("__call__", self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
 
     def restore(self, values: np.ndarray) -> np.ndarray:
-        """Values of what networks learn, in units of y; outputs are on the last axis."""
+        """Transform values back to units of y; outputs are on the last axis."""
         if self.spline is None:
             return self.scaling.mean + self.scaling.scale * values
         return in_double("inverse", self.spline, values)
 
     def log_slope(self, y: np.ndarray) -> np.ndarray:
-        """By how much a log-density in units of y exceeds that of what networks learn."""
+        """Log-derivative of the transform, to add to a log-density in transformed units."""
         if self.spline is None:
             return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
         return in_double("log_slope", self.spline, y)
 
     def distribution(self, mixture: Mixture | Stacked) -> AbstractDistribution:
-        """What networks predict, as a density of y."""
+        """Distribution of y from one in transformed units."""
         if isinstance(mixture, Stacked):
             dist = mixture.affine(self.scaling.mean, self.scaling.scale)
             own = self.repeated[0] if len(self.repeated) == 1 else None
@@ -389,7 +385,7 @@ class TargetUnits:
         return self.bounded(dist)
 
     def bounded(self, dist: Mixture | Mapped | Stacked) -> AbstractDistribution:
-        """Densities of y, (n, p) or (n,), without what lies outside the support."""
+        """Clip distributions of y, (n, p) or (n,), to the support."""
         if not any(own.is_bounded for own in self.support):
             return dist
         bounds = np.array(self.support, np.float64)
@@ -398,17 +394,17 @@ class TargetUnits:
         return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
 
     def within_support(self, bounds: np.ndarray) -> np.ndarray:
-        """Intervals (n, p, 2) without what lies outside the support."""
+        """Clip intervals (n, p, 2) to the support."""
         support = np.array(self.support, np.float64)
         return np.clip(bounds, support[:, :1], support[:, 1:2])
 
     @property
     def has_repeated(self) -> bool:
-        """True if the values of an output repeat."""
+        """True if any output has repeated values."""
         return any(own is not None for own in self.repeated)
 
     def interval_ends(self, bounds: np.ndarray) -> np.ndarray:
-        """Intervals (n, 2) or (n, p, 2) of the density as such of values: `RepeatedValues.ends`."""
+        """Move the ends of intervals (n, 2) or (n, p, 2) to values, see `RepeatedValues.ends`."""
         parts = np.reshape(bounds, (len(bounds), -1, 2))
         ends = [
             parts[:, output] if own is None else own.ends(parts[:, output])
@@ -417,7 +413,7 @@ class TargetUnits:
         return np.stack(ends, axis=1).reshape(np.shape(bounds)) if ends else bounds
 
     def cell_widths(self, y: np.ndarray) -> np.ndarray:
-        """Width of the cell of every target, (n,) or (n, p); 0 where values do not repeat."""
+        """Width of the cell of each target, (n,) or (n, p); 0 where values do not repeat."""
         widths = np.zeros((len(y), len(self.repeated)))
         for output, (own, column) in enumerate(self._columns(y.reshape(len(y), -1))):
             if own is not None:
@@ -428,17 +424,17 @@ class TargetUnits:
         return zip(self.repeated, y.T, strict=True)
 
     def check(self) -> None:
-        """Raise ValueError unless this is an increasing transform with sound bounds."""
+        """Raise ValueError unless the transform increases and all bounds are in order."""
         if self.spline is not None:
             self.spline.check()
         if self.limits is not None and not (self.limits[:, 0] < self.limits[:, 1]).all():
-            raise ValueError("limits of the target must be a lower and an upper one")
+            raise ValueError("limits of the target must be a lower and an upper limit")
         if not all(own.low < own.high for own in self.support):
             raise ValueError("the support of the target must be a lower and an upper bound")
 
 
 def outlier_limits(y: np.ndarray) -> np.ndarray | None:
-    """Limits (p, 2) of what is learned of targets (n, p); None if no output has outliers.
+    """Limits (p, 2) to which targets (n, p) are clipped; None if no output has outliers.
 
     Examples
     --------
@@ -461,10 +457,7 @@ def outlier_limits(y: np.ndarray) -> np.ndarray | None:
 
 
 def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:
-    """A function of a spline in double precision, whatever JAX is set to; outputs come last.
-
-    In blocks of a few sizes, so that another number of rows compiles nothing and needs no memory.
-    """
+    """Evaluate a function of a spline in double precision; outputs are on the last axis."""
     rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
     parts = []
     with jax.enable_x64(True):
@@ -481,8 +474,8 @@ def evaluate(name: str, spline: MonotoneSpline, values: Any):
 def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles of y, and the same quantiles of a standard Normal.
 
-    Equal quantiles are one knot, in the middle of their levels. The outermost knots continue the
-    slope of the last few, so that the lines beyond neither compress nor stretch what is rare.
+    Equal quantiles are one knot, at the mean of their levels. The outermost knots continue the
+    mean slope of the last few.
     """
     order = np.argsort(y)
     level = np.cumsum(weight[order])
@@ -493,7 +486,7 @@ def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, n
     group = np.cumsum(np.diff(values, prepend=values[0]) > least)
     x = np.array([values[group == g].mean() for g in range(group[-1] + 1)])
     scores = ndtri([LEVELS[group == g].mean() for g in range(group[-1] + 1)])
-    if len(x) == 1:  # hardly any value but one
+    if len(x) == 1:  # nearly all values are equal
         x, scores = np.array([x[0] - least, x[0] + least]), np.array([-1.0, 1.0])
     last = min(N_IN_TAIL, len(x)) - 1
     slopes = (

@@ -5,7 +5,7 @@ the batch, otherwise by running moments, which are part of the network: `learn` 
 with newer ones. Encoder and decoder are such networks with a likelihood of their outputs.
 """
 
-# A field where the base class has a property, and a pair of one class: meant.
+# Fields override properties of the base class, and `other` has the same class.
 # pyright: reportIncompatibleMethodOverride=false
 
 import itertools
@@ -40,13 +40,13 @@ Centers = Float[Array, "centers latent"]
 Outputs = tuple[Rows, ...]
 Keep = float | Float[Array, ""]
 
-MOMENTUM = 0.99  # share of the old running moments that a step keeps
-SMALLEST_VARIANCE = 1e-5  # of a unit, in batch norm
+MOMENTUM = 0.99  # weight of the old running moments in a step
+SMALLEST_VARIANCE = 1e-5  # variance of a unit in batch norm
 SMALLEST_CODE_STD, INITIAL_CODE_STD = 1e-4, 0.3
 LEAST_DF, INITIAL_DF = 3.0, 8.0  # above 2: the variance is at most three times the squared scale
-LLOYD_STEPS = 3  # of k-means, each time that a gate is refitted
+LLOYD_STEPS = 3  # steps of k-means each time that a gate is refitted
 LARGEST_CALL = 2**26  # numbers in memory while bounds are computed: 256 MiB
-LEAST_ROWS, MOST_ROWS = 32, 4096  # of a block of bounds
+LEAST_ROWS, MOST_ROWS = 32, 4096  # rows of a block
 
 
 @final
@@ -252,7 +252,9 @@ class GatedStudentLikelihood(AbstractLikelihood):
 
     def __call__(self, outputs: Outputs, z: Inputs) -> StudentT:
         units, (mean, scale, concentration) = self.warm_up.units, outputs
-        gate = lax.stop_gradient(self.gate_value(z))[:, None]  # or codes would move to close it
+        gate = lax.stop_gradient(self.gate_value(z))[
+            :, None
+        ]  # no gradient: codes must not move to close the gate
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, units.spread(scale))
         return on_codes.widen(blend_factor(gate, units.std[None] ** 2, on_codes.variance))
@@ -282,10 +284,7 @@ def refit_gate(
 
 
 def lloyd_step(centers: Centers, codes: Codes, spare: Centers) -> Centers:
-    """One step of Lloyd's algorithm; a centre that is nearest to no code moves to its spare code.
-
-    So no centre stays where codes were earlier in the training.
-    """
+    """One step of Lloyd's algorithm; a centre that is nearest to no code moves to its spare."""
     squared = jnp.sum(centers**2, axis=1)[None] - 2 * codes @ centers.T
     belongs = jax.nn.one_hot(jnp.argmin(squared, axis=1), len(centers), dtype=codes.dtype)
     counts = jnp.sum(belongs, axis=0)[:, None]
@@ -432,11 +431,11 @@ def divergence(code: AbstractDistribution) -> Float[Array, " rows"]:
 @final
 @dataclass(frozen=True, eq=False)
 class VAEModel:
-    """All that was learned in a fit."""
+    """Fitted state of an autoencoder."""
 
     autoencoder: Autoencoder
     scaling: Standardizer | None
-    """Standardisation of the features; None if the networks see X as it is."""
+    """Standardisation of the features; None for unscaled X."""
     history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:

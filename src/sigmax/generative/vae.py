@@ -76,10 +76,10 @@ from sigmax.training.loop import (
 
 RELATIVE_FLOOR = 0.01  # default of `min_std`, in standard deviations of the feature
 LONGEST_CHUNK = 100  # steps of one compiled call, after which the validation rows are scored
-LARGEST_HOLD_OUT = 4096  # more validation rows say nothing new about which checkpoint is best
+LARGEST_HOLD_OUT = 4096  # maximum number of validation rows
 FEATURES_FOR_NEIGHBORS = 32  # principal components, if there are more than twice as many features
-CODES_FOR_GATE = 4096  # that a gate is refitted to, and as many that it is shut on
-BATCHES_FOR_MOMENTS = 20  # averaged before the variance is trained and after the last step
+CODES_FOR_GATE = 4096  # number of codes for inducing points, and for the threshold
+BATCHES_FOR_MOMENTS = 20  # before the variance is trained, and after the last step
 LAST_GATE_UPDATES = 3  # after the last step
 
 
@@ -107,7 +107,7 @@ class AbstractVAESettings(AbstractSettings):
     n_inducing, n_primary, n_secondary, n_neighbors = 0, 1, 1, 1
 
     def fit_scaling(self, X: np.ndarray) -> Standardizer | None:
-        """Standardisation of the features, None for X as it is."""
+        """Standardisation of the features; None for unscaled X."""
         if self.likelihood == "bernoulli":
             check_unit_interval(X)
         elif self.scaling == "standard":
@@ -219,10 +219,7 @@ Rebuild = Callable[[Vectors, Any], Autoencoder]
 
 
 def split_parameters(model: Autoencoder) -> tuple[Vectors, Any, Rebuild]:
-    """Parameters of encoder and mean, and of the variance; all that is fixed; how to join them.
-
-    One vector makes an optimiser a handful of operations, however many layers there are.
-    """
+    """Parameter vectors of encoder and mean, and of the variance; fixed part; inverse function."""
 
     def is_fixed(node: Any) -> bool:
         return isinstance(node, Moments | FeatureUnits | ExtrapolationGate)
@@ -514,7 +511,10 @@ def fit_models(
         data = GenerativeData(on_device(np.stack(rows)), Graph.create(lists, n_rows))
         own_keys = jnp.stack([named_key(key, "training") for key in keys])
         trained, histories = train(stack_members(networks), own_keys, folds, data, stages, report)
-    trained, models = jax.tree.map(np.asarray, trained), []  # of NumPy a slice compiles nothing
+    trained, models = (
+        jax.tree.map(np.asarray, trained),
+        [],
+    )  # slices of NumPy arrays need no compilation
     for i, (own, history) in enumerate(zip(data_sets, histories, strict=True)):
         autoencoder = jax.tree.map(lambda leaf, i=i: on_device(leaf[i]), trained)
         found = as_history(history, stages[0], log_determinant(scalings[own]))
@@ -530,7 +530,7 @@ def train(
     stages: Sequence[VAEStage],
     report: Report | None,
 ) -> tuple[Autoencoder, list[dict[str, np.ndarray]]]:
-    """All models through all stages: the trained networks, and the history of each."""
+    """Train all models through all stages; return the networks and the history of each."""
     best, states, parts = networks, None, []
     for stage in stages:
         members, found = train_stage(networks, keys, folds, data, stage, report, states=states)
@@ -688,14 +688,14 @@ def fit_together(models: Sequence[AbstractVAE], sets: Sequence[Any]) -> None:
         raise InvalidArgumentError(
             "Models that are fitted together need the same class and settings, and one set each."
         )
-    copies = [model.unfitted() for model in models]
-    read = [copy._read(X, reset=True) for copy, X in zip(copies, sets, strict=True)]
+    clones = [model.unfitted() for model in models]
+    read = [clone._read(X, reset=True) for clone, X in zip(clones, sets, strict=True)]
     first = {id(X): number for number, X in reversed(list(enumerate(sets)))}
     rows = [read[first[id(X)]] for X in sets]
     keys = [make_key(model.random_state) for model in models]
     fitted = fit_models(settings[0], rows, keys, models[0].verbose)
-    for model, copy, value in zip(models, copies, fitted, strict=True):
-        model.become(copy, value)
+    for model, clone, value in zip(models, clones, fitted, strict=True):
+        model.become(clone, value)
 
 
 @final

@@ -48,10 +48,10 @@ except ImportError as error:
 __all__ = ["MemberPosterior", "SigmaxModel", "fit_sigmax_model"]
 
 SMALLEST_BLOCK = 64
-"""Rows are padded to a power of two, at least this: one more row hardly compiles anything."""
+"""Minimum number of padded rows; more are padded to powers of two, for few compilations."""
 
 LEAST_VARIANCE = 1e-9
-"""Least variance of a process as a share of its prior variance: less is rounding."""
+"""Smallest variance of a process, as a share of its prior variance; less is rounding."""
 
 JITTER, LARGEST_JITTER = 1e-6, 1e-2
 """Reduction of the correlation of two points, without which duplicate points would make covariances
@@ -64,24 +64,24 @@ every member, and the variance of y around its mean (batch, members, q), in unit
 
 @final
 class MemberPosterior(Posterior):
-    r"""An equal mixture of members, each jointly Normal at the q points of every batch.
+    r"""Equal mixture of ensemble members, each jointly Normal at the q points of every batch.
 
-    Member m expects $\mu_m(x)$, is uncertain about it with the covariance $C_m(x, x')$, and
-    expects noise of the variance $\sigma_m^2(x)$, so that
+    Member m predicts the mean $\mu_m(x)$ with the covariance $C_m(x, x')$ of its error, and noise
+    of the variance $\sigma_m^2(x)$, so that
 
     $$\text{Cov}(f(x), f(x')) = \frac1M \sum_m C_m(x, x')
       + \text{Cov}_m(\mu_m(x), \mu_m(x')),$$
 
-    plus the noise on the diagonal where observations are asked for. Mean and variance are those of
+    plus the noise on the diagonal for observations. Mean and variance are those of
     `predict_dist`: there a member is a Student-t distribution or a mixture of such, here it is the
     Normal of the same mean and variance.
 
     Parameters
     ----------
     mean, noise_variance
-        Of every member: (batch, members, q). Without noise the posterior is that of the mean of y.
+        Moments of each member: (batch, members, q); without noise, the posterior of the mean of y.
     covariance
-        Of every member: (batch, members, q, q).
+        Covariance of each member: (batch, members, q, q).
     """
 
     def __init__(self, mean: Tensor, covariance: Tensor, noise_variance: Tensor | None):
@@ -106,7 +106,7 @@ class MemberPosterior(Posterior):
 
     @property
     def base_sample_shape(self) -> Size:
-        """One number that chooses the member, and one for every point."""
+        """Shape of base samples: one number for the member, and one for every point."""
         return Size([*self.batch_shape, 1 + self.member_means.shape[-1], 1])
 
     @property
@@ -166,7 +166,7 @@ class MemberPosterior(Posterior):
     def rsample_from_base_samples(self, sample_shape: Size, base_samples: Tensor) -> Tensor:
         """Draws from standard Normal numbers, of which the first of every draw chooses the member.
 
-        No member is likelier than another anywhere, so that draws are smooth functions of X.
+        The members have equal weights for all X, so that draws are smooth functions of X.
         """
         if base_samples.shape != sample_shape + self.base_sample_shape:
             expected = tuple(sample_shape + self.base_sample_shape)
@@ -178,7 +178,7 @@ class MemberPosterior(Posterior):
         level = torch.special.ndtr(base[..., :1])
         chosen = (n_members * level).long().clamp(max=n_members - 1)
         factors, places, parts = self._factors(), [], []
-        for member in range(n_members):  # mostly, a draw is of the same member in all batches
+        for member in range(n_members):  # usually a draw has the same member in all batches
             place = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
             normal = torch.einsum(
                 "...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:]
@@ -403,7 +403,7 @@ class ProcessMembers:
     $k(x, x') - (R\,k(Z, x))^\top R\,k(Z, x')$. All tensors may have batches in front.
     """
 
-    estimator: AbstractGPRegressor  # as it was fitted
+    estimator: AbstractGPRegressor  # fitted estimator
     columns: tuple[int, ...]  # positions of the columns that are numbers
     inverse_length_scale: Tensor  # (members, coordinates)
     variance: Tensor  # prior variance of the function: (members,)
@@ -490,7 +490,7 @@ class ProcessMembers:
         noise = self.noise_at(X)
         if noise_variance is not None:
             noise = noise_variance.unsqueeze(-2) / scale**2
-        noise = noise + SMALLEST_JITTER * self.variance[:, None]  # as the other rows have
+        noise = noise + SMALLEST_JITTER * self.variance[:, None]  # the other rows have it, too
         S = self.covariance(X, X) - explained @ explained.transpose(-1, -2)
         factor = torch.linalg.cholesky(S + torch.diag_embed(noise))
         mean = (cross @ self.coefficients.unsqueeze(-1)).squeeze(-1)
@@ -570,7 +570,7 @@ class SigmaxModel(Model, FantasizeMixin):
     torch.Size([4, 3, 1])
     """
 
-    likelihood = None  # no GPyTorch likelihood: `fantasize` asks for it
+    likelihood = None  # `fantasize` requires the attribute
 
     def __init__(self, estimator: AbstractRegressor, members: Members | None = None):
         super().__init__()

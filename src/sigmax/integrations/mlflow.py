@@ -66,7 +66,7 @@ def save_model(
         By default that of the input example; without one, that of a model whose columns are all
         numbers. Other models have none.
     input_example : array or data frame, optional
-        A few rows that the model takes, stored beside it.
+        Example rows, stored with the model.
     pip_requirements : list of str, optional
         Packages of the served model; by default this version of sigmax.
     metadata : dict, optional
@@ -135,7 +135,7 @@ def load_model(model_uri: str, dst_path: str | None = None) -> AbstractRegressor
     model_uri : str
         A folder, or one of MLflow's addresses, such as ``models:/...`` and ``runs:/.../model``.
     dst_path : str, optional
-        Where to keep what has to be fetched.
+        Folder for downloads.
     """
     folder = artifacts.download_artifacts(str(model_uri), dst_path=dst_path)
     return load_estimator(Path(folder) / DATA)
@@ -178,8 +178,8 @@ class ServedModel:
         Returns
         -------
         pd.DataFrame
-            Columns ``mean``, ``std``, ``lower``, ``upper``, ``off_data`` where the estimator knows
-            it, and ``q0.05`` and so on; of several outputs ``mean_0``, ``mean_1``, ...
+            Columns ``mean``, ``std``, ``lower``, ``upper``, ``off_data`` if the estimator predicts
+            it, and ``q0.05`` and so on; ``mean_0``, ``mean_1``, ... for several outputs.
         """
         asked = {"coverage": COVERAGE, "quantiles": QUANTILES} | (params or {})
         levels = [float(level) for level in np.atleast_1d(asked["quantiles"])]

@@ -1,4 +1,4 @@
-"""Optuna: a sampler that chooses parameters by the expected improvement of our predictions.
+"""Optuna: a sampler that chooses parameters by the expected improvement of predictions.
 
 It needs Optuna, ``pip install "sigmax[optuna]"``.
 """
@@ -36,21 +36,21 @@ Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
 SHARE_NEAR = 0.5
 """Share of the candidates that are the best trial with some of its parameters changed."""
 
-FARTHEST = 3.0  # how far below the median a value counts, over how far above it the best one is
+FARTHEST = 3.0  # largest distance below the median, in units of the best value's distance above it
 
 STEPS = (0.003, 0.3)
-"""Shortest and longest changes of these, as shares of the range of a parameter."""
+"""Shortest and longest changes of parameters, as shares of their ranges."""
 
 
 @final
 class SigmaxSampler(BaseSampler):
-    """Parameters by the expected improvement, or the upper bound, of our predictions.
+    """Sampler that maximises the expected improvement, or an upper bound, of predictions.
 
     The first trials are random. Then a model of the finished trials predicts random candidates,
     half of them near the best trial, and the most promising is tried. Parameters that not all
     trials have are sampled at random; trials that were pruned or have failed are left out. The
     model is a Gaussian process averaged over its hyper-parameters, whose noise may depend on the
-    parameters; of more than 1,000 trials, a `LocalRegressor`.
+    parameters; with more than 1,000 trials, a `LocalRegressor`.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class SigmaxSampler(BaseSampler):
             return {}
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         X = np.array([encoded(each.params, search_space) for each in trials])
-        y = without_disasters(sign * np.array([each.value for each in trials]))
+        y = clip_low_values(sign * np.array([each.value for each in trials]))
         model = self._model_of([each.number for each in trials], X, y, search_space)
         expected = model.predict(X)
         candidates = self._candidates(X[np.argmax(expected)], search_space)
@@ -189,14 +189,14 @@ class SigmaxSampler(BaseSampler):
         return np.array([encoded(decoded(row, space), space) for row in drawn])  # on their grids
 
 
-def without_disasters(y: np.ndarray) -> np.ndarray:
-    """Values to maximise, none of them farther below the median than `FARTHEST` times the best.
+def clip_low_values(y: np.ndarray) -> np.ndarray:
+    """Clip values to maximise at `FARTHEST` times the best one's distance below the median.
 
-    The value of a trial that failed badly would otherwise dominate the spread of all values.
+    A very bad trial would otherwise dominate the variance of all values.
 
     Examples
     --------
-    >>> without_disasters(np.array([1.0, 2.0, 3.0, -1e9])).tolist()
+    >>> clip_low_values(np.array([1.0, 2.0, 3.0, -1e9])).tolist()
     [1.0, 2.0, 3.0, -3.0]
     """
     middle = np.median(y)

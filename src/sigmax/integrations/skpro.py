@@ -3,7 +3,7 @@
 It needs skpro, ``pip install "sigmax[skpro]"``.
 """
 
-# skpro has no types: its classes, and the data frames between us, are of any.
+# skpro is not typed: its classes and data frames have the type Any.
 # pyright: reportIncompatibleMethodOverride=false
 
 from typing import Any, ClassVar, final, no_type_check
@@ -31,7 +31,7 @@ except ImportError as error:
 class SkproDistribution(BaseDistribution):
     """The density of a `Predictive`, exactly, as a distribution of skpro.
 
-    All values are those of the prediction itself. The energies, of which skpro computes the CRPS,
+    All values are those of the prediction. The energies, from which skpro computes the CRPS,
     are as exact as our CRPS; norms of the density are integrals over its quantiles.
 
     Parameters
@@ -132,7 +132,7 @@ class SkproDistribution(BaseDistribution):
         return self._by_row(self.predictive.absolute_error(self._argument(x)))
 
     def _energy_self(self) -> Any:
-        """E|X − X'|, summed over the outputs: twice what E|X − y| exceeds the CRPS by, at any y."""
+        """E|X − X'| = 2 (E|X − y| − CRPS(y)) for any y, summed over the outputs."""
         center = self.predictive.mean
         error, crps = self.predictive.absolute_error(center), self.predictive.crps(center)
         exists = np.isfinite(error) & np.isfinite(crps)
@@ -194,8 +194,8 @@ class SkproRegressor(BaseProbaRegressor):
     """Any of our estimators as a probabilistic regressor of skpro.
 
     `predict_proba` gives the predictive distribution exactly, as a `SkproDistribution`. Intervals
-    and quantiles are quantiles of it, as skpro defines them; for a target on a grid, such as
-    counts, our own `predict_interval` has ends on the grid.
+    and quantiles are quantiles of it, as skpro defines them; for a discrete target, such as
+    counts, `predict_interval` of the estimator ends at possible values.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class SkproRegressor(BaseProbaRegressor):
         "y_inner_mtype": "pd_DataFrame_Table",
     }
 
-    @no_type_check  # as above
+    @no_type_check  # see `SkproDistribution`
     def __init__(self, estimator=None):
         self.estimator = estimator
         super().__init__()

@@ -13,7 +13,7 @@ from sigmax.experts.gaussian_process import LARGEST_VARYING
 KINDS = ("auto", "gp", "local")
 
 SINGLE_NEIGHBORHOOD = 64
-"""Up to this number of rows, every neighbourhood holds all of them: one per batch is enough."""
+"""Number of rows up to which one neighbourhood contains all of them."""
 
 
 def fit_surrogate(
@@ -48,11 +48,10 @@ def fit_surrogate(
 def local_defaults(n_rows: int, noise_free: bool) -> dict[str, Any]:
     """Settings of a `LocalRegressor` for optimisation.
 
-    There are no forests, which have no gradient, and no target transform, with which a variance has
-    no closed form. Predictions from few rows are not recalibrated: that takes them to the mean of
-    y, where there is nothing to choose between. Few rows train in a fraction of the time, as one
-    neighbourhood holds them all. If ``noise_free``, no rows are held out to stop the training
-    early: few rows without noise are interpolated.
+    There are no forests, which have no gradient, and no target transform, with which the variance
+    has no closed form. Predictions from few rows are not recalibrated, as shrinkage to the mean of
+    y hides differences between candidates. Few rows are one neighbourhood, which saves time. If
+    ``noise_free``, few rows are interpolated: none are held out for early stopping.
     """
     defaults: dict[str, Any] = {"n_trees": 0, "target_map": "none"}
     if n_rows < FEW_ROWS:

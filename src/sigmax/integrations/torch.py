@@ -21,7 +21,7 @@ except ImportError as error:
         'sigmax.integrations.torch needs PyTorch: pip install "sigmax[torch]".'
     ) from error
 
-# JAX is imported where it is used: the worker processes of a loader have no need of it.
+# JAX is imported where it is used: the worker processes of a loader do not need it.
 
 
 @final

@@ -146,7 +146,7 @@ def randomised_pit(
 ) -> Float[np.ndarray, "*shape"]:
     """Probability integral transform, uniform for calibrated predictions.
 
-    A rounded value stands for an interval of the given ``width`` around it: its PIT is drawn from
+    A rounded value represents an interval of the given ``width`` around it: its PIT is drawn from
     those of the interval by ``uniform`` numbers.
     """
     if not width.any():
@@ -161,5 +161,5 @@ def _held_out_rows(model: Any) -> int:
 
 
 def _resolution(model: Any, y: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Width of the interval that each rounded target stands for, 0 for continuous ones."""
+    """Width of the interval that each rounded target represents, 0 for continuous ones."""
     return model.model_.target.cell_widths(y) if hasattr(model, "model_") else np.zeros(y.shape)

@@ -1,4 +1,4 @@
-"""Parts that networks are made of: perceptrons over rows of a table, and the extrapolation gate."""
+"""Networks: perceptrons over rows of a table, and the extrapolation gate."""
 
 from sigmax.networks.gate import (
     NO_CENTER,

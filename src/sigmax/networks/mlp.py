@@ -1,7 +1,7 @@
-"""Perceptrons over rows of a table: input layer with periodic features and embeddings, then layers.
+"""Perceptrons over rows of a table, with an input layer of periodic features and embeddings.
 
 Periodic embeddings (Gorishniy et al. 2022, "On embeddings for numerical features") give every
-number a small basis of its own: a plain network is slow to bend sharply along one feature.
+number a small basis of its own: without them a network learns sharp bends along one feature slowly.
 """
 
 import itertools
@@ -18,15 +18,15 @@ from sigmax.compilation import on_device
 from sigmax.inputs import Inputs, InputShape
 
 SMALLEST_VARIANCE = 1e-7
-"""Floor under every variance, in units of Var(y): about what float32 residuals resolve."""
+"""Smallest variance, in units of Var(y): about the square of float32 rounding errors."""
 
 SINE = (6.283163951, -41.337130415, 81.340386139, -70.989933017)
-"""sin(2 pi s) / s in powers of s squared, to 1e-6 for s within a quarter; see `wave`."""
+"""Coefficients of sin(2 pi s) / s in powers of s squared, to 1e-6 for |s| ≤ ¼; see `wave`."""
 
 
 @final
 class PeriodicFeatures(eqx.Module):
-    """Every feature, and beside it a few rectified mixtures of its waves.
+    """Every feature, and rectified linear combinations of its waves.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class PeriodicFeatures(eqx.Module):
         *,
         frequency: float,
     ) -> "PeriodicFeatures":
-        """Random waves; ``frequency`` is their spread, in waves per standard deviation."""
+        """Draw random waves; ``frequency`` is their std, in waves per standard deviation."""
         arrays = (
             rng.normal(0, frequency, (n_features, n_waves)),
             rng.uniform(0, 1, (n_features, n_waves)),
@@ -71,7 +71,7 @@ class PeriodicFeatures(eqx.Module):
 
 
 def wave(turns: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """cos(2 pi turns), to 2e-6: a few products, where a library's cosine takes most of a step.
+    """cos(2 pi turns), to 2e-6, by a polynomial: a library's cosine would dominate a step.
 
     Examples
     --------
@@ -91,7 +91,7 @@ INITIAL_SPREAD = 0.5
 
 
 def embedding_size(n_codes: tuple[int, ...]) -> int:
-    """Numbers per category: about the logarithm of the most levels of a column.
+    """Dimension of embeddings: about the binary logarithm of the largest number of categories.
 
     Examples
     --------
@@ -103,14 +103,11 @@ def embedding_size(n_codes: tuple[int, ...]) -> int:
 
 @final
 class EmbeddedCategories(eqx.Module):
-    """A learned vector for every level of every column, all in one table.
-
-    That of code 0, levels which are new or rare, starts at the origin.
-    """
+    """Learned embeddings of all categories; code 0, unseen and rare categories, starts at 0."""
 
     vectors: Float[Array, "codes size"]
     first: tuple[int, ...] = eqx.field(static=True)
-    """Where the levels of each column begin."""
+    """First row of each column in ``vectors``."""
 
     @classmethod
     def create(cls, rng: np.random.Generator, n_codes: tuple[int, ...]) -> "EmbeddedCategories":
@@ -130,7 +127,7 @@ class EmbeddedCategories(eqx.Module):
 
 @final
 class InputLayer(eqx.Module):
-    """Numbers as they are or, with waves, beside mixtures of their waves; categories embedded."""
+    """Numbers, with their periodic features if there are waves, and embedded categories."""
 
     periodic: PeriodicFeatures | None
     categories: EmbeddedCategories | None
@@ -146,7 +143,7 @@ class InputLayer(eqx.Module):
         n_mixtures: int = 0,
         frequency: float = 0.0,
     ) -> "InputLayer":
-        """A layer for inputs of a shape; of numbers without ``n_waves`` it has nothing to learn."""
+        """Create a layer; without ``n_waves`` and categories it has no parameters."""
         periodic, n_outputs = None, shape.n_numbers + shape.n_extras
         if n_waves and shape.n_numbers:
             sizes = (shape.n_numbers, n_waves, n_mixtures)
@@ -201,11 +198,10 @@ class MLP(eqx.Module):
         output_bias: float = 0.0,
         output_gain: float = 0.1,
     ) -> "MLP":
-        """Random layers: He-normal weights, biases spread so that kinks lie among the data.
+        """Draw random layers: He-normal weights, and biases that put kinks among the data.
 
         By default the last layer starts small, near the constant ``output_bias``: standardised
-        targets have mean 0, and a spread should start from one level for all rows. Drawn on the
-        host, where nothing needs compiling.
+        targets have mean 0, and a scale should start with one value for all rows.
         """
         sizes = [n_inputs, *hidden_sizes, n_outputs]
         weights, biases = [], []
@@ -226,7 +222,7 @@ class MLP(eqx.Module):
 
 @final
 class TabularMLP(eqx.Module):
-    """A perceptron behind an input layer of its own: from rows of a table."""
+    """Perceptron with an input layer for rows of a table."""
 
     inputs: InputLayer
     mlp: MLP
@@ -242,7 +238,7 @@ class TabularMLP(eqx.Module):
         activation: str,
         output_bias: float = 0.0,
     ) -> "TabularMLP":
-        """Random layers, as those of `MLP`."""
+        """Draw random layers, as `MLP.create`."""
         inputs = InputLayer.create(rng, shape)
         sizes = (inputs.n_outputs, hidden_sizes, n_outputs)
         return cls(inputs, MLP.create(rng, *sizes, activation=activation, output_bias=output_bias))
@@ -252,5 +248,5 @@ class TabularMLP(eqx.Module):
 
 
 def inverse_softplus(value: float | np.ndarray) -> Any:
-    """The x with softplus(x) = ``value``."""
+    """Solution x of softplus(x) = ``value``."""
     return np.log(np.expm1(value))

@@ -127,10 +127,7 @@ class Benchmark:
         return first[0] if score.better and len(first) == 1 else None
 
     def leaders(self, dataset: str, score: Score) -> list[str]:
-        """The best method, and those within one standard error of its mean.
-
-        Seconds have no error: models trained together share one measurement.
-        """
+        """The best method and those within one standard error; seconds have no error."""
         means = self.means(dataset, score)
         if not means or not score.better:
             return []
@@ -179,7 +176,7 @@ PAIRS = (
 )
 MANY_DUPLICATES = 0.01
 FEW_TARGETS = 100
-LARGE_GAP = 0.5
+LARGE_EXCESS = 0.5
 
 
 def uci_tables(records: Sequence[Record]) -> list[ReportTable]:
@@ -333,7 +330,7 @@ def time_notes(benchmark: Benchmark) -> list[str]:
 
 def warning_notes(benchmark: Benchmark) -> list[str]:
     """Properties of data, records and methods that can change a log-likelihood."""
-    shares, gaps, older = [], {}, []
+    shares, excesses, older = [], {}, []
     for name in benchmark.cells:
         both, of_X = (benchmark.data_mean(name, key) for key in ("copies", "copies_of_X"))
         if of_X > 0:
@@ -342,8 +339,8 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
             shares.append(f"{name} {100 * both:.1f} % with the same y")
     for dataset, method, cell in benchmark.each():
         scores, errors = cell.by_split(LOG_LIKELIHOOD), cell.by_split(RMSE)
-        found = [gap_to_normal(scores[i], errors[i]) for i in scores if i in errors]
-        gaps[dataset, method] = float(np.mean(found)) if found else math.nan
+        found = [excess_over_normal(scores[i], errors[i]) for i in scores if i in errors]
+        excesses[dataset, method] = float(np.mean(found)) if found else math.nan
         settings = METHODS[method].dataset_settings.get(dataset, {})
         if settings and any("own_settings" not in record.data for record in cell.done):
             text = ", ".join(f"{name}={value}" for name, value in settings.items())
@@ -363,7 +360,7 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
             f"Few distinct targets: {', '.join(discrete)}. The log-density of a discrete target has"
             " no upper bound: narrow peaks at its values give a high score."
         )
-    if listed := large_gaps(benchmark, gaps):
+    if listed := large_excesses(benchmark, excesses):
         notes.append(
             "More than 0.5 nats above −½ log(2πe RMSE²), the maximum for a Normal with constant"
             f" variance and that RMSE: {listed}. Input-dependent noise can explain it; check these"
@@ -372,16 +369,16 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
     return notes
 
 
-def gap_to_normal(log_likelihood: float, rmse: float) -> float:
+def excess_over_normal(log_likelihood: float, rmse: float) -> float:
     """Log-likelihood minus the maximum for a Normal with constant variance and that RMSE."""
     return log_likelihood + 0.5 * math.log(2 * math.pi * math.e * max(rmse, 1e-300) ** 2)
 
 
-def large_gaps(benchmark: Benchmark, gaps: dict[tuple[str, str], float]) -> str:
+def large_excesses(benchmark: Benchmark, excesses: dict[tuple[str, str], float]) -> str:
     found: dict[str, list[str]] = {}
     for dataset, method in itertools.product(benchmark.cells, benchmark.methods):
-        if (gap := gaps.get((dataset, method), 0.0)) > LARGE_GAP:
-            found.setdefault(dataset, []).append(f"{METHODS[method].title} {gap:+.2f}")
+        if (excess := excesses.get((dataset, method), 0.0)) > LARGE_EXCESS:
+            found.setdefault(dataset, []).append(f"{METHODS[method].title} {excess:+.2f}")
     return "; ".join(f"{dataset}: {', '.join(methods)}" for dataset, methods in found.items())
 
 
@@ -489,13 +486,13 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
         notes = ["In brackets: ours. The hardware differs; ours is without compilation."]
     if score == LOG_LIKELIHOOD:
         errors = PUBLISHED["uci"]["rmse"]
-        gaps = {  # with the smallest RMSE that rounds to the printed one
-            (dataset, m): gap_to_normal(paper[dataset][m][0], errors[dataset][m][0] - 0.005)
+        excesses = {  # with the smallest RMSE that rounds to the printed one
+            (dataset, m): excess_over_normal(paper[dataset][m][0], errors[dataset][m][0] - 0.005)
             for dataset in datasets
             for m in methods
             if m in paper[dataset] and m in errors[dataset]
         }
-        if listed := large_gaps(benchmark, gaps):
+        if listed := large_excesses(benchmark, excesses):
             notes.append(
                 "Printed values that are more than 0.5 nats above −½ log(2πe RMSE²) for the printed"
                 f" RMSE: {listed}."

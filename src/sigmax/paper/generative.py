@@ -278,10 +278,7 @@ def energy_note(methods: dict[str, list[Record]]) -> list[str]:
 
 
 def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Figures of the first seed, for the settings with the most records.
-
-    Pairs of features are shown for the two models of the paper, if there are records of them.
-    """
+    """Figures of the first seed, for the settings with the most records."""
     shown = shown_seeds(records).get("moons")
     if not shown:
         return {}
@@ -296,7 +293,7 @@ def moons_figures(records: Sequence[Record]) -> dict[str, Figure]:
 def pairs_figure(shown: dict[str, Record]) -> Figure:
     """Every pair of the four features: data, then reconstructions and samples of each model."""
     some = next(iter(shown.values()))
-    n_rows = min(some.data["n_train"], N_SAMPLES)  # a record may come from a stranger
+    n_rows = min(some.data["n_train"], N_SAMPLES)  # a record may be untrusted
     rows = {
         "data": TWO_MOONS.sample(n_rows, random_state=some.task.seed)[0],
         "new data": new_rows(some.task.seed, 2, N_SAMPLES),

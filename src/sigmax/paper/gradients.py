@@ -164,10 +164,7 @@ def first_member(tree: Any) -> Any:
 def create_samplers(
     X: NDArray, expert: Combined, seed: int
 ) -> dict[tuple[str, str], LocalitySampler]:
-    """Samplers of locality batches and of uniform batches of the same size, for both networks.
-
-    Uniform batches have neighbourhoods of one row.
-    """
+    """Samplers of locality batches and of uniform batches of the same size, for both networks."""
     key, samplers = make_key(seed), {}
     sizes = (
         (expert.n_primary, expert.n_secondary, expert.n_neighbors),
@@ -250,10 +247,7 @@ def gradient_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def gradient_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Sparsity and variance during training of each data set, one row of panels per network.
-
-    Thin lines are repeats; the warm-up is shaded.
-    """
+    """Sparsity and variance during training of each data set, one row of panels per network."""
     titles = {"si": "sparsity index", "variance": "variance of the gradient"}
     figures = {}
     for dataset, repeats in group_done(records, lambda task: task.dataset).items():

@@ -155,10 +155,7 @@ def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def mean_change(cells: dict[str, dict[int, float]], idea: str) -> str:
-    """Mean difference of all pairs of combinations that differ only in an idea.
-
-    ``cells`` are scores by combination and split.
-    """
+    """Mean difference of all pairs of combinations that differ only in an idea."""
     by_split: dict[int, list[float]] = {}
     for name, values in cells.items():
         ideas = name.split("+")

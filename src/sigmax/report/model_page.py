@@ -82,7 +82,7 @@ class ModelReport:
     """Further warnings, after those of leaks."""
     about: Sequence[ReportTable] = ()
     command: str = ""
-    facts: Sequence[tuple[str, str]] = ()
+    metadata: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
     def page(self, progress: Progress = lambda what, share: None) -> Page:
@@ -152,7 +152,7 @@ class ModelReport:
                 PagePart(name="scores", heading="Scores and data", tables=[*scores, *self.about]),
             ],
             command=self.command,
-            facts=self.facts,
+            metadata=self.metadata,
         )
 
     def few_groups(self) -> list[Caution]:

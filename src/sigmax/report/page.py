@@ -155,7 +155,7 @@ class Page:
     no_warnings: str = ""
     parts: Sequence[PagePart] = ()
     command: str = ""
-    facts: Sequence[tuple[str, str]] = ()
+    metadata: Sequence[tuple[str, str]] = ()
 
     def to_html(self) -> str:
         charts = {chart.name: chart.to_json() for part in self.parts for chart in part.all_charts}

@@ -71,7 +71,7 @@ class HeldOutRows:
     level: Numbers
     """Smallest of `CURVE_LEVELS` whose central interval contains ``y``; infinite if none does."""
     gate: Numbers | None
-    """From 0 near the training rows to 1 far from them; None if the model has no gate."""
+    """Gate, from 0 near the training rows to 1 far from them; None if the model has none."""
     numbers: NDArray[np.int64]
     """Row numbers in the file, from 1."""
     columns: pd.DataFrame
@@ -349,8 +349,8 @@ def calibration_chart(rows: HeldOutRows, conformal: Mapping[float, float] | None
         layers.append(Layer("points", "conformal intervals", "miss", x=x, y=y))
     description = (
         f"{n_outside} of {len(CURVE_LEVELS)} points of the curve are outside the band of chance."
-        f" The largest gap is at a nominal coverage of {share_text(CURVE_LEVELS[worst])}, where"
-        f" {share_text(observed[worst])} of the rows are inside."
+        f" The largest difference is at a nominal coverage of {share_text(CURVE_LEVELS[worst])},"
+        f" where {share_text(observed[worst])} of the rows are inside."
     )
     return coverage_chart(
         name="calibration",

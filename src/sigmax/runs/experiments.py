@@ -143,10 +143,7 @@ def run_tasks(
     retry_failed: bool = False,
     observe: Observer = lambda progress: None,
 ) -> dict[str, Record]:
-    """Run the tasks without a record in the folder; return all its records by task key.
-
-    With ``retry_failed``, failed tasks are run again.
-    """
+    """Run the tasks without a record, or failed ones with ``retry_failed``; return all records."""
     with RecordFile.open(folder) as file:
         left = [task for task in tasks if not file.is_settled(task, retry_failed=retry_failed)]
         n_done, n_failed = len(tasks) - len(left), 0

@@ -136,10 +136,7 @@ def group_done(records: Iterable[Record], *keys: Callable[[Task], Any]) -> dict[
 
 
 def read_records(path: Path) -> list[Record]:
-    """Last record of each task in a file, which may be gzipped.
-
-    An incomplete last line is ignored.
-    """
+    """Last record of each task in a file, maybe gzipped; an incomplete last line is ignored."""
     if not path.is_file():
         raise RecordFileError(f"There are no records at {path}.")
     opened = gzip.open if path.suffix == ".gz" else open

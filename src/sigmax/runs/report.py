@@ -1,6 +1,6 @@
 """Run an experiment and report it: one HTML page, Markdown tables and pictures from its records.
 
-The page is a single file that loads nothing. Text of records, which may come from strangers, is
+The page is a single file that loads nothing. Text of records, which may be untrusted, is
 escaped.
 """
 

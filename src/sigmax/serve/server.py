@@ -24,7 +24,7 @@ from sigmax.table_model import load_folder
 class TimeoutProtocol(H11Protocol):
     """HTTP/1.1 connection that is closed when its client stalls.
 
-    uvicorn waits forever for headers, and for clients that do not read a response. Of its two
+    uvicorn has no time limit for headers, or for clients that do not read a response. Of its two
     parsers, h11 alone limits the length of headers.
     """
 

@@ -237,8 +237,8 @@ def parse_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
             numbers[i] = math.nan if is_missing(value) else float(value)
         except (TypeError, ValueError) as error:
             raise InvalidCellError(
-                f"Column {name!r} holds numbers, but row {{row}} is {str(value)[:50]!r}; a column"
-                " of text is learned from as categories, or named in `categorical_features`.",
+                f"Column {name!r} holds numbers, but row {{row}} is {str(value)[:50]!r}."
+                " Correct the cell, or fit with the column in `categorical_features`.",
                 i + 1,
             ) from error
     return numbers

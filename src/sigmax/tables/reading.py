@@ -389,7 +389,7 @@ def read_unit(unit: Unit, columns: pa.Schema, rows_per_chunk: int) -> Iterator[p
         return
     with translate_errors(unit.address, Format.PARQUET), open_input(unit.address) as stream:
         file = pq.ParquetFile(stream)
-        with warnings.catch_warnings():  # which were given by `read_inputs`
+        with warnings.catch_warnings():  # set by `read_inputs`
             warnings.simplefilter("ignore", TableFileWarning)
             names = parquet_schema(unit.address, file).names
         for table in read_batches(file, rows_per_chunk, unit.n_rows, unit.n_skipped, groups):

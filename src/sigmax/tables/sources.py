@@ -35,9 +35,9 @@ STANDARD_STREAM = "-"
 
 BLOCK = 1 << 20
 MAX_EXPANSION = 200
-"""Largest ratio of uncompressed to compressed size of a file, unless it has at most"""
+"""Largest ratio of uncompressed to compressed size of a file."""
 ALWAYS_ALLOWED = 1 << 27
-"""this many bytes uncompressed."""
+"""Uncompressed size in bytes up to which any ratio is allowed."""
 
 WILDCARD = re.compile(r"[*?\[]")
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -62,7 +62,7 @@ SUFFIXES = {
     **{".xlsx": Format.XLSX, ".xlsm": Format.XLSX, ".xls": Format.XLS},
     **{".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"},
 }
-"""Format or compression that the suffix of a name promises."""
+"""Format or compression of each suffix."""
 TABLE_SUFFIXES = (*SUFFIXES, ".csv", ".tsv", ".txt")
 """Suffixes of the files that are read from a folder."""
 
@@ -166,16 +166,16 @@ def identify(name: str, path: Path, suffix: str) -> Source:
         raise TableFileError(f"{name} is empty.")
     compression, format = look_up(COMPRESSIONS, head), look_up(FORMATS, head)
     source = Source(name, path, format or Format.TEXT, compression)
-    promised = SUFFIXES.get(suffix.lower())
+    expected = SUFFIXES.get(suffix.lower())
     if unsupported := look_up(UNSUPPORTED, head):
         raise TableFileError(f"{name} is {unsupported}: unpack it first.")
-    if promised == Format.XLSX and format == Format.XLS:
+    if expected == Format.XLSX and format == Format.XLS:
         raise TableFileError(
             f"{name} is protected by a password, or an old Excel file under a new name:"
             " save it as an .xlsx file without a password."
         )
-    if promised is not None and promised not in (compression, format):
-        raise TableFileError(f"{name} is not a {promised} file, as its name says.")
+    if expected is not None and expected not in (compression, format):
+        raise TableFileError(f"{name} is not a {expected} file, as its name says.")
     if compression:
         with source.open() as stream:
             if inner := look_up(FORMATS, source.read(stream, 16)):
@@ -214,12 +214,12 @@ def check_memory(name: str, needed: int) -> None:
 @final
 @dataclass(frozen=True)
 class FoundFile:
-    """A file with its size and time of change, which tell whether it is still the same."""
+    """A file with its size and modification time, to detect changes."""
 
     address: str
     size: int
     modified: int | None
-    """Nanoseconds since 1970, if the store provides them."""
+    """Modification time in nanoseconds since 1970, if the store provides it."""
 
 
 def is_address(path: str) -> bool:
@@ -333,10 +333,7 @@ def open_input(path: str) -> Any:
 
 @contextmanager
 def new_output(path: str) -> Iterator[Any]:
-    """Binary stream to a new file, which appears when the block ends without an error.
-
-    A file in a store is written to a temporary file first and sent at the end.
-    """
+    """Binary stream to a new file, which appears when the block ends without an error."""
     if not is_address(path):
         with new_file(path) as stream:
             yield stream

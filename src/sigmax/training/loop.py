@@ -191,11 +191,11 @@ class Fold(eqx.Module):
 MEMBERS, ROWS = "members", "rows"  # names of the two axes of devices
 
 MESH: ContextVar[Mesh | None] = ContextVar("MESH", default=None)
-"""Devices of the members whose function is being traced."""
+"""Devices of the members whose function is traced."""
 
 
 def device_mesh(n_members: int) -> Mesh | None:
-    """Devices in lines, each with its own members; None if there is one device.
+    """Mesh of devices, one line per group of members; None if there is one device.
 
     With 8 devices and 3 members, two devices share a member and two have no work.
     """
@@ -268,11 +268,7 @@ def take_members(tree: Any, index: Int[Array | np.ndarray, " members"]) -> Any:
 
 
 def spread_members(tree: Any) -> Any:
-    """Spread members evenly over the devices.
-
-    Where their number is no multiple of the number of devices, the axis is padded with copies of
-    the first ones. With one device nothing changes.
-    """
+    """Spread members evenly over the devices, padded with duplicates of the first ones."""
     n_members = count_members(tree)
     mesh = device_mesh(n_members)
     if mesh is None:
@@ -333,11 +329,11 @@ class AbstractStage(ABC):
         return network
 
     def one_chunk(self: S) -> S:
-        """Return the stage without what no compiled chunk depends on."""
+        """Return the stage without fields that do not affect a compiled chunk."""
         return replace(self, name="", patience=0)
 
     def key_name(self, chunk: int) -> str:
-        """Return the name by which the keys of a chunk are split off."""
+        """Return the name of the keys of a chunk."""
         return f"{self.name} {chunk}"
 
     def clock(self, chunk: int) -> Any:
@@ -345,7 +341,7 @@ class AbstractStage(ABC):
         return None
 
     def before_chunk(self, networks: Any, keys: Any, folds: Any, data: Any, chunk: int) -> Any:
-        """Return the networks of all members as the chunk should find them."""
+        """Return the networks of all members to start the chunk with."""
         return networks
 
     def describe(self, figures: dict[str, np.ndarray]) -> str:
@@ -538,11 +534,7 @@ class Stage(AbstractStage):
 def flatten_parts(
     network: Network, phases: tuple[Phase, ...]
 ) -> tuple[Parts, Callable[[Parts], Network]]:
-    """Return the parts that ``phases`` train, each as one vector, and the way back to a network.
-
-    One vector per part keeps the compiled step small: an optimiser is then a handful of
-    operations, however many layers there are.
-    """
+    """Return the parts that ``phases`` train, each as one vector, and the inverse function."""
     names = {part.name for phase in phases for part in phase.parts}
     parts, restore = {}, {}
     for name in sorted(names):
@@ -607,10 +599,7 @@ def advance_members(
 
 @partial(over_members, n_mapped=2)
 def validate_members(network: Any, fold: Any, data: Any, stage: AbstractStage) -> tuple[Array, Any]:
-    """Return what `AbstractStage.validate` does.
-
-    It is compiled on its own, so that the same call after the training compiles nothing.
-    """
+    """Return the result of `AbstractStage.validate`; also called after the training."""
     return stage.validate(network, fold, data)
 
 
@@ -636,7 +625,7 @@ def train_chunk(
 ) -> tuple[MemberState, dict[str, Any]]:
     """Train all members for one chunk and score them; `keep_better` is for the caller.
 
-    ``learned`` are folds and data to learn from, and to be scored on unless ``scored`` are others.
+    ``learned`` are folds and data for training, and for validation unless ``scored`` is given.
     Where nothing is scored, the last checkpoint is the best.
     """
     network = stage.before_chunk(members.network, keys, *learned, chunk)
@@ -655,7 +644,7 @@ def train_chunk(
 
 
 Supply = Callable[[int], tuple[Any, Any]]
-"""Folds and data to learn from, by the number of the chunk."""
+"""Returns training folds and data of a chunk, given its number."""
 
 Report = Callable[[AbstractStage, int, dict[str, np.ndarray]], None]
 """Called with the stage, the number of finished chunks and the figures of every member: before the
@@ -664,7 +653,7 @@ first chunk, without figures, and after every chunk."""
 
 @final
 class LocalTrainer:
-    """Members spread over the devices of this process."""
+    """Ensemble members spread over the devices of this process."""
 
     def __init__(
         self,
@@ -694,11 +683,11 @@ class LocalTrainer:
 
     def keep(self, scores: Float[np.ndarray, " members"]) -> None:
         """Keep the last checkpoints of the members whose score is better than before."""
-        slots = np.arange(len(self.keys)) % self.n_members  # padding is copies of the first ones
+        slots = np.arange(len(self.keys)) % self.n_members  # padding duplicates the first members
         self.members = keep_better(self.members, scores[slots])
 
     def end(self) -> MemberState:
-        """Return all members as they are now."""
+        """Return the current state of all members."""
         if len(self.keys) == self.n_members:
             return self.members
         return take_members(self.members, np.arange(self.n_members))
@@ -719,14 +708,14 @@ def train_stage(
     states: Any = None,
     supply: Supply | None = None,
 ) -> tuple[MemberState, list[dict[str, np.ndarray]]]:
-    """Train all members through one stage; return them and the figures of every group.
+    """Train all ensemble members for one stage; return them and the figures of every group.
 
     ``networks``, ``keys`` and ``folds`` have a leading member axis; ``data`` are shared. With
-    ``states``, those of an earlier stage, its optimisers go on. With a ``supply``, members learn
-    from what it returns for the chunk, and ``folds`` and ``data`` are for validation.
+    ``states`` of an earlier stage, its optimisers continue. With a ``supply``, members are trained
+    on its data, and ``folds`` and ``data`` are for validation.
 
-    A group whose members have not become better for ``stage.patience`` chunks is done: it keeps its
-    checkpoints while the others go on. Members are spread over all devices, or over a cluster
+    A group without a better score for ``stage.patience`` chunks is finished: it keeps its
+    checkpoints while others continue. Members are spread over all devices, or over a cluster
     inside `sigmax.on_ray`. Figures have the shape (chunks, members of the group).
     """
     n_members, group = len(keys), np.asarray(folds.group)
@@ -738,7 +727,7 @@ def train_stage(
     if report is not None:
         report(stage, 0, {})
     for chunk in range(stage.n_chunks):
-        history.append(trainer.advance(chunk))  # the one wait for the devices
+        history.append(trainer.advance(chunk))  # waits for the devices
         scores = history[-1]["score"]
         if stage.keep_best:
             is_open = (length == stage.n_chunks)[group]
@@ -772,8 +761,8 @@ def checkpoint_scores(
 ) -> Float[np.ndarray, " members"]:
     """Scores of the last checkpoints, nan for those that must not be kept.
 
-    Members that are scored ``together`` have the mean score of their group, without those that are
-    not finite; these, and members whose groups are done, keep their checkpoints.
+    Members that are scored ``together`` have the mean of the finite scores of their group; members
+    with other scores, and members of finished groups, keep their checkpoints.
     """
     is_sound = np.isfinite(scores)
     found = np.where(is_sound, scores, 0.0)
@@ -785,11 +774,7 @@ def checkpoint_scores(
 
 @contextmanager
 def progress_bar(stages: Sequence[AbstractStage], *, visible: bool) -> Iterator[Report | None]:
-    """Show a bar on the terminal, if ``visible``, to which `train_stage` reports.
-
-    Stages that stop early count as done when the next one starts. Until the first chunk of a stage
-    is done, the bar says that it is compiled.
-    """
+    """Show a bar on the terminal, if ``visible``, to which `train_stage` reports."""
     if not visible:
         yield None
         return

@@ -1,9 +1,8 @@
-"""Ensemble members trained by the workers of a Ray cluster.
+"""Training of ensemble members by the workers of a Ray cluster.
 
-The loop over chunks stays in this process: it hands out one chunk of some members at a time. A
-worker keeps nothing that another one could not compute again: the members come with a task and go
-with its result, and a worker that dies costs the chunks that it was at. What all tasks of a stage
-share, above all the rows, stays on its device for the next task.
+The loop over chunks runs in this process. A task trains some members for one chunk; their state is
+an argument and a result of the task, so that only the current chunk is repeated if a worker dies.
+Inputs that all tasks of a stage share, such as the rows, stay on the device of the worker.
 """
 
 import os
@@ -41,8 +40,8 @@ from sigmax.training.loop import (
     train_chunk,
 )
 
-KEPT: dict[tuple[str, str], Any] = {}
-"""Last inputs of a stage that this process has loaded, on their device."""
+LOADED: dict[tuple[str, str], Any] = {}
+"""Inputs of the last stage that this process has loaded, on their device."""
 
 
 def to_device(tree: Any, device: Any = None) -> Any:
@@ -65,21 +64,21 @@ def advance_part(
         Reference of the inputs of the stage and, where members learn from other rows in every
         chunk, of their folds and data; in a list, so that they are fetched only if needed.
     members
-        Numbers of these members.
+        Positions of these members.
     state
-        The members after the chunk before; None before the first.
+        State of the members after the previous chunk; None for the first.
     scores
-        Scores of their checkpoints of the chunk before, for `keep_better`.
+        Scores of their checkpoints after the previous chunk, for `keep_better`.
     """
     reference, *others = inputs
     device = own_device()
     with nullcontext() if device is None else jax.default_device(device):
         key = reference.hex(), str(device)
-        if key not in KEPT:
-            KEPT.clear()
+        if key not in LOADED:
+            LOADED.clear()
             clear_if_full()
-            KEPT[key] = to_device(import_ray().get(reference), device)
-        of_members, data, stage = KEPT[key]
+            LOADED[key] = to_device(import_ray().get(reference), device)
+        of_members, data, stage = LOADED[key]
         networks, states, key_data, folds = on_arrays(lambda leaf: leaf[members], of_members)
         if state is None:
             trained = start_members(networks, states, stage.one_chunk())
@@ -96,7 +95,7 @@ def advance_part(
 
 
 def own_device() -> Any:
-    """Return the GPU that Ray has given to this task, or None if it has none."""
+    """Return the GPU that Ray has assigned to this task, or None."""
     given = import_ray().get_runtime_context().get_accelerator_ids().get("GPU", [])
     if not given:
         return None
@@ -107,8 +106,8 @@ def own_device() -> Any:
 
 
 GPU_VARIABLES = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-"""A process sees all GPUs of its node: its next task may be given another one, and JAX cannot
-change its devices."""
+"""Let a process see all GPUs of its node: JAX cannot change its devices, but the next task may have
+another GPU."""
 
 
 @contextmanager
@@ -117,17 +116,17 @@ def on_ray(
 ) -> Iterator[None]:
     """Train the ensemble members of all models that are fitted in the block on a Ray cluster.
 
-    Results equal those of a local fit with the same seed up to rounding, which a long training
-    amplifies: with one worker nothing differs, with several the last scores may, as with another
-    seed. A worker or a node that dies is replaced and its work is repeated, which changes nothing.
+    Results equal those of a local fit with the same seed up to rounding. Training amplifies such
+    errors: with one worker nothing differs, with several workers final scores may differ as with
+    another seed. The work of a worker or node that dies is repeated with the same result.
 
     Parameters
     ----------
     address
-        The cluster to join, as ``ray.init`` takes it; without one, it is started on this machine.
-        A program that has called ``ray.init`` itself stays in its own.
+        Address of the cluster for ``ray.init``; by default a cluster is started on this machine.
+        After ``ray.init``, the cluster of this process is used.
     n_workers
-        Cores of a cluster that is started here; all if left out.
+        Number of cores of a cluster that is started here; by default all.
     device
         ``"gpu"`` for a GPU per worker; with ``"auto"`` and ``"cpu"`` workers have a core each.
 
@@ -136,13 +135,13 @@ def on_ray(
     MissingExtraError
         If Ray is not installed.
     ClusterError
-        If there is no such cluster, or if no node of it is left.
+        If there is no such cluster, or it has no node left.
     """
     check_choice("device", device, DEVICES)
     if n_workers is not None:
         check_count("n_workers", n_workers)
     with ray_session(address, n_workers) as ray:
-        # Asked once: the parts stay the same when a node dies, and so does the rounding.
+        # Called once: parts and rounding do not change when a node dies.
         token = TRAINER.set(partial(RayTrainer, ray, device, worker_nodes(ray, device)))
         try:
             yield
@@ -152,7 +151,7 @@ def on_ray(
 
 @final
 class RayTrainer:
-    """Members in parts, one per worker of a cluster, with the methods of `LocalTrainer`."""
+    """Ensemble members in parts, one per worker, with the interface of `LocalTrainer`."""
 
     def __init__(
         self,
@@ -187,7 +186,7 @@ class RayTrainer:
             results.append(task.remote(inputs, members, state, scores, chunk))
         states, figures = (list(each) for each in zip(*results, strict=True))
         found = self.fetch(figures)
-        # Waited for, so that there is a copy here when the node of the only other one dies.
+        # Wait, so that the states are here if a node dies.
         wait_for_tasks(self.ray, states, len(states))
         self.states, self.scores = states, None
         return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
@@ -202,7 +201,7 @@ class RayTrainer:
         return members if self.scores is None else keep_better(members, self.scores)
 
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Return the values of references, once all are there."""
+        """Wait for references and return their values."""
         wait_for_tasks(self.ray, references, len(references))
         try:
             return self.ray.get(list(references))
@@ -215,7 +214,7 @@ class RayTrainer:
 
 
 def remote_task(ray: Any, device: str, node: str | None = None) -> Any:
-    """Return `advance_part` as a task of Ray, on a node if that is alive, else on another one."""
+    """Return `advance_part` as a task of Ray, preferably on the given node."""
     options = task_options(device, GPU_VARIABLES if device == "gpu" else {})
     options |= {"num_returns": 2, "max_calls": 0}  # a process runs more than one task
     if node is not None:

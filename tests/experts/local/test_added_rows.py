@@ -141,11 +141,11 @@ def test_fifty_rows_one_by_one_compile_once(model, new_rows):
     watched: list[Any] = [added_rows.validate, predictor.predict_members]
     own = copy.deepcopy(model)
     own.add_rows(new_rows[0][:1], new_rows[1][:1]).predict(new_rows[0][:5])
-    before = [function.n_programs() for function in watched]
+    before = [function.n_compiled() for function in watched]
     for row in range(1, 50):
         own.add_rows(new_rows[0][row : row + 1], new_rows[1][row : row + 1])
         own.predict(new_rows[0][:5])
-    assert [function.n_programs() for function in watched] == before
+    assert [function.n_compiled() for function in watched] == before
 
 
 def test_explanations_number_the_added_rows_on(extended, new_rows):

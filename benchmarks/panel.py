@@ -197,7 +197,7 @@ def draw(tables: dict[str, Any], reference: str, others: Sequence[str], picture:
         axes.scatter(rows, ratio, s=18, alpha=0.7, label=f"{method}: {mean:.2f} on average")
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="training rows", ylabel=f"CRPS / {reference}")
-    axes.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
+    axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1.0, 2.0], ["0.05", "0.1", "0.2", "0.5", "1", "2"])
     axes.minorticks_off()
     axes.legend()
     figure.savefig(picture, dpi=150)

@@ -28,6 +28,15 @@ def test_distance_is_euclidean_to_the_nearest_inducing_point(centers):
     np.testing.assert_allclose(gate.distance(jnp.asarray(x), no_center(20)), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+def test_compiled_gates_find_the_same_inducing_point(n_features):
+    """Fused copies of a distance may be rounded differently, above all with one feature."""
+    X = np.random.default_rng(0).normal(size=(204, n_features)).astype(np.float32)
+    gate = ExtrapolationGate.create(X, 256, scale=0.3)
+    found = jax.jit(lambda x: gate.nearest(x, no_center(len(x))))(jnp.asarray(X))
+    np.testing.assert_array_equal(found, np.arange(204))
+
+
 def test_padding_slots_are_never_the_nearest(centers):
     gate = ExtrapolationGate.create(centers + 100, 64, scale=0.3)
     origin = jnp.zeros((1, 4))

@@ -74,7 +74,7 @@ class RepeatedValues:
         atoms = counts >= fewest_in_atom(len(y))
         n_others = len(y) - counts[atoms].sum()
         is_grid = atoms.sum() > 1 and (
-            np.diff(values).min() >= (1 - SMALL_GAP) * np.diff(values[atoms]).min()
+            np.diff(values).min() >= (1 - SMALL_DIFFERENCE) * np.diff(values[atoms]).min()
         )
         if is_grid or 2 * np.sum(~atoms) <= n_others:
             return cls.rounded(values)

@@ -29,12 +29,12 @@ def test_distance_is_euclidean_to_the_nearest_inducing_point(centers):
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 5])
-def test_compiled_gates_find_the_same_inducing_point(n_features):
+def test_compiled_gates_find_the_nearest_inducing_point(n_features):
     """Fused copies of a distance may be rounded differently, above all with one feature."""
     X = np.random.default_rng(0).normal(size=(204, n_features)).astype(np.float32)
     gate = ExtrapolationGate.create(X, 256, scale=0.3)
-    found = jax.jit(lambda x: gate.nearest(x, no_center(len(x))))(jnp.asarray(X))
-    np.testing.assert_array_equal(found, np.arange(204))
+    distance = jax.jit(lambda x: gate.distance(x, no_center(len(x))))(jnp.asarray(X))
+    np.testing.assert_allclose(distance, 0.0, atol=1e-3)  # each row is an inducing point
 
 
 def test_padding_slots_are_never_the_nearest(centers):

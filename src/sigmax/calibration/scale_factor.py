@@ -38,12 +38,12 @@ def coverage_match(
     Minus the sum of the squared differences: 0 is best.
     """
     centrality = jnp.abs(2 * dist.cdf(y) - 1)
-
-    def covered(level: float) -> Float[Array, ""]:
+    misfit = jnp.zeros(())
+    for level in LEVELS:
         inside = jax.nn.sigmoid((level - centrality) / BLUR)
-        return jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
-
-    return -sum(((covered(level) - level) ** 2 for level in LEVELS), jnp.zeros(()))
+        covered = jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
+        misfit = misfit + (covered - level) ** 2
+    return -misfit
 
 
 def best_scale_factor(

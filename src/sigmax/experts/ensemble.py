@@ -200,18 +200,23 @@ class Trained:
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""
 
-    def held_out(self, dist: Any) -> HeldOut:
-        """Held-out densities from those of single components (members, held out, outputs)."""
-        member, slot = np.nonzero(self.folds.validation_weight)
-        row = np.asarray(self.folds.validation)[member, slot]
-        components = jax.tree.map(lambda leaf: np.asarray(leaf)[member, slot][None], dist)
-        rows, n_members = self.prepared.rows, len(self.folds.group)
-        return HeldOut.of_members(Mixture(components), member, row, n_members, rows)
-
     @property
     def is_validated(self) -> bool:
         """True if members hold rows out."""
         return self.prepared.expert.validation_fraction > 0
+
+    def held_out(self, density: Callable[[np.ndarray, np.ndarray, np.ndarray], Mixture]) -> HeldOut:
+        """Held-out densities, none without validation.
+
+        ``density`` takes the member, the slot and the row of every held-out row, and returns a
+        mixture with leaves (parts, pairs, outputs).
+        """
+        rows, n_members = self.prepared.rows, len(self.folds.group)
+        if not self.is_validated:
+            return HeldOut.none(n_members, rows.y.shape[1])
+        member, slot = np.nonzero(self.folds.validation_weight)
+        row = np.asarray(self.folds.validation)[member, slot]
+        return HeldOut.of_members(density(member, slot, row), member, row, n_members, rows)
 
 
 def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Prepared:
@@ -219,9 +224,9 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Pre
     share, n_members = expert.validation_fraction, expert.n_members
     labels = rows.given.duplicate_group
     held_out = hold_out(labels, share, n_members, key, largest=expert.largest_hold_out)
+    keys = jax.random.split(named_key(key, "members"), n_members)
     X, y = rows.X.astype(np.float32), rows.y.astype(np.float32)
     networks, own_center = expert.init(rows, X, key)
-    keys = jax.random.split(named_key(key, "members"), n_members)
     graphs = neighborhoods(np.asarray(X.coordinates), expert)
     start = networks, own_center, graphs, held_out, keys
     return Prepared(expert, rows, X, y, *start, len(rows))
@@ -290,10 +295,11 @@ def train(
     supply = create_supply(folds, data) if create_supply else None
     on_host = jax.tree.map(np.asarray, folds)  # as NumPy, where a slice compiles nothing
     of_group = np.arange(len(keys)).reshape(-1, n_members)
-    with in_background(
+    tasks = [
         expert.host_work(start, jax.tree.map(lambda leaf, own=own: leaf[own], on_host))
         for start, own in zip(prepared, of_group, strict=True)
-    ) as background:
+    ]
+    with in_background(tasks) as background:
         with progress_bar(stages, visible=verbose > 0) as report:
             for stage in stages:
                 members, found = train_stage(

@@ -1,4 +1,4 @@
-"""What the members' held-out rows say, at the end, about all scales and all tails."""
+"""Recalibration of ensembles on the rows that their members hold out: scales, tails, shrinkage."""
 
 import math
 from typing import Any, final
@@ -13,10 +13,9 @@ from scipy.stats import norm, t
 
 from sigmax.calibration import best_scale_factor, coverage_match
 from sigmax.compilation import compiled, on_device
+from sigmax.experts.rows import Rows
 from sigmax.networks import toward_prior
 from sigmax.training import Fold, Stage, TrainingData, validate_members
-
-MEMBER = eqx.if_array(0)
 
 ROWS_TO_DISAGREE_ON = 256
 """Held-out rows of each member at which all members are compared: a median needs no more."""
@@ -25,144 +24,38 @@ DF_BOUNDS = np.array([np.inf, 30.0, 12.0, 6.0, 4.0])
 """Bounds on the degrees of freedom that are tried. A variance of fewer than four means little."""
 
 FLATTERED_ROWS = 200
-"""Held-out rows that also chose the snapshots make members look better than they are: with so many
-of them a factor below 1 is halved in its logarithm."""
+"""Held-out rows also chose the checkpoints, so that scores on them are too good: with this number
+of rows the logarithm of a factor below 1 is halved."""
 
 LARGEST_FACTOR = 16.0
-"""On scales whose tails change too: much of a scale may have been there for the tails."""
+"""Largest factor on scales whose tails change, too: much of a scale may be due to the tails."""
 
 
 @final
 class Recalibration(eqx.Module):
-    """What all members get."""
+    """Changes of the predictions of all members."""
 
     factor: Float[Array | np.ndarray, ""]
-    """On their scales."""
+    """Factor on their scales."""
     most_df: Float[Array | np.ndarray, ""]
-    """Of their degrees of freedom."""
+    """Bound on their degrees of freedom."""
     shrinkage: Float[Array | np.ndarray, ""]
-    """How far they are taken to the mean and the variance of y."""
-
-    def wider(self, factor: float) -> "Recalibration":
-        return Recalibration(self.factor * factor, self.most_df, self.shrinkage)
-
-    def applied_to(self, dist: Any) -> Any:
-        """Densities on the data as recalibrated members predict them."""
-        return dist.with_tails(self.most_df).widen(self.factor)
+    """Share by which they are moved to the mean and the variance of y."""
 
     @classmethod
     def none(cls) -> "Recalibration":
         return cls(*(np.asarray(value, np.float32) for value in (1.0, np.inf, 0.0)))
 
-    def never_narrower(self) -> "Recalibration":
-        return Recalibration(jnp.maximum(self.factor, 1.0), self.most_df, self.shrinkage)
-
-
-def with_factor(networks: Any, factor: Float[Array | np.ndarray, ""]) -> Any:
-    """The members, each with ``factor`` on its scales."""
-    factors = jnp.broadcast_to(factor, networks.factor.shape)
-    return eqx.tree_at(lambda n: n.factor, networks, factors)
+    def applied_to(self, dist: Any) -> Any:
+        """Densities on the data as recalibrated members predict them."""
+        return dist.with_tails(self.most_df).widen(self.factor)
 
 
 def recalibrated(networks: Any, found: Recalibration) -> Any:
-    """The members with the factor, the shrinkage and, if they have tails to bound, the bound."""
-    networks = with_factor(networks, found.factor)
-    shrinkages = jnp.broadcast_to(found.shrinkage, networks.factor.shape)
-    networks = eqx.tree_at(lambda n: n.shrinkage, networks, shrinkages)
-    if not hasattr(networks, "most_df"):
-        return networks
-    bounds = jnp.broadcast_to(found.most_df, networks.factor.shape)
-    return eqx.tree_at(lambda n: n.most_df, networks, bounds)
-
-
-@final
-class CrossFitted(eqx.Module):
-    """For every row, the mixture of the members that hold it out; as a density of all rows.
-
-    It is to those rows what the mixture of all members is to new ones.
-    """
-
-    dist: Any
-    """Of every member at the rows that it holds out: leaves (members, held out, outputs)."""
-    y: Float[Array, "members held_out outputs"]
-    row: Int[Array, "members held_out"]
-    is_held_out: Bool[Array, "members held_out"]
-    """False for padding."""
-
-    def widen(self, factor: Float[Array, ""]) -> "CrossFitted":
-        return eqx.tree_at(lambda c: c.dist, self, self.dist.widen(factor))
-
-    def with_tails(self, most_df: Float[Array, ""]) -> "CrossFitted":
-        return eqx.tree_at(lambda c: c.dist, self, self.dist.with_tails(most_df))
-
-    def toward_prior(self, shrinkage: Float[Array, ""], prior_variance: float) -> "CrossFitted":
-        return eqx.tree_at(
-            lambda c: c.dist, self, toward_prior(self.dist, shrinkage, prior_variance)
-        )
-
-    def counts(self, n_slots: int) -> Float[Array, " slots"]:
-        """How many members hold each row out."""
-        return jnp.zeros(n_slots).at[self.row].add(self.is_held_out)
-
-    def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
-        """The log-density of every row at its own y; anything where no member holds it out."""
-        log_prob = jnp.where(self.is_held_out[..., None], self.dist.log_prob(self.y), -jnp.inf)
-        largest = jnp.full_like(y, -jnp.inf).at[self.row].max(log_prob)
-        largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
-        total = jnp.zeros_like(y).at[self.row].add(jnp.exp(log_prob - largest[self.row]))
-        return largest + jnp.log(total / self.counts(len(y))[:, None])
-
-
-@final
-class ShrunkMixtures(eqx.Module):
-    """Mixtures that are widened first, and then taken towards the prior."""
-
-    mixtures: CrossFitted
-    shrinkage: Float[Array, ""]
-    prior_variance: float
-
-    def widen(self, factor: Float[Array, ""]) -> "ShrunkMixtures":
-        return ShrunkMixtures(self.mixtures.widen(factor), self.shrinkage, self.prior_variance)
-
-    def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
-        return self.mixtures.toward_prior(self.shrinkage, self.prior_variance).log_prob(y)
-
-
-@compiled
-def cross_fitted_recalibration(
-    dist: Any,
-    folds: Fold,
-    data: TrainingData,
-    prior_variance: float,
-    shrinkages: Float[Array | np.ndarray, " shrinkages"],
-    bounds: Float[Array | np.ndarray, " bounds"] | None = None,
-) -> Recalibration:
-    """Recalibration from few rows, each held out by several members.
-
-    ``dist`` are the `held_out_densities`. Mixtures of the members that hold a row out are scored,
-    as the mixture of all will be used. The likeliest of all combinations is taken: a bound on the
-    degrees of freedom, a shrinkage (how far predictions are taken to the mean and the variance of
-    y, in which a network that has learned nothing from few rows is no better), and for each the
-    best factor on the scales. Without ``bounds`` the tails are left as they are.
-    """
-    group = folds.group[0]
-    y = data.y[folds.group[:, None], folds.validation]
-    mixtures = CrossFitted(dist, y, folds.validation, folds.validation_weight > 0)
-    weight = jnp.where(mixtures.counts(data.n_slots) > 0, data.weight[group], 0.0)
-
-    def fit(bound: Float[Array, ""], shrinkage: Float[Array, ""]) -> tuple[Array, Array]:
-        tailed = mixtures if bounds is None else mixtures.with_tails(bound)
-        shrunk = ShrunkMixtures(tailed, shrinkage, prior_variance)
-        factor = best_scale_factor(shrunk, data.y[group], weight, LARGEST_FACTOR)
-        log_prob = jnp.sum(shrunk.widen(factor).log_prob(data.y[group]), axis=1)
-        return factor, jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
-
-    tried = jnp.full(1, jnp.inf) if bounds is None else jnp.asarray(bounds)
-    grid = jnp.meshgrid(tried, jnp.asarray(shrinkages), indexing="ij")
-    flat = [part.reshape(-1).astype(y.dtype) for part in grid]
-    factors, scores = lax.map(lambda pair: fit(*pair), tuple(flat))
-    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
-    return Recalibration(factors[best], flat[0][best], flat[1][best])
+    """Members with the factor, the shrinkage and, if they have tails to bound, the bound."""
+    names = [name for name in ("factor", "shrinkage", "most_df") if hasattr(networks, name)]
+    values = [jnp.broadcast_to(getattr(found, name), networks.factor.shape) for name in names]
+    return eqx.tree_at(lambda n: [getattr(n, name) for name in names], networks, values)
 
 
 def held_out_densities(networks: Any, folds: Fold, data: TrainingData, stage: Stage) -> Any:
@@ -185,15 +78,15 @@ def held_out_factor(dist: Any, folds: Fold, data: TrainingData) -> Float[Array, 
 
 @final
 class HeldOutPredictions(eqx.Module):
-    """What members predict for rows that they hold out, and for some that others hold out."""
+    """Predictions of members for rows that they hold out, and for some that others hold out."""
 
     dist: Any
-    """Of every member at the rows that it holds out: leaves (members, held out, outputs, ...)."""
+    """Densities of every member at the rows that it holds out: leaves (members, held out, ...)."""
     y: Float[Array, "members held_out outputs"]
     weight: Float[Array, "members held_out"]
     """0 for padding."""
     of_all: Any
-    """Of all members at some rows of every fold: leaves (folds, members, some, outputs, ...)."""
+    """Densities of all members at some rows of every fold: leaves (folds, members, some, ...)."""
     is_row: Bool[Array, "folds some"]
     """False for padding."""
 
@@ -237,55 +130,51 @@ def held_out_predictions(
 
 
 @compiled
-def mixture_recalibration(found: HeldOutPredictions) -> Recalibration:
-    """The factor on the members' scales that suits their mixture, and the bound on their tails."""
+def mixture_recalibration(found: HeldOutPredictions, may_narrow: bool = True) -> Recalibration:
+    """Factor on the members' scales that suits their mixture, and the bound on their tails."""
     single = best_factor_and_tails(found)
     tailed = found.of_all.with_tails(single.most_df)
     factor = factor_of_mixture(jnp.asarray(single.factor), tailed, found.is_row)
-    return Recalibration(trusted(factor, found.weight), single.most_df, single.shrinkage)
+    factor = trusted(factor, found.weight, may_narrow)
+    return Recalibration(factor, single.most_df, single.shrinkage)
 
 
 def best_factor_and_tails(found: HeldOutPredictions) -> Recalibration:
-    """What suits the rows that members hold out, each member on its own.
+    """Recalibration that suits the rows that members hold out, each member on its own.
 
     The bound on the tails is the one that makes the rows likeliest, each bound with its likeliest
     factor. Where hundreds of rows contribute, a prediction is next to Normal, as if its variance
     were known; with noise that differs from row to row, or hardly any, it is not. The factor is the
-    one by which intervals of 50, 80 and 90 % hold what they say.
+    one by which intervals of 50, 80 and 90 % have their nominal coverage.
     """
     dist, y, weight = found.flat()
-
-    def fit(most_df: Float[Array, ""]) -> Float[Array, ""]:
-        tailed = dist.with_tails(most_df)
-        factor = best_scale_factor(tailed, y, weight, LARGEST_FACTOR)
-        log_prob = jnp.sum(tailed.widen(factor).log_prob(y), axis=1)
-        return jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
-
     bounds = jnp.asarray(DF_BOUNDS, y.dtype)
-    scores = jax.vmap(fit)(bounds)
+    scores = jax.vmap(lambda most_df: likeliest(dist.with_tails(most_df), y, weight)[1])(bounds)
     most_df = bounds[jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))]
     factor = covering_factor(dist.with_tails(most_df), y, weight)
     return Recalibration(factor, most_df, jnp.zeros(()))
 
 
+def likeliest(
+    dist: Any, y: Float[Array, "rows outputs"], weight: Float[Array, " rows"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Likeliest factor on all scales, and the log-likelihood with it."""
+    factor = best_scale_factor(dist, y, weight, LARGEST_FACTOR)
+    log_prob = jnp.sum(dist.widen(factor).log_prob(y), axis=1)
+    return factor, jnp.sum(jnp.where(weight > 0, weight * log_prob, 0.0))
+
+
 def covering_factor(
     dist: Any, y: Float[Array, "rows outputs"], weight: Float[Array, " rows"]
 ) -> Float[Array, ""]:
-    """The factor on all scales by which intervals of held-out rows hold what they say."""
+    """Factor on all scales by which intervals of held-out rows have their nominal coverage."""
     return best_scale_factor(dist, y, weight, LARGEST_FACTOR, coverage_match)
-
-
-def trusted(factor: Float[Array, ""], weight: Float[Array, "members held_out"]) -> Float[Array, ""]:
-    """A factor below 1 taken back towards 1, the more the fewer rows it comes from."""
-    n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
-    kept = n_rows / (n_rows + FLATTERED_ROWS)
-    return jnp.where(factor < 1, factor**kept, factor)
 
 
 def factor_of_mixture(
     single: Float[Array, ""], of_all: Any, is_row: Bool[Array, "folds some"]
 ) -> Float[Array, ""]:
-    """The factor on members' scales that suits their mixture, from that which suits each member.
+    """Factor on members' scales that suits their mixture, from the one that suits each member.
 
     At new rows a member's squared error is f² times its variance v, by that factor f. Let
     the members' means have the variance d. The mean of them errs by d less than one of them, and
@@ -301,15 +190,122 @@ def factor_of_mixture(
     return jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))
 
 
+def trusted(
+    factor: Float[Array, ""], weight: Float[Array, "members held_out"], may_narrow: bool = True
+) -> Float[Array, ""]:
+    """Move a factor below 1 towards 1, the more the fewer rows it comes from, or all the way."""
+    n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
+    kept = n_rows / (n_rows + FLATTERED_ROWS) if may_narrow else 0.0
+    return jnp.where(factor < 1, factor**kept, factor)
+
+
+# Few rows, each held out by several members.
+
 SHRINKAGES = np.linspace(0.0, 1.0, 5)
-"""How far predictions may be taken to what is known without x: what held-out rows choose from."""
+"""Shares by which predictions may be moved to the mean and the variance of y."""
 
 FEWEST_TO_TRUST = 6
-"""With fewer rows than this, predictions are taken at least half of the way."""
+"""With fewer rows than this, predictions are moved by at least a half."""
 
 
-def few_rows_factor(n_rows: int) -> float:
-    """What a scale that was found from so few rows must be widened by.
+def recalibrate_few_rows(
+    networks: Any, dist: Any, folds: Fold, data: TrainingData, rows: Rows
+) -> Any:
+    """Members recalibrated on their `held_out_densities`, and widened for the number of rows."""
+    n_rows = rows.given.n_distinct
+    shrinkages, bounds = few_rows_choices(n_rows)
+    tried = (shrinkages, bounds) if hasattr(networks, "most_df") else (shrinkages,)
+    found = cross_fitted_recalibration(dist, folds, data, networks.prior_variance, *tried)
+    factor = found.factor * few_rows_factor(n_rows)
+    factor = jnp.maximum(factor, 1.0) if rows.has_replicates else factor
+    return recalibrated(networks, Recalibration(factor, found.most_df, found.shrinkage))
+
+
+def few_rows_choices(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Shrinkages, and bounds on the degrees of freedom, that are tried with so few rows.
+
+    Examples
+    --------
+    >>> few_rows_choices(3)
+    (array([0.5 , 0.75, 1.  ]), array([4.]))
+    >>> few_rows_choices(20)
+    (array([0.  , 0.25, 0.5 , 0.75, 1.  ]), array([12.,  6.,  4.]))
+    """
+    least = 0.5 if n_rows < FEWEST_TO_TRUST else 0.0
+    most_df = max(n_rows - 1, DF_BOUNDS[-1])
+    return SHRINKAGES[SHRINKAGES >= least], DF_BOUNDS[DF_BOUNDS <= most_df]
+
+
+@compiled
+def cross_fitted_recalibration(
+    dist: Any,
+    folds: Fold,
+    data: TrainingData,
+    prior_variance: float,
+    shrinkages: Float[Array | np.ndarray, " shrinkages"],
+    bounds: Float[Array | np.ndarray, " bounds"] | None = None,
+) -> Recalibration:
+    """Recalibration from few rows, each held out by several members.
+
+    ``dist`` are the `held_out_densities`. Mixtures of the members that hold a row out are scored,
+    as the mixture of all will be used. The likeliest of all combinations is taken: a bound on the
+    degrees of freedom, a shrinkage (a network that has learned nothing from few rows is no better
+    than the mean and the variance of y), and for each the best factor on the scales. Without
+    ``bounds`` the tails are left as they are.
+    """
+    group, row, is_held_out = folds.group[0], folds.validation, folds.validation_weight > 0
+    own_y = data.y[folds.group[:, None], row]
+    count = jnp.zeros(data.n_slots).at[row].add(is_held_out)
+    weight = jnp.where(count > 0, data.weight[group], 0.0)
+
+    def fit(choice: tuple[Array, Array]) -> tuple[Array, Array]:
+        bound, shrinkage = choice
+        tailed = dist if bounds is None else dist.with_tails(bound)
+        parts = tailed, own_y, row, is_held_out, count, shrinkage, prior_variance
+        return likeliest(CrossFitted(*parts), data.y[group], weight)
+
+    tried = jnp.full(1, jnp.inf) if bounds is None else jnp.asarray(bounds)
+    grid = jnp.meshgrid(tried, jnp.asarray(shrinkages), indexing="ij")
+    flat = [part.reshape(-1).astype(own_y.dtype) for part in grid]
+    factors, scores = lax.map(fit, tuple(flat))
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    return Recalibration(factors[best], flat[0][best], flat[1][best])
+
+
+@final
+class CrossFitted(eqx.Module):
+    """Mixture, for every row, of the members that hold it out; as a density of all rows.
+
+    It is to those rows what the mixture of all members is to new ones. Members are widened first,
+    then moved to the prior.
+    """
+
+    dist: Any
+    """Densities of every member at the rows that it holds out: leaves (members, held out, ...)."""
+    y: Float[Array, "members held_out outputs"]
+    row: Int[Array, "members held_out"]
+    is_held_out: Bool[Array, "members held_out"]
+    """False for padding."""
+    count: Float[Array, " slots"]
+    """Number of members that hold each row out."""
+    shrinkage: Float[Array, ""]
+    prior_variance: float
+
+    def widen(self, factor: Float[Array, ""]) -> "CrossFitted":
+        return eqx.tree_at(lambda c: c.dist, self, self.dist.widen(factor))
+
+    def log_prob(self, y: Float[Array, "slots outputs"]) -> Float[Array, "slots outputs"]:
+        """Log-density of every row at its own y; anything where no member holds it out."""
+        log_prob = toward_prior(self.dist, self.shrinkage, self.prior_variance).log_prob(self.y)
+        log_prob = jnp.where(self.is_held_out[..., None], log_prob, -jnp.inf)
+        largest = jnp.full_like(y, -jnp.inf).at[self.row].max(log_prob)
+        largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
+        total = jnp.zeros_like(y).at[self.row].add(jnp.exp(log_prob - largest[self.row]))
+        return largest + jnp.log(total / self.count[:, None])
+
+
+def few_rows_factor(n_rows: int | float) -> float:
+    """Factor on a scale that was estimated from so few rows.
 
     It is the 95 % quantile of a Student-t with n - 1 degrees of freedom over that of a Normal.
 
@@ -322,7 +318,7 @@ def few_rows_factor(n_rows: int) -> float:
 
 
 def few_rows_spread(n_rows: int) -> float:
-    """The spread of a new value, over the standard deviation of ``n_rows`` known ones.
+    """Spread of a new value, over the standard deviation of ``n_rows`` known ones.
 
     The error of their mean and the missing degree of freedom of their variance are in it.
 
@@ -333,25 +329,3 @@ def few_rows_spread(n_rows: int) -> float:
     """
     n_rows = max(n_rows, 2)
     return few_rows_factor(n_rows) * math.sqrt((n_rows + 1) / (n_rows - 1))
-
-
-def few_rows_bounds(n_rows: int) -> np.ndarray:
-    """Bounds on the degrees of freedom that so few rows allow: they know no lighter tails.
-
-    Examples
-    --------
-    >>> few_rows_bounds(3), few_rows_bounds(21)
-    (array([4.]), array([12.,  6.,  4.]))
-    """
-    return DF_BOUNDS[DF_BOUNDS <= max(n_rows - 1, DF_BOUNDS[-1])]
-
-
-def few_rows_shrinkages(n_rows: int) -> np.ndarray:
-    """How far predictions from so few rows may be taken to the mean and the variance of y.
-
-    Examples
-    --------
-    >>> few_rows_shrinkages(3), few_rows_shrinkages(20)
-    (array([0.5 , 0.75, 1.  ]), array([0.  , 0.25, 0.5 , 0.75, 1.  ]))
-    """
-    return SHRINKAGES[SHRINKAGES >= (0.5 if n_rows < FEWEST_TO_TRUST else 0.0)]

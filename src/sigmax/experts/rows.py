@@ -276,7 +276,12 @@ def hold_out(
     n_folds, folds = n_rows // n_held_out, []
     for member in range(n_members):
         shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
-        together, start = with_duplicates(shuffled, labels)
+        # Every row is followed by its duplicates; a group is in the fold in which it starts.
+        first = np.full(labels.max() + 1, n_rows)
+        np.minimum.at(first, labels[shuffled], np.arange(n_rows))
+        order = np.argsort(first[labels[shuffled]], kind="stable")
+        together, ranked = shuffled[order], first[labels[shuffled]][order]
+        start = np.searchsorted(ranked, ranked)
         held_out = start // n_held_out == member % n_folds
         if held_out.all():  # two large groups that begin in one fold: one of them is enough
             held_out = start == 0
@@ -288,15 +293,3 @@ def split_large_groups(labels: Int[np.ndarray, " rows"], largest: int) -> Int[np
     """The labels, with one of its own for every row whose label has more than ``largest`` rows."""
     counts = np.bincount(labels)
     return np.where(counts[labels] > largest, len(counts) + np.arange(len(labels)), labels)
-
-
-def with_duplicates(
-    shuffled: Int[np.ndarray, " rows"], labels: Int[np.ndarray, " rows"]
-) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
-    """Shuffled rows, each followed by its duplicates, and where the group of each begins."""
-    shuffled_labels = labels[shuffled]
-    first = np.full(labels.max() + 1, len(labels))
-    np.minimum.at(first, shuffled_labels, np.arange(len(labels)))
-    order = np.argsort(first[shuffled_labels], kind="stable")
-    ranked = first[shuffled_labels][order]
-    return shuffled[order], np.searchsorted(ranked, ranked)

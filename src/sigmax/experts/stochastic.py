@@ -7,7 +7,7 @@ draws are the same in every prediction, so that a fitted model is a function.
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -178,16 +178,17 @@ class FlipoutNetwork(eqx.Module):
         cls,
         rng: np.random.Generator,
         shape: InputShape,
-        hidden_sizes: Sequence[int],
+        hidden_sizes: tuple[int, ...],
         n_outputs: int,
         *,
         activation: str,
     ) -> "FlipoutNetwork":
         inputs = InputLayer.create(rng, shape)
-        sizes = list(itertools.pairwise([inputs.n_outputs, *hidden_sizes, n_outputs]))
+        sizes = inputs.n_outputs, *hidden_sizes, n_outputs
+        gains = *(1.0 for _ in hidden_sizes), 0.1
         layers = tuple(
-            FlipoutLayer.create(rng, *pair, gain=0.1 if i == len(sizes) - 1 else 1.0)
-            for i, pair in enumerate(sizes)
+            FlipoutLayer.create(rng, *pair, gain=gain)
+            for pair, gain in zip(itertools.pairwise(sizes), gains, strict=True)
         )
         raw = on_device(np.full(n_outputs, inverse_softplus(INITIAL_VARIANCE)), np.float32)
         return cls(inputs, layers, raw, activation)
@@ -325,25 +326,24 @@ class AbstractStochastic(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> StochasticFitted:
-        networks, folds = trained.networks, trained.folds
-        n_members, n_outputs = len(folds.group), trained.data.y.shape[-1]
-        held_out = HeldOut.none(n_members, n_outputs)
-        if trained.is_validated:
-            member, slot = np.nonzero(folds.validation_weight)
-            row = np.asarray(folds.validation)[member, slot]
+        networks = trained.networks
+
+        def own_draws(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
+            """Draws of the member that holds each row out: leaves (draws, pairs, outputs)."""
             drawn = draw_densities(networks, self.n_draws, trained.prepared.X[row])
-            pairs = np.arange(len(row))
 
             def own(leaf: np.ndarray) -> np.ndarray:
-                """Draws of the member that holds the row out: (draws, pairs, outputs)."""
-                found = leaf.reshape(n_members, -1, *leaf.shape[1:])[member, :, pairs]
-                return np.moveaxis(found, 0, 1)
+                by_member = leaf.reshape(-1, self.n_draws, *leaf.shape[1:])
+                return np.moveaxis(by_member[member, :, np.arange(len(row))], 0, 1)
 
-            dist = Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
-            held_out = HeldOut.of_members(dist, member, row, n_members, trained.prepared.rows)
-        networks = jax.tree.map(np.asarray, networks)
-        found = {"held_out": held_out, "history": trained.history, "n_draws": self.n_draws}
-        return StochasticFitted(networks=networks, **found)
+            return Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
+
+        return StochasticFitted(
+            networks=jax.tree.map(np.asarray, networks),
+            held_out=trained.held_out(own_draws),
+            history=trained.history,
+            n_draws=self.n_draws,
+        )
 
 
 @final

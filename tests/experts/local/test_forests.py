@@ -7,7 +7,7 @@ import pytest
 from sklearn.tree import ExtraTreeRegressor
 
 from sigmax.documents import decode, encode
-from sigmax.experts.local.forests import LEAF, MOST_ROWS, Forests, grow_tree
+from sigmax.experts.forest import LEAF, MOST_ROWS, Forests, grow_tree
 
 N_ROWS, N_TREES = 200, 4
 
@@ -70,7 +70,7 @@ def test_of_very_many_rows_a_tree_learns_some():
 def test_blocks_of_rows_change_nothing(forests, monkeypatch):
     X = make_rows()[0]
     expected = forests.rows_at(X)
-    monkeypatch.setattr("sigmax.experts.local.forests.PATHS_AT_ONCE", 100)
+    monkeypatch.setattr("sigmax.experts.forest.PATHS_AT_ONCE", 100)
     np.testing.assert_array_equal(forests.rows_at(X), expected)
 
 

@@ -163,8 +163,8 @@ def test_a_model_without_validation_rows_is_saved_and_has_no_conformal_intervals
 
 def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
     X, _ = rows
-    monkeypatch.setattr("sigmax.experts.local.predictor.LARGEST_EXHAUSTIVE", 100)
-    monkeypatch.setattr("sigmax.experts.local.predictor.N_SAMPLED", 50)
+    monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.experts.local.fitted.N_SAMPLED", 50)
     searching = pickle.loads(pickle.dumps(model))
     fitted = searching.model_.fitted
     fresh = fitted.within_bounds(model.model_.encode(model.read(X[:50] + 0.05)))
@@ -182,8 +182,8 @@ def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
 
 
 def test_where_every_search_misses_too_much_sums_run_over_all_rows(monkeypatch, model):
-    monkeypatch.setattr("sigmax.experts.local.predictor.LARGEST_EXHAUSTIVE", 100)
-    monkeypatch.setattr("sigmax.experts.local.predictor.SEARCHES", ((2, 1), (3, 1)))
+    monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.experts.local.fitted.SEARCHES", ((2, 1), (3, 1)))
     assert pickle.loads(pickle.dumps(model)).model_.fitted.predictor.nearest is None
 
 
@@ -192,7 +192,7 @@ def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
     settings: dict[str, Any] = SMALL | {"n_steps": 20}
     whole = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     monkeypatch.setattr("sigmax.experts.local.network.ROWS_PER_BLOCK", 128)
-    monkeypatch.setattr("sigmax.experts.local.predictor.ROWS_PER_BLOCK", 128)
+    monkeypatch.setattr("sigmax.experts.local.fitted.ROWS_PER_BLOCK", 128)
     jax.clear_caches()  # this test is the last one here: the others would compile again
     cut = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     np.testing.assert_allclose(cut.mean, whole.mean, rtol=1e-3, atol=1e-4)

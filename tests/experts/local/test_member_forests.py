@@ -11,8 +11,8 @@ from scipy import stats
 from sigmax import LocalRegressor
 from sigmax.distributions import StudentT
 from sigmax.documents import decode, encode
-from sigmax.experts.local.density import WeightedStudentT
 from sigmax.experts.local.forests import MemberForests, pool
+from sigmax.experts.local.network import WeightedStudentT
 
 N_FEATURES = 8
 

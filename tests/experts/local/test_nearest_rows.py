@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from sigmax.experts.local.predictor import NearestRows
+from sigmax.experts.local.fitted import NearestRows
 
 
 def test_in_all_cells_the_nearest_are_found_at_their_distances():

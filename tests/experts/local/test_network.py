@@ -8,13 +8,14 @@ import pytest
 from scipy import special, stats
 
 from sigmax.distributions import StudentT
-from sigmax.experts.local.density import Edges, WeightedStudentT
 from sigmax.experts.local.network import (
+    Edges,
     KernelParameters,
     LeaveOneOut,
     LocalNetwork,
     Sums,
     TrainingSet,
+    WeightedStudentT,
     held_out_density,
     weighted_sums,
 )

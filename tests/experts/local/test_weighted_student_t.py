@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sigmax.distributions import Mixture, StudentT
-from sigmax.experts.local.density import WeightedStudentT
+from sigmax.experts.local.network import WeightedStudentT
 from sigmax.networks import toward_prior
 
 SHAPE = (6, 2)

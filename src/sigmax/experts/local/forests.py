@@ -26,8 +26,7 @@ from sigmax.calibration import best_scale_factor
 from sigmax.compilation import ROWS_PER_CALL, by_blocks, compiled
 from sigmax.distributions import StudentT
 from sigmax.experts.forest import Forests
-from sigmax.experts.local.density import Edges, WeightedStudentT
-from sigmax.experts.local.network import LocalPosterior
+from sigmax.experts.local.network import Edges, LocalPosterior, WeightedStudentT
 from sigmax.experts.recalibration import (
     ROWS_TO_DISAGREE_ON,
     HeldOutPredictions,
@@ -300,8 +299,7 @@ def mix(
         others = forest_density(of_all).widen(factor)
         others = pool(own.applied_to(validated.of_all), others, share)
         common = factor_of_mixture(single, others, validated.is_row)
-        total = trusted(common * own.factor, validated.weight)
-        total = total if may_narrow else jnp.maximum(total, 1.0)
+        total = trusted(common * own.factor, validated.weight, may_narrow)
     common, shape = total / own.factor, validated.weight.shape
     dist = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), both.widen(common))
     recalibration = Recalibration(total, own.most_df, own.shrinkage)

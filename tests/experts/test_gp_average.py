@@ -12,15 +12,16 @@ from threadpoolctl import threadpool_limits
 from sigmax.errors import InvalidDataError
 from sigmax.estimators import GPRegressor, SparseGPRegressor
 from sigmax.experts.gaussian_process import expert
-from sigmax.experts.gaussian_process.average import (
+from sigmax.experts.gaussian_process.hyper import (
     from_hyper,
     importance_sample,
     mode_search,
+    pad,
     posteriors,
     proposals_of,
+    starts,
 )
 from sigmax.experts.gaussian_process.inference import GPRows, predict_latent
-from sigmax.experts.gaussian_process.search import pad, starts
 
 pytestmark = pytest.mark.usefixtures("optimized")
 

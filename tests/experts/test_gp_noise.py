@@ -12,11 +12,12 @@ from threadpoolctl import threadpool_limits
 
 from sigmax import GPRegressor
 from sigmax.errors import InvalidDataError
-from sigmax.experts.gaussian_process.average import (
+from sigmax.experts.gaussian_process.hyper import (
     VARIANCE_PRIORS,
     evidence_and_scale,
     importance_sample,
     mode_search,
+    pad,
     posteriors,
     prior_of,
     proposals_of,
@@ -28,7 +29,6 @@ from sigmax.experts.gaussian_process.inference import (
     predict_latent,
     predict_noise,
 )
-from sigmax.experts.gaussian_process.search import pad
 
 CONCENTRATION, RATE = VARIANCE_PRIORS["wide"]
 

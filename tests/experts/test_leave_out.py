@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from sigmax.experts.gaussian_process import GaussianProcess, SparseGaussianProcess
 from sigmax.experts.gaussian_process import expert as gp_expert
-from sigmax.experts.gaussian_process.average import VARIANCE_PRIORS
+from sigmax.experts.gaussian_process.hyper import VARIANCE_PRIORS, pad
 from sigmax.experts.gaussian_process.inference import (
     GPRows,
     Hyper,
@@ -21,7 +21,6 @@ from sigmax.experts.gaussian_process.inference import (
     sparse_left_out,
     sparse_posterior,
 )
-from sigmax.experts.gaussian_process.search import pad
 from sigmax.experts.leave_out import LEAST_DF, DuplicateGroups
 from sigmax.experts.linear import (
     LEVELS,
@@ -156,7 +155,8 @@ def test_a_sparse_process_holds_out_all_rows(monkeypatch):
 def test_densities_of_a_linear_model_are_those_of_a_fit_without_the_rows(n_outputs):
     rows = encoded_rows(Linear(), n_outputs=n_outputs)
     fitted = Linear().fit(rows, make_key(0))
-    found: Any = fitted.held_out.dist.components
+    dist: Any = fitted.held_out.dist
+    found = dist.components
     weight = rows.weight / rows.weight.mean()
     Z = np.column_stack([np.ones(len(rows)), design(rows.X)])
     for output, penalty in enumerate(fitted.penalty):
@@ -216,8 +216,8 @@ def test_left_out_densities_of_two_rows_are_finite(expert):
     assert np.all(np.isfinite(held_out.dist.log_prob(held_out.y)))
     assert np.all(np.isfinite(held_out.dist.variance))
     if isinstance(expert, GaussianProcess):
-        components: Any = held_out.dist.components
-        np.testing.assert_allclose(components.df, LEAST_DF)
+        dist: Any = held_out.dist
+        np.testing.assert_allclose(dist.components.df, LEAST_DF)
 
 
 def test_left_out_densities_are_calibrated():

@@ -15,17 +15,28 @@ from sigmax.compilation import by_blocks, pad_rows
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidDataError
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.gaussian_process.average import (
+from sigmax.experts.gaussian_process.hyper import (
+    SEARCH_ROWS,
     VARIANCE_PRIORS,
+    Found,
     averaged_over_noise,
     averaged_posterior,
+    best,
+    exact_search,
     from_hyper,
     likelier_noise,
     mode_search,
+    pad,
+    slots,
+    some_rows,
+    sparse_search,
+    starts,
+    with_jitter,
 )
 from sigmax.experts.gaussian_process.inference import (
     BLOCK,
     GPRows,
+    Hyper,
     Inducing,
     Posterior,
     exact_left_out,
@@ -34,19 +45,6 @@ from sigmax.experts.gaussian_process.inference import (
     predict_noise,
     sparse_left_out,
     sparse_posterior,
-)
-from sigmax.experts.gaussian_process.search import (
-    SEARCH_ROWS,
-    Found,
-    best,
-    exact_search,
-    pad,
-    search_from_starts,
-    slots,
-    some_rows,
-    sparse_search,
-    starts,
-    with_jitter,
 )
 from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
 from sigmax.experts.rows import Rows
@@ -202,6 +200,16 @@ class AbstractGaussianProcess(AbstractExpert):
         """Degrees of freedom: above 2, so that variances are finite, and infinite if Normal."""
         return 2 * rows.variance_prior[0] + len(rows.y) if self.averages(rows) else math.inf
 
+    def from_starts(
+        self, search: Callable[..., Found], rows: GPRows, rng: np.random.Generator, advance: Advance
+    ) -> list[Found]:
+        """Results of a search from every start: ``search(start, rows, max_iter)``."""
+        found = []
+        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
+            advance(f"start {number} of {self.n_restarts}")
+            found.append(search(start, rows, self.max_iter))
+        return found
+
     @abstractmethod
     def infer(
         self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
@@ -212,10 +220,11 @@ class AbstractGaussianProcess(AbstractExpert):
         self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
     ) -> Inferred:
         """Infer the processes of one output, one for every draw of the hyper-parameters."""
-        modes = []
-        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
-            advance(f"start {number} of {self.n_restarts}")
-            modes.append(mode_search(from_hyper(start, rows), rows, self.max_iter))
+
+        def search(start: Hyper, rows: GPRows, max_iter: int) -> Found:
+            return mode_search(from_hyper(start, rows), rows, max_iter)
+
+        modes = self.from_starts(search, rows, rng, advance)
         advance("averaging")
         if self.noise == "constant":
             posterior, found, jitter = averaged_posterior(modes, rows, rng)
@@ -304,7 +313,8 @@ class GaussianProcess(AbstractGaussianProcess):
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
         """Infer the process of one output at the hyper-parameters of largest evidence."""
-        found = best(search_from_starts(self.n_restarts, rows, self.max_iter, rng, advance))
+        some = some_rows(rows, SEARCH_ROWS, rng)
+        found = best(self.from_starts(exact_search, some, rng, advance))
         advance("all rows")
         if len(rows.y) > SEARCH_ROWS:
             found = exact_search(found.model, rows, self.max_iter)
@@ -330,7 +340,8 @@ class SparseGaussianProcess(AbstractGaussianProcess):
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
         """Infer the process of one output at the hyper-parameters of largest bound."""
-        ends = search_from_starts(self.n_restarts, rows, self.max_iter, rng, advance)
+        some = some_rows(rows, SEARCH_ROWS, rng)
+        ends = self.from_starts(exact_search, some, rng, advance)
         advance("all rows")
         points = inducing_points(np.asarray(rows.X), self.n_inducing, rng)
         n_slots = slots(len(points))

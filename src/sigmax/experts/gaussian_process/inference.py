@@ -18,7 +18,12 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from sigmax.compilation import compiled
-from sigmax.experts.leave_out import DuplicateGroups, LeftOut, leave_groups_out
+from sigmax.experts.leave_out import (
+    DuplicateGroups,
+    LeftOut,
+    leave_groups_out,
+    leave_out_of_posterior,
+)
 
 BLOCK = 512
 """Rows per block of the sparse bound; longer data are a multiple of it."""
@@ -360,16 +365,12 @@ def sparse_left_out(
     """Densities of the rows of a sparse process, each left out with its duplicates.
 
     The inducing points stay, although they were placed with these rows: an approximation. Given
-    these points it is exact. With a function of posterior variance h at a group whose precisions
-    sum to P, a is P (1 - h P) in the formula of `sigmax.experts.leave_out`.
+    these points it is exact.
     """
     n = len(groups.label)
     at_rows = sparse_at_rows(inducing, rows, np.asarray(jitter))
     mean, prior, posterior = (np.asarray(part)[None, :n] for part in at_rows)
     y, hyper = np.asarray(rows.y)[:n], inducing.hyper
     noise = np.exp(hyper.log_noise) / np.asarray(rows.weight)[None, :n]
-    total = groups.sum(1 / noise)
-    precision = total * (1 - total * groups.sum(posterior) / groups.size)
-    residual = groups.sum((y - mean) / noise)
-    found = leave_groups_out(groups, y, noise, precision, residual)
+    found = leave_out_of_posterior(groups, y, mean, posterior, noise)
     return found._replace(latent=found.latent + np.maximum(np.exp(hyper.log_variance) - prior, 0.0))

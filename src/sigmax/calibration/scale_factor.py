@@ -13,12 +13,9 @@ from jaxtyping import Array, Float
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
 """Half widths of the grids relative to the first: the last has steps of less than 1e-3."""
-
 LEVELS = (0.5, 0.8, 0.9)  # nominal coverages of the central intervals in `coverage_match`
-
 BLUR = 0.02
 """Width of the sigmoid that replaces the step of a count, so that the criterion is smooth."""
-
 Criterion = Callable[[Any, Array, Array], Array]
 """Takes densities, values and weights; returns one number, higher is better."""
 

@@ -16,7 +16,6 @@ from sigmax.features import Support, TargetUnits
 from sigmax.inputs import Inputs, Standardizer
 
 Numbers = NDArray[np.float64]
-
 PENALTIES = np.logspace(-6, 6, 49)
 """Ratios of the noise variance to the prior variance of a coefficient, on standardised data."""
 PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-6

@@ -19,7 +19,6 @@ from sigmax.inputs import Inputs, InputShape
 
 SMALLEST_VARIANCE = 1e-7
 """Floor under every variance, in units of Var(y): about what float32 residuals resolve."""
-
 SINE = (6.283163951, -41.337130415, 81.340386139, -70.989933017)
 """sin(2 pi s) / s in powers of s squared, to 1e-6 for s within a quarter; see `wave`."""
 
@@ -91,7 +90,7 @@ INITIAL_SPREAD = 0.5
 
 
 def embedding_size(n_codes: tuple[int, ...]) -> int:
-    """Numbers per category: about the logarithm of the most levels of a column.
+    """Size of an embedding: about the logarithm of the largest number of categories of a column.
 
     Examples
     --------
@@ -103,14 +102,14 @@ def embedding_size(n_codes: tuple[int, ...]) -> int:
 
 @final
 class EmbeddedCategories(eqx.Module):
-    """A learned vector for every level of every column, all in one table.
+    """Learned vector of every category of every column, all in one table.
 
-    That of code 0, levels which are new or rare, starts at the origin.
+    The vector of code 0, unseen and rare categories, starts at the origin.
     """
 
     vectors: Float[Array, "codes size"]
     first: tuple[int, ...] = eqx.field(static=True)
-    """Where the levels of each column begin."""
+    """Position of the first category of each column."""
 
     @classmethod
     def create(cls, rng: np.random.Generator, n_codes: tuple[int, ...]) -> "EmbeddedCategories":
@@ -204,7 +203,7 @@ class MLP(eqx.Module):
         """Random layers: He-normal weights, biases spread so that kinks lie among the data.
 
         By default the last layer starts small, near the constant ``output_bias``: standardised
-        targets have mean 0, and a spread should start from one level for all rows. Drawn on the
+        targets have mean 0, and a spread should start from one value for all rows. Drawn on the
         host, where nothing needs compiling.
         """
         sizes = [n_inputs, *hidden_sizes, n_outputs]

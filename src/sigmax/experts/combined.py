@@ -36,13 +36,12 @@ from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import (
+    N_MEMBERS,
     PATIENCE,
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
     gate_relevance,
-)
-from sigmax.experts.recalibration import (
     held_out_densities,
     held_out_factor,
     recalibrate_few_rows,
@@ -77,7 +76,6 @@ from sigmax.training import Batch, Part, Phase, Stage, TrainingData
 
 N_CHUNKS = 50
 """Validations in each stage, about."""
-
 RowValues = Float[Array, " batch"]
 
 
@@ -256,12 +254,7 @@ LOSSES: dict[str, Callable] = {
 class Combined(AbstractNetworkExpert):
     """The paper's method, with all of its settings."""
 
-    n_members: int = setting(
-        5,
-        COUNT,
-        """Ensemble members, trained at once, of which the prediction is the equal mixture; ten
-        with fewer than 200 rows unless this is given or 1.""",
-    )
+    n_members: int = setting(*N_MEMBERS)
     locality: bool = setting(
         True, FLAG, "Draw batches with the locality sampler (LS) instead of uniformly."
     )
@@ -439,7 +432,7 @@ class Combined(AbstractNetworkExpert):
     def finish(self, trained: Trained) -> "CombinedFitted":
         networks, rows = trained.networks, (trained.folds, trained.data)
         stage = replace(self.stages()[-1], score=None, predict=density)
-        if trained.is_validated and self.recalibrate:
+        if self.validation_fraction and self.recalibrate:
             dist = held_out_densities(networks, *rows, stage)
             if trained.prepared.has_few_rows:
                 networks = recalibrate_few_rows(networks, dist, *rows, trained.prepared.rows)

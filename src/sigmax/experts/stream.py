@@ -9,7 +9,7 @@ rows. Shards are in files, and a training sees one at a time.
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -94,14 +94,6 @@ class ArrayStream(AbstractRowStream):
             yield Block(_safe_indexing(self.X, here), np.asarray(y, np.float64), weight)
 
 
-Watch = Callable[[], AbstractContextManager[Callable[[float], None]]]
-"""Gives a function that is called with the share of the rows that has been read."""
-
-
-def unwatched() -> AbstractContextManager[Callable[[float], None]]:
-    return nullcontext(lambda share: None)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class ParquetStream(AbstractRowStream):
@@ -112,7 +104,8 @@ class ParquetStream(AbstractRowStream):
     features: Sequence[str]
     keeps: Callable[[pd.DataFrame], Bool[np.ndarray, " rows"]] | None = None
     """True for the rows of a frame that are learned from; None for all."""
-    watch: Watch = unwatched
+    watch: Callable[[], AbstractContextManager[Callable[[float], None]]] | None = None
+    """Context with a function that is called with the share of the rows that has been read."""
 
     @property
     def n_rows(self) -> int:
@@ -121,11 +114,11 @@ class ParquetStream(AbstractRowStream):
     def frames(self) -> Iterator[tuple[int, pd.DataFrame]]:
         """All columns of all rows, with the number of rows before."""
         n_before = 0
-        with self.watch() as tell:
+        with self.watch() if self.watch else nullcontext(lambda share: None) as show:
             for frame in self.files.frames(ROWS_PER_BLOCK):
                 yield n_before, frame
                 n_before += len(frame)
-                tell(n_before / self.n_rows)
+                show(n_before / self.n_rows)
 
     def blocks(self) -> Iterator[Block]:
         for first, frame in self.frames():
@@ -139,7 +132,6 @@ class ParquetStream(AbstractRowStream):
 
 ROWS_PER_SHARD = 2**16
 """Largest number of rows of a shard, and of rows that a model stores."""
-
 SPARE = 5.0
 """Room that is left in a shard on average, in standard deviations of the number of its rows."""
 
@@ -312,8 +304,8 @@ def fit_stream(
     """
     rows_per_shard = rows_per_shard or ROWS_PER_SHARD
     n_shards = count_shards(stream.n_rows, rows_per_shard)
-    deal = Dealer(stream, draw_seed(named_generator(key, "shards")), n_shards)
-    first, numbers = deal.first_shard()
+    seed = draw_seed(named_generator(key, "shards"))
+    first, numbers = first_shard(deal(stream, seed, n_shards))
     given = read_training(first.X, first.y, first.weight)
     given = replace(given, indices=numbers[given.indices])
     rows = Rows.encode(given, expert.targets([given], [key])[0])
@@ -323,22 +315,21 @@ def fit_stream(
     like = ShardRows(prepared.X, prepared.y, given.weight.astype(np.float32))
     is_held_out = np.isin(np.arange(len(rows)), np.concatenate(prepared.held_out))
     held_out = row_numbers(features(given.table[np.flatnonzero(is_held_out)]))
-
-    def encode(block: Block) -> tuple[ShardRows, np.ndarray]:
-        """Rows, and True for those without missing values in columns that had none."""
-        table = read(block.X, features.schema)
-        is_known = ~features.unknown_reals(table).any(axis=1)
-        y = target(block.y.reshape(len(block.y), -1)).astype(np.float32)
-        rows = ShardRows(features(table), y, block.weight.astype(np.float32))
-        return rows, np.asarray(is_known)
-
     with Shards.create(like, max(1, n_shards - 1), rows_per_shard, folder) as shards:
-        for block, shard in deal.others():
-            others, is_known = encode(block)
-            where = np.flatnonzero(is_known & ~np.isin(row_numbers(others.X), held_out))
+        for block, shard in deal(stream, seed, n_shards):
+            own = np.flatnonzero(shard > 0)
+            if not len(own):
+                continue
+            block, shard = block[own], shard[own]
+            table = read(block.X, features.schema)
+            y = target(block.y.reshape(len(block.y), -1)).astype(np.float32)
+            others = ShardRows(features(table), y, block.weight.astype(np.float32))
+            # A missing value in a column that had none in the first shard cannot be encoded.
+            is_learned = ~np.asarray(features.unknown_reals(table)).any(axis=1)
+            where = np.flatnonzero(is_learned & ~np.isin(row_numbers(others.X), held_out))
             shards.append(others[where], shard[where] - 1)
         prepared = replace(prepared, n_learned=len(rows) + int(shards.counts.sum()))
-        graphs = partial(neighborhoods, expert=expert)
+        graphs = partial(neighborhoods, sizes=expert.graph_sizes())
         with ExitStack() as stack:
 
             def create_supply(folds: Fold, data: TrainingData) -> ShardSupply:
@@ -350,48 +341,33 @@ def fit_stream(
     return Model(features, target, fitted, given.is_single_output)
 
 
-@final
-@dataclass(frozen=True)
-class Dealer:
-    """A stream whose rows are dealt at random into shards."""
-
-    stream: AbstractRowStream
-    seed: int
-    n_shards: int
-
-    def blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
-        """Blocks with the shard of every row, without rows of no weight."""
-        for number, block in enumerate(self.stream.blocks()):
-            shard = draw_shards(self.seed, number, len(block.y), self.n_shards)
-            yield block, np.where(block.weight > 0, shard, -1)
-
-    def first_shard(self) -> tuple[Block, np.ndarray]:
-        """Rows of the first shard, and their positions in the stream."""
-        parts, numbers, n_before = [], [], 0
-        for block, shard in self.blocks():
-            own = np.flatnonzero(shard == 0)
-            parts.append(block[own])
-            numbers.append(n_before + own)
-            n_before += len(shard)
-        if not parts:
-            raise InvalidDataError("There are no rows.")
-        X = [part.X for part in parts]
-        joined = pd.concat(X, ignore_index=True) if isinstance(X[0], pd.DataFrame) else join(X)
-        y, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("y", "weight"))
-        return Block(joined, y, weight), np.concatenate(numbers)
-
-    def others(self) -> Iterator[tuple[Block, np.ndarray]]:
-        """Rows of all other shards, with their shards."""
-        for block, shard in self.blocks():
-            own = np.flatnonzero(shard > 0)
-            if len(own):
-                yield block[own], shard[own]
+def deal(
+    stream: AbstractRowStream, seed: int, n_shards: int
+) -> Iterator[tuple[Block, Int[np.ndarray, " rows"]]]:
+    """Blocks with the shard of every row, -1 for rows of no weight: the same in every call."""
+    for number, block in enumerate(stream.blocks()):
+        shard = draw_shards(seed, number, len(block.y), n_shards)
+        yield block, np.where(block.weight > 0, shard, -1)
 
 
-def join(parts: list[Any]) -> Any:
-    """Arrays, or frames of a library that narwhals knows, one after the other."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    import narwhals as nw
+def first_shard(dealt: Iterable[tuple[Block, np.ndarray]]) -> tuple[Block, np.ndarray]:
+    """Rows of the first shard, and their positions in the stream."""
+    parts, numbers, n_before = [], [], 0
+    for block, shard in dealt:
+        own = np.flatnonzero(shard == 0)
+        parts.append(block[own])
+        numbers.append(n_before + own)
+        n_before += len(shard)
+    if not parts:
+        raise InvalidDataError("There are no rows.")
+    X = [part.X for part in parts]
+    if isinstance(X[0], pd.DataFrame):
+        joined = pd.concat(X, ignore_index=True)
+    elif isinstance(X[0], np.ndarray):
+        joined = np.concatenate(X)
+    else:  # frames of a library that narwhals knows
+        import narwhals as nw
 
-    return nw.concat([nw.from_native(part) for part in parts]).to_native()
+        joined = nw.concat([nw.from_native(part) for part in X]).to_native()
+    y, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("y", "weight"))
+    return Block(joined, y, weight), np.concatenate(numbers)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -13,6 +14,7 @@ from sigmax import LocalRegressor
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.experts.local import Local, LocalFitted
+from sigmax.experts.local.fitted import NearestRows
 from sigmax.metrics import crps
 
 # Weight decay depends on the number of rows, and would be compiled for each.
@@ -185,6 +187,28 @@ def test_where_every_search_misses_too_much_sums_run_over_all_rows(monkeypatch, 
     monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
     monkeypatch.setattr("sigmax.experts.local.fitted.SEARCHES", ((2, 1), (3, 1)))
     assert pickle.loads(pickle.dumps(model)).model_.fitted.predictor.nearest is None
+
+
+def test_in_all_cells_the_nearest_are_found_at_their_distances():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 400, 5)).astype(np.float32)
+    queries = rng.normal(size=(2, 7, 5)).astype(np.float32)
+    search = replace(NearestRows.build(jnp.asarray(rows)), k=9, n_cells=80)
+    squared, numbers = search(jnp.asarray(queries))
+    expected = ((queries[:, :, None] - rows[:, None]) ** 2).sum(axis=3)
+    order = np.argsort(expected, axis=2)[:, :, :9]
+    np.testing.assert_array_equal(numbers, order)
+    np.testing.assert_allclose(squared, np.take_along_axis(expected, order, axis=2), rtol=1e-5)
+
+
+def test_where_cells_hold_fewer_rows_than_asked_for_the_rest_is_infinitely_far():
+    rows = np.random.default_rng(0).normal(size=(1, 100, 2)).astype(np.float32)
+    search = replace(NearestRows.build(jnp.asarray(rows)), k=64, n_cells=1)
+    squared, numbers = search(jnp.asarray(rows[:, :5]))
+    assert squared.shape == numbers.shape == (1, 5, 64)
+    assert np.isinf(squared).any(axis=2).all()
+    assert np.all(np.asarray(numbers)[np.isinf(squared)] == 0)
+    np.testing.assert_array_equal(numbers[0, :, 0], np.arange(5))
 
 
 def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):

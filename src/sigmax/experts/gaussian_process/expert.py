@@ -4,7 +4,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import final
 
 import jax
@@ -55,14 +54,11 @@ from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 
 LARGEST_EXACT, LARGEST_VARYING = 5000, 1000
 """Rows that an exact process takes at most, with constant and with varying noise."""
-
 LARGEST_AVERAGED, LARGEST_WIDE, ROWS_PER_LENGTH_SCALE = 200, 500, 10
 """Numbers of rows up to which hyper-parameters are averaged over; more rows determine them well
 enough, except in tables of many columns."""
-
 SPARSE_ROWS, POLISH_ITER = 5000, 10
 """With more rows than this, inducing points are trained on so many, then polished on all."""
-
 ROWS_PER_CALL, AVERAGED_ROWS_PER_CALL = 2048, 512
 
 
@@ -116,13 +112,13 @@ class GPFitted(AbstractFitted):
         n_outputs, n_draws = np.shape(self.posterior.hyper.log_noise)
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior)
         rows_per_call = ROWS_PER_CALL if n_draws == 1 else AVERAGED_ROWS_PER_CALL
+
+        def predict(X: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            parts = *predict_latent(processes, X), predict_noise(processes, X)
+            return jax.tree.map(np.asarray, parts)
+
         with jax.enable_x64(True):
-            found = by_blocks(
-                partial(predict, processes),
-                self.coordinates(X),
-                axis=1,
-                rows_per_call=rows_per_call,
-            )
+            found = by_blocks(predict, self.coordinates(X), axis=1, rows_per_call=rows_per_call)
         shape = n_outputs, n_draws, len(X)
         mean, latent, noise = (part.reshape(shape).transpose(1, 2, 0) for part in found)
         return mean, latent, noise
@@ -158,15 +154,8 @@ class GPFitted(AbstractFitted):
             raise ValueError(f"df must be above 0, got {self.df}")
 
 
-def predict(processes: Posterior, X: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of the function, and variance of the noise: (processes, rows)."""
-    mean, latent = predict_latent(processes, X)
-    return np.asarray(mean), np.asarray(latent), np.asarray(predict_noise(processes, X))
-
-
 Advance = Callable[[str], None]
 """Function that shows the next step of a fit by name."""
-
 Inferred = tuple[Posterior, Found, LeftOut]
 """Processes of one output, leaves (draws, ...), the last search, leave-one-out densities."""
 

@@ -29,6 +29,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
+from scipy.linalg import solve_triangular
 
 from sigmax.compilation import bucket_size, compiled, pad_rows
 from sigmax.errors import InvalidDataError
@@ -53,10 +54,8 @@ from sigmax.experts.gaussian_process.inference import (
 # Search for the hyper-parameters of largest evidence.
 
 Vector = Float[Values, " parameters"]
-
 SEARCH_ROWS = 1000
 """Rows on which the starts are compared; the search goes on from the best with all rows."""
-
 SMALLEST_JITTER, LARGEST_JITTER = 1e-8, 1e-2
 BOUNDS = {"length_scale": (1e-2, 1e4), "variance": (1e-3, 1e4), "noise": (1e-6, 10.0)}
 """Bounds on standardised data; the noise has a lower one, for no measurement is exact."""
@@ -222,37 +221,27 @@ def some_rows(rows: GPRows, n_rows: int, rng: np.random.Generator) -> GPRows:
 
 N_DRAWS = 32
 """Draws of the hyper-parameters that are mixed, with equal weights."""
-
 N_PROPOSALS = 1024
 PROPOSAL_DF = 5.0
-
 LENGTH_SCALE_PRIOR = math.sqrt(2), math.sqrt(3)
 """Mean and standard deviation of log(ℓ / √d) (Hvarfner et al., 2024), on standardised columns."""
-
 NOISE_PRIOR = -2.0, 2.0
 """Mean and standard deviation of logit(η): the noise has about 12 % of the variance."""
-
 VARIANCE_PRIORS = {"wide": (0.25, 4.0), "sample": (5.0, 5.0)}
 """Shape and rate of the inverse-Gamma prior of s², in units of the sample variance. A sample of two
 or three rows often has a far smaller variance than the population, hence the large rate and the
 heavy tail of the first."""
-
 OFFSET = 1.0
 """Prior variance of the constant, as a share of s²."""
-
 NOISE_BOUNDS, WEIGHT_BOUNDS = (-14.0, 14.0), (-6.0, 6.0)
 """Bounds of logit(η), and of the weights of noise functions, in the search for modes."""
-
 LOG_NOISE_STD = 2.0
 """Prior standard deviation of g: two of them are a factor of 55 on the variance."""
-
 N_FUNCTIONS = 8
 LEAST_SHARE = 0.01
 """Share of the variance of g below which a function is 0, so that their number is fixed."""
-
 Theta = Float[Values, " parameters"]
 """Logarithms of the length-scales, logit(η), then the weights of the noise functions."""
-
 Thetas = Float[Values, "draws parameters"]
 
 
@@ -389,8 +378,6 @@ class Proposal:
 
     def log_prob(self, thetas: np.ndarray) -> np.ndarray:
         """Log density at every row."""
-        from scipy.linalg import solve_triangular
-
         k, df = len(self.mean), self.df
         z = solve_triangular(self.root, (thetas - self.mean).T, lower=True)
         squares, log_det = np.sum(z**2, axis=0), np.sum(np.log(np.diag(self.root)))
@@ -475,7 +462,7 @@ def averaged_posterior(
 def averaged_over_noise(
     modes: list[Found], rows: GPRows, max_iter: int, rng: np.random.Generator
 ) -> tuple[Posterior, Found, float]:
-    """As `averaged_posterior`, with noise that is constant or varies.
+    """`averaged_posterior` with noise that is constant or varies.
 
     ``modes`` are those of constant noise. Draws are shared out in proportion to the evidence.
     """

@@ -27,7 +27,6 @@ from sigmax.experts.leave_out import (
 
 BLOCK = 512
 """Rows per block of the sparse bound; longer data are a multiple of it."""
-
 Values: TypeAlias = Array | np.ndarray
 Scalar: TypeAlias = Float[Values, ""]
 RowValues: TypeAlias = Float[Values, "rows features"]
@@ -71,7 +70,7 @@ class Hyper(eqx.Module):
     offset: float = eqx.field(static=True, default=0.0)
     """Variance of the unknown constant, as a share of the function's and the noise's together."""
     groups: tuple[int, ...] = eqx.field(static=True, default=())
-    """As in `GPRows`."""
+    """Number of the length-scale of each coordinate, see `GPRows`."""
 
     @classmethod
     def create(
@@ -332,7 +331,7 @@ def exact_left_out(
     n = len(rows.y)
     noise = np.asarray(predict_noise(posterior, rows.X)) / np.asarray(rows.weight)
     noisier = noise + jitter * np.exp(np.asarray(posterior.hyper.log_variance))[:, None]
-    # One draw after the other, or the copies would take several times the memory.
+    # One draw after the other, or copies would take several times the memory.
     precision = [np.sum(groups.sum(one[:, :n]) ** 2, axis=0) for one in posterior.reduction]
     residual = groups.sum(np.asarray(posterior.coefficients)[:, :n])
     y = np.asarray(rows.y)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -16,12 +16,19 @@ from sigmax.distributions import Mixture
 from sigmax.experts.base import HeldOut
 from sigmax.experts.ensemble import (
     FEW_ROWS,
+    N_MEMBERS,
     PATIENCE,
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Prepared,
+    Recalibration,
     Trained,
     gate_relevance,
+    held_out_densities,
+    held_out_predictions,
+    mixture_recalibration,
+    recalibrate_few_rows,
+    recalibrated,
 )
 from sigmax.experts.local.fitted import LocalFitted, Reference, StoredRows
 from sigmax.experts.local.forests import GrownForests, MemberForests, mix
@@ -34,18 +41,10 @@ from sigmax.experts.local.network import (
     fit_edges,
     held_out_density,
 )
-from sigmax.experts.recalibration import (
-    Recalibration,
-    held_out_densities,
-    held_out_predictions,
-    mixture_recalibration,
-    recalibrate_few_rows,
-    recalibrated,
-)
 from sigmax.experts.rows import Rows
 from sigmax.features import repeat_probability
 from sigmax.inputs import Inputs, InputShape
-from sigmax.networks import MLP, ExtrapolationGate, InputLayer, create_gate
+from sigmax.networks import MLP, InputLayer, create_gate
 from sigmax.random import named_generator
 from sigmax.settings import (
     COUNT,
@@ -60,25 +59,18 @@ from sigmax.settings import (
 from sigmax.training import Fold, Part, Phase, Stage
 
 FEWEST_STEPS = 600
-
 STEPS_AS_FOR = 2304
 """From 200 rows on, training takes at least as many steps as for this number of rows, which
 functions without noise need. With fewer than 200 rows, that many steps would learn the noise."""
-
 DECAYED = 3600
 """With fewer rows than these, weight decay no longer grows as their inverse."""
-
 MANY_ROWS, FEW_SCORINGS = 10_000, 20
 """Number of rows above which there are only so many validations, which cost more there."""
-
 PATIENT_SHARE = 0.75
 """Share of the chunks after which a training on shards may end without a better score."""
-
 OFTEN = 0.03
 """Probability that two rows have the same target, above which peaks would be rewarded."""
-
 MIXTURES_PER_FEATURE = 8
-
 FARTHEST_OFFSET = 0.75
 """Offset of the outer components from the mean before training, in standard deviations of y."""
 
@@ -93,12 +85,7 @@ class Local(AbstractNetworkExpert):
     are trained on the leave-one-out likelihood of the training rows.
     """
 
-    n_members: int = setting(
-        5,
-        COUNT,
-        """Ensemble members, trained at once, of which the prediction is the equal mixture; ten
-        with fewer than 200 rows unless this is given or 1.""",
-    )
+    n_members: int = setting(*N_MEMBERS)
     hidden_sizes: tuple[int, ...] = setting(
         (128, 128), SIZES, "Units of the hidden layers of each network."
     )
@@ -222,24 +209,27 @@ class Local(AbstractNetworkExpert):
         relevance = gate_relevance(rows, X, key)
         coordinates, n_outputs = np.asarray(X.coordinates), rows.y.shape[1]
         gate, own_center = create_gate(coordinates, self.n_inducing, key, relevance=relevance)
-        edges = Edges.none(len(rows.features.scaling.mean), n_outputs)
-        members = [
-            self.create_network(
-                named_generator(key, f"member {member}"), X.input_shape, n_outputs, gate, edges
-            )
-            for member in range(self.n_members)
-        ]
+        common = {
+            "gate": gate,
+            "edges": Edges.none(len(rows.features.scaling.mean), n_outputs),
+            "factor": on_device(1.0, np.float32),
+            "most_df": on_device(np.inf, np.float32),
+            "shrinkage": on_device(0.0, np.float32),
+            "input_scale": self.input_scale,
+            "min_concentration": self.min_concentration,
+            "prior_variance": self.prior_variance,
+        }
+        members = []
+        for member in range(self.n_members):
+            rng = named_generator(key, f"member {member}")
+            parts = self.create_parts(rng, X.input_shape, n_outputs)
+            members.append(LocalNetwork(**parts, **common))
         return stack_members(members), own_center
 
-    def create_network(
-        self,
-        rng: np.random.Generator,
-        shape: InputShape,
-        n_outputs: int,
-        gate: ExtrapolationGate,
-        edges: Edges,
-    ) -> LocalNetwork:
-        """One untrained ensemble member."""
+    def create_parts(
+        self, rng: np.random.Generator, shape: InputShape, n_outputs: int
+    ) -> dict[str, Any]:
+        """Trained parts of one ensemble member, before training."""
         waves = {"n_waves": self.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
         inputs = InputLayer.create(rng, shape, **waves, frequency=self.frequency)
         shared = self.hidden_sizes[: self.n_shared_layers]
@@ -253,32 +243,15 @@ class Local(AbstractNetworkExpert):
         gain = 2 / math.sqrt(self.embedding_size)
         embedding = network(self.embedding_size, output_gain=gain)
         mean, k = network(n_outputs), self.n_components
-        if k == 1:
-            spread = network(2 * n_outputs)
-        else:  # weights, offsets, concentrations and scales; offsets start apart
-            spread = network(4 * k * n_outputs)
+        spread = network((2 if k == 1 else 4 * k) * n_outputs)
+        if k > 1:  # weights, offsets, concentrations and scales; offsets start apart
             start = np.zeros((n_outputs, 4, k), dtype=np.float32)
             start[:, 1] = np.linspace(-FARTHEST_OFFSET, FARTHEST_OFFSET, k) / COMPONENT_GAIN
             biases = (*spread.biases[:-1], on_device(start.reshape(-1)))
             spread = eqx.tree_at(lambda mlp: mlp.biases, spread, biases)
-        return LocalNetwork(
-            inputs=inputs,
-            trunk=trunk,
-            embedding=embedding,
-            mean=mean,
-            spread=spread,
-            kernel=KernelParameters(
-                on_device(0.0, np.float32), on_device(math.log(self.prior_rows), np.float32)
-            ),
-            gate=gate,
-            edges=edges,
-            factor=on_device(1.0, np.float32),
-            most_df=on_device(np.inf, np.float32),
-            shrinkage=on_device(0.0, np.float32),
-            input_scale=self.input_scale,
-            min_concentration=self.min_concentration,
-            prior_variance=self.prior_variance,
-        )
+        logs = on_device(0.0, np.float32), on_device(math.log(self.prior_rows), np.float32)
+        networks = {"embedding": embedding, "mean": mean, "spread": spread}
+        return {"inputs": inputs, "trunk": trunk, **networks, "kernel": KernelParameters(*logs)}
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage: all parts together, by the leave-one-out likelihood."""
@@ -344,13 +317,13 @@ class Local(AbstractNetworkExpert):
         """Recalibrated members, their forests if these help, and their held-out densities."""
         networks, start, forests = trained.networks, trained.prepared, None
         dist, stage, rows = None, self.stages()[-1], (trained.folds, trained.data)
-        may_narrow = not start.rows.has_replicates
         if self.validation_fraction and start.has_few_rows:
             dist = held_out_densities(networks, *rows, stage)
             if self.recalibrate:
                 networks = recalibrate_few_rows(networks, dist, *rows, start.rows)
                 dist = held_out_densities(networks, *rows, stage)
         elif self.validation_fraction:
+            may_narrow = not start.rows.has_replicates
             predicted = held_out_predictions(networks, *rows, stage)
             if trained.of_host is None:
                 found = Recalibration.none()

@@ -32,6 +32,7 @@ from sigmax.compilation import (
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.experts.base import AbstractFitted, HeldOut
+from sigmax.experts.ensemble import LARGEST_FACTOR, few_rows_factor
 from sigmax.experts.local.forests import MemberForests
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
@@ -42,7 +43,6 @@ from sigmax.experts.local.network import (
     TrainingSet,
     WeightedStudentT,
 )
-from sigmax.experts.recalibration import LARGEST_FACTOR, few_rows_factor
 from sigmax.experts.rows import duplicate_groups
 from sigmax.inputs import Inputs
 from sigmax.model import Model
@@ -52,7 +52,6 @@ from sigmax.networks.gate import with_centers
 from sigmax.tables import Table
 
 MEMBER = eqx.if_array(0)
-
 ROWS_AT_ONCE = 1024
 """Rows that are predicted in one call: each with a block of training rows per member."""
 
@@ -158,8 +157,7 @@ class LocalFitted(AbstractFitted):
         return X.astype(np.float32).within(*self.bounds, n_reals)
 
     def density(self, X: Inputs) -> Mixture:
-        X = self.within_bounds(X)
-        return as_mixture(self.with_forests(self.predictor.predict(X), X))
+        return self.describe(X)[0]
 
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
         return mean_gates(self.networks, self.within_bounds(X))
@@ -248,7 +246,6 @@ def as_mixture(found: LocalPosterior) -> Mixture:
 
 LARGEST_EXHAUSTIVE = 2**15
 """Number of training rows up to which sums on a CPU run over all of them."""
-
 SHARES_AT_ONCE = 2**27
 """Contributions of training rows that are held at once to find the largest: 512 MiB."""
 
@@ -280,7 +277,8 @@ class LocalPredictor:
     @classmethod
     def create(cls, networks: LocalNetwork, rows: StoredRows) -> "LocalPredictor":
         """Embed the rows of the fit, and index them if they are many."""
-        embedded = embed_rows(networks, rows, slots_for(len(rows)))
+        parts = padded((rows.X, rows.y, rows.weight), slots_for(len(rows)))
+        embedded = embed_training_sets(networks, *parts)
         networks, embedded = on_all_devices((networks, embedded))
         found = cls(networks, embedded, len(rows))
         is_large = len(rows) > LARGEST_EXHAUSTIVE and jax.default_backend() == "cpu"
@@ -299,7 +297,7 @@ class LocalPredictor:
         if not len(rows):
             return self
         n_slots = slots_for(len(rows), smallest=64)
-        embedded = embed_rows(networks, rows, n_slots)
+        embedded = embed_training_sets(networks, *padded((rows.X, rows.y, rows.weight), n_slots))
         novelty = pad_rows(novelty.astype(np.float32), n_slots)
         added = AddedRows(embedded, on_device(np.tile(novelty, (len(networks.factor), 1))))
         networks, added = on_all_devices((networks, added))
@@ -307,17 +305,21 @@ class LocalPredictor:
 
     def predict(self, X: Inputs) -> LocalPosterior:
         """Predictions of all members at standardised rows: leaves (members, rows, ...)."""
-        if self.nearest is None:
-            parts = self.networks, self.training_sets, self.added
-            predict = partial(predict_members, *parts)
-        else:
-            predict = self._predict_by_nearest
+
+        def predict(X: Inputs) -> LocalPosterior:
+            if self.nearest is None:
+                return predict_members(self.networks, self.training_sets, self.added, X)
+            embedded, gates = embed_members(self.networks, X)
+            found = self.nearest(embedded.coordinates)
+            sums = list_sums_of_members(self.networks, self.training_sets, *found)
+            return posterior_members(self.networks, embedded, gates, sums, self.added)
+
         return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
 
     def contributors(
         self, X: Inputs, k: int, leaf_rows: np.ndarray | None = None, share: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The k training rows that contribute most to each prediction, and their shares.
+        """Training rows, k of them, that contribute most to each prediction, and their shares.
 
         ``leaf_rows`` (n, trees) are the training rows of the leaves of forests that have a
         ``share`` in the mixture.
@@ -345,13 +347,6 @@ class LocalPredictor:
         rows, shares = by_blocks(largest, (X, leaf_rows), axis=0, rows_per_call=rows_per_call)
         return np.where(rows < n_slots, rows, rows - n_slots + self.n_rows), shares
 
-    def _predict_by_nearest(self, X: Inputs) -> LocalPosterior:
-        assert self.nearest is not None
-        embedded, gates = embed_members(self.networks, X)
-        found = self.nearest(embedded.coordinates)
-        sums = list_sums_of_members(self.networks, self.training_sets, *found)
-        return posterior_members(self.networks, embedded, gates, sums, self.added)
-
 
 def slots_for(n_rows: int, smallest: int = 256) -> int:
     """Padded number of rows: a power of two, or a multiple of `ROWS_PER_BLOCK`."""
@@ -359,11 +354,6 @@ def slots_for(n_rows: int, smallest: int = 256) -> int:
     if n_slots > ROWS_PER_BLOCK:
         n_slots = math.ceil(n_rows / ROWS_PER_BLOCK) * ROWS_PER_BLOCK
     return n_slots
-
-
-def embed_rows(networks: LocalNetwork, rows: StoredRows, n_slots: int) -> TrainingSet:
-    """Rows in every member's metric, padded."""
-    return embed_training_sets(networks, *padded((rows.X, rows.y, rows.weight), n_slots))
 
 
 embed_training_sets = compiled(
@@ -461,19 +451,14 @@ def largest_contributions(
 LARGEST_SHIFT = 0.03
 """Largest change of predictions by a search, in their standard deviations, and of the logarithm of
 these: root mean squares over training rows, each left out. It costs a thousandth of a nat."""
-
 SEARCHES = ((64, 16), (64, 32), (256, 16), (256, 32), (256, 64), (1024, 64), (1024, 256))
 """Numbers of neighbours and of cells to search, the cheapest first."""
-
 N_SAMPLED = 256
 """Training rows at which a search is compared with the sums over all rows."""
-
 SMALLEST_COUNT = 1e-3
 """Sums of smaller kernel weights change no prediction."""
-
 CELLS_PER_ROOT = 4
 """Number of cells, divided by the square root of the number of rows."""
-
 ROWS_PER_CELL_TO_LEARN = 40
 """Size of the sample that k-means learns the cells from, per cell."""
 
@@ -490,8 +475,19 @@ class NearestRows:
 
     @classmethod
     def build(cls, coordinates: Float[Array, "members rows metric"]) -> "NearestRows":
-        """Index rows by their coordinates in every member's metric."""
-        return cls(tuple(build_index(np.asarray(rows)) for rows in coordinates))
+        """Index rows by their coordinates in every member's metric; cells are of a sample."""
+        faiss: Any = import_faiss()
+        _, n_rows, n_coordinates = coordinates.shape
+        n_cells, indexes = round(CELLS_PER_ROOT * n_rows**0.5), []
+        every = max(1, n_rows // (ROWS_PER_CELL_TO_LEARN * n_cells))
+        for rows in map(np.asarray, coordinates):
+            cells = faiss.IndexFlatL2(n_coordinates)
+            index = faiss.IndexIVFFlat(cells, n_coordinates, n_cells)
+            index.cp.niter, index.cp.min_points_per_centroid = 10, 1
+            index.train(np.ascontiguousarray(rows[::every]))
+            index.add(rows)
+            indexes.append(index)
+        return cls(tuple(indexes))
 
     def __call__(
         self, coordinates: Float[Array, "members queries metric"]
@@ -507,20 +503,8 @@ class NearestRows:
         return jnp.asarray(np.stack(squared)), jnp.asarray(np.stack(indices))
 
 
-def build_index(rows: Float[np.ndarray, "rows metric"]) -> Any:
-    """Index with cells of k-means on a sample."""
-    faiss: Any = import_faiss()
-    n_cells = round(CELLS_PER_ROOT * len(rows) ** 0.5)
-    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(rows.shape[1]), rows.shape[1], n_cells)
-    every = max(1, len(rows) // (ROWS_PER_CELL_TO_LEARN * n_cells))
-    index.cp.niter, index.cp.min_points_per_centroid = 10, 1
-    index.train(np.ascontiguousarray(rows[::every]))
-    index.add(rows)
-    return index
-
-
 def find_search(predictor: LocalPredictor, X: Inputs) -> NearestRows | None:
-    """The cheapest search that changes predictions little; None if all of them change more."""
+    """Cheapest search that changes predictions little; None if all of them change more."""
     networks, training_sets = predictor.networks, predictor.training_sets
     sample = np.linspace(0, predictor.n_rows - 1, N_SAMPLED).astype(int)
     embedded, gates = embed_members(networks, jax.tree.map(jnp.asarray, X[sample]))
@@ -529,8 +513,14 @@ def find_search(predictor: LocalPredictor, X: Inputs) -> NearestRows | None:
     own = list_sums_of_members(networks, training_sets, jnp.zeros(shape), itself)
 
     def predict(sums: Sums) -> WeightedStudentT:
-        """As for new rows, which do not contribute to their own predictions."""
-        others = jax.vmap(without)(sums, own)
+        """Densities as for new rows, which do not contribute to their own predictions."""
+        others = jax.tree.map(jnp.subtract, sums, own)
+        is_supported = others.count > SMALLEST_COUNT  # the rest is rounding
+
+        def kept(part: Array) -> Array:
+            return jnp.where(jnp.expand_dims(is_supported, range(2, part.ndim)), part, 0.0)
+
+        others = jax.tree.map(kept, others)
         return posterior_members(networks, embedded, gates, others, None).dist
 
     exhaustive = predict(kernel_sums_of_members(networks, embedded.coordinates, training_sets))
@@ -546,18 +536,8 @@ def find_search(predictor: LocalPredictor, X: Inputs) -> NearestRows | None:
     return None
 
 
-def without(sums: Sums, own: Sums) -> Sums:
-    """Sums without the rows' own contributions."""
-    others = jax.tree.map(jnp.subtract, sums, own)
-    is_supported = others.count > SMALLEST_COUNT  # the rest is rounding
-    return jax.tree.map(
-        lambda part: jnp.where(is_supported.reshape(-1, *[1] * (part.ndim - 1)), part, 0.0), others
-    )
-
-
 MOST_VALIDATED = 1024
 """Added rows that are left out one by one, at most: evenly spaced among all."""
-
 N_FACTORS = 57
 """Number of factors that are tried: steps of 5 %."""
 
@@ -621,7 +601,8 @@ def with_rows(fitted: LocalFitted, new: StoredRows) -> LocalFitted:
     forests = fitted.forests
     if forests is not None:
         n_before = first - reference.n_rows
-        forests = forests.with_rows(coordinates, rows.weight, first, n_before)
+        grown = forests.forests.with_rows(coordinates, rows.weight, first, n_before)
+        forests = replace(forests, forests=grown)
     found = replace(fitted, networks=networks, rows=rows, forests=forests)
     predictor = fitted.predictor.with_added(networks, found.added, found.novelty)
     found = replace(found, added_factor=choose_factor(found, predictor))
@@ -647,8 +628,13 @@ def choose_factor(fitted: LocalFitted, predictor: LocalPredictor) -> float:
     X, own = added.X[some], of_added[some]
     # Duplicates are one test: they share the weight of one row.
     weight = added.weight[some] / np.bincount(of_added)[own]
-    n_slots = bucket_size(len(some), smallest=64)
-    queries = padded((X, added.y[some], weight, own, own_centers(networks, X)), n_slots)
+    gate = networks.gate  # of which an added row may be an inducing point
+    centers = np.asarray(gate.inducing_points)[0, np.asarray(gate.is_used)[0]]
+    by_content = {center.tobytes(): number for number, center in enumerate(centers)}
+    inputs = np.ascontiguousarray(X.coordinates, np.float32) * np.asarray(gate.relevance)[0]
+    own_center = [by_content.get(row.tobytes(), NO_CENTER) for row in inputs]
+    parts = X, added.y[some], weight, own, np.array(own_center, np.int32)
+    queries = padded(parts, bucket_size(len(some), smallest=64))
     training_sets, added_rows = predictor.training_sets, predictor.added
     assert added_rows is not None
     slots = training_sets.weight.shape[1], added_rows.novelty.shape[1]
@@ -656,15 +642,6 @@ def choose_factor(fitted: LocalFitted, predictor: LocalPredictor) -> float:
     found = validate(networks, training_sets, added_rows, of_sets, *queries)
     factor, n_rows = (float(part) for part in found)
     return factor ** (n_rows / (n_rows + 1)) * few_rows_factor(n_rows + 3)
-
-
-def own_centers(networks: LocalNetwork, X: Inputs) -> Int[np.ndarray, " rows"]:
-    """Inducing point of the gate that each row is, if any."""
-    gate = networks.gate
-    centers = np.asarray(gate.inducing_points)[0, np.asarray(gate.is_used)[0]]
-    by_content = {center.tobytes(): number for number, center in enumerate(centers)}
-    rows = np.ascontiguousarray(X.coordinates, np.float32) * np.asarray(gate.relevance)[0]
-    return np.array([by_content.get(row.tobytes(), NO_CENTER) for row in rows], np.int32)
 
 
 @compiled

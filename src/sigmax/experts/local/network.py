@@ -11,6 +11,7 @@ prediction is the prior.
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import equinox as eqx
@@ -41,14 +42,11 @@ from sigmax.training import Batch, TrainingData
 
 EXACT = lax.Precision.HIGHEST
 """Precision of products: distances and sums of squares lose digits in an accelerator's default."""
-
 COMPONENT_GAIN = 3.0
 """Factor on the networks' outputs for weights, offsets and scales of several components, which have
 to separate early in the training."""
-
 LOG_VARIANCES = (-18.0, 6.0)
 """Logarithms of the least and the largest squared scale of a component."""
-
 ROWS_PER_BLOCK = 4096
 """Training rows in one block of the kernel sums; memory does not grow with their number."""
 
@@ -107,7 +105,7 @@ class WeightedStudentT(eqx.Module):
         return WeightedStudentT(components, self.log_weight)
 
     def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
-        """At most ``most_df`` degrees of freedom, by a share: `StudentT.with_tails`."""
+        """Bound the degrees of freedom by ``most_df``, by a share: `StudentT.with_tails`."""
         components = self.components.with_tails(most_df, of_components(share))
         return WeightedStudentT(components, self.log_weight)
 
@@ -182,22 +180,6 @@ class Edges(eqx.Module):
         ones = on_device(np.ones((2, n_reals)), np.float32)
         return cls(zeros, zeros, zeros, ones, ones, on_device(1.0, np.float32))
 
-    def __call__(
-        self, beyond: Float[Array | np.ndarray, "rows reals"]
-    ) -> tuple[Float[Array, "rows outputs"], Float[Array, "rows outputs"]]:
-        """Changes of the mean and of the variance."""
-        distance, length = jnp.stack([-beyond, beyond]), jnp.asarray(self.length)[:, None]
-        near = jnp.clip(distance, 0.0, length)
-        far = jnp.clip(distance, 0.0, MOST_GROWTH * length)
-        far = far / jnp.asarray(self.validated)[:, None]
-        growth = jnp.where(far < 1, jnp.sqrt(jnp.maximum(far, 1e-12)), far) * (far > 0)
-
-        def total(distances: Array, rates: Array | np.ndarray) -> Float[Array, "rows outputs"]:
-            """Sum over sides and numbers."""
-            return jnp.einsum("srd,sdo->ro", distances, rates, precision=EXACT)
-
-        return total(near, self.slope), total(growth, self.excess) + total(near**2, self.doubt)
-
     def apply(
         self,
         dist: WeightedStudentT,
@@ -212,7 +194,16 @@ class Edges(eqx.Module):
         """
         opening = gate[:, None]
         dist = dist.toward(prior_variance, opening, mean_share=self.fade * opening**2)
-        return dist if beyond is None else dist.moved(*self(beyond))
+        if beyond is None:
+            return dist
+        distance, length = jnp.stack([-beyond, beyond]), jnp.asarray(self.length)[:, None]
+        near = jnp.clip(distance, 0.0, length)
+        far = jnp.clip(distance, 0.0, MOST_GROWTH * length)
+        far = far / jnp.asarray(self.validated)[:, None]
+        growth = jnp.where(far < 1, jnp.sqrt(jnp.maximum(far, 1e-12)), far) * (far > 0)
+        total = partial(jnp.einsum, "srd,sdo->ro", precision=EXACT)  # over sides and numbers
+        variance = total(growth, self.excess) + total(near**2, self.doubt)
+        return dist.moved(total(near, self.slope), variance)
 
 
 @final
@@ -542,19 +533,14 @@ def held_out_density(network: LocalNetwork, batch: Batch, data: TrainingData) ->
 
 EDGE = 0.1
 """Share of the rows beyond either edge that a column is validated on."""
-
 LATER = 0.25
 """The same for times: new rows are usually later."""
-
 FEWEST_BEYOND = 8
 """Rows beyond an edge that are needed to estimate a trend there."""
-
 MOST_COLUMNS = 6
 """Number of columns, the most relevant ones, for which a trend is estimated."""
-
 MAY_CHANGE = 0.1
 """Standard deviation of a slope beyond the edge, as a share of the slope before it."""
-
 LEAST_RELEVANCE = 0.2
 """Columns of less relevance have no trend."""
 
@@ -575,14 +561,8 @@ def fit_edges(
     one. The mixture with the least squared error gives the share of that slope. The squared error
     that remains, in excess of the forest's out-of-bag error, is the growth of the variance. All
     these rows together also give the share by which predictions beyond an edge are moved to the
-    mean of y.
-
-    Parameters
-    ----------
-    coordinates
-        The first ``n_reals`` are numbers, for which trends are estimated.
-    times
-        Numbers with a trend whatever their relevance, which continues for longer.
+    mean of y. The first ``n_reals`` coordinates are numbers; ``times`` among them have a trend
+    whatever their relevance, which continues for longer.
     """
     n_outputs = y.shape[1]
     slope, excess, doubt = np.zeros((3, 2, n_reals, n_outputs))

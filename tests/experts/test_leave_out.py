@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from sigmax.experts.gaussian_process import GaussianProcess, SparseGaussianProcess
 from sigmax.experts.gaussian_process import expert as gp_expert
-from sigmax.experts.gaussian_process.average import VARIANCE_PRIORS
+from sigmax.experts.gaussian_process.hyper import VARIANCE_PRIORS, pad
 from sigmax.experts.gaussian_process.inference import (
     GPRows,
     Hyper,
@@ -21,7 +21,6 @@ from sigmax.experts.gaussian_process.inference import (
     sparse_left_out,
     sparse_posterior,
 )
-from sigmax.experts.gaussian_process.search import pad
 from sigmax.experts.leave_out import LEAST_DF, DuplicateGroups
 from sigmax.experts.linear import (
     LEVELS,

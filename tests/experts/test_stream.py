@@ -74,7 +74,7 @@ def test_a_saved_model_is_the_same(model, tmp_path):
 
 
 def test_many_rows_come_in_shards_by_themselves(monkeypatch, tmp_path):
-    """From a memory-mapped array, of which no copy is made, and always the same."""
+    """Model of a memory-mapped array, which is not copied."""
     monkeypatch.setattr("sigmax.estimators.LARGEST_AT_ONCE", 1000)
     monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_SHARD", SIZE)
     monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_BLOCK", 700)
@@ -218,9 +218,9 @@ def test_shards_have_room_to_spare(n_rows, expected):
 def test_a_shard_that_comes_again_has_its_neighborhoods_still(monkeypatch):
     made = []
 
-    def count(X, expert, make=neighborhoods):
+    def count(X, sizes, make=neighborhoods):
         made.append(len(X))
-        return make(X, expert)
+        return make(X, sizes)
 
     monkeypatch.setattr("sigmax.experts.stream.neighborhoods", count)
     again = small(n_members=1, hidden_sizes=(8,))

@@ -1,4 +1,4 @@
-"""The gate against its formula, written out in float64."""
+"""The gate against its formula, written out in float64; centres of k-means."""
 
 import equinox as eqx
 import jax
@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.cluster import MiniBatchKMeans
 
 from sigmax.distributions import StudentT
 from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor
-from sigmax.networks.gate import ON_DATA, create_gate
+from sigmax.networks.gate import ON_DATA, create_gate, k_means_centers
 
 
 @pytest.fixture
@@ -174,3 +175,102 @@ def test_a_blended_density_has_the_variance_between_its_own_and_that_of_the_prio
         jnp.asarray(gate, jnp.float32), jnp.asarray(prior_variance, jnp.float32), dist.variance
     )
     np.testing.assert_allclose(dist.widen(factor).variance, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_features", [2, 30])
+def test_centers_are_about_as_near_as_those_of_scikit_learn(n_features):
+    rows = np.random.default_rng(0).normal(size=(2000, n_features))
+    centers = k_means_centers(rows, 100, seed=0)
+    assert centers.shape == (100, n_features)
+    known = MiniBatchKMeans(100, n_init="auto", batch_size=2048, random_state=0)
+    reference = known.fit(rows).inertia_
+    assert np.sum(cdist(rows, centers).min(axis=1) ** 2) < 1.05 * reference
+
+
+def test_a_few_rows_far_from_all_others_have_a_center():
+    rows = np.random.default_rng(0).normal(size=(5000, 3))
+    rows[:3] += 50
+    centers = k_means_centers(rows, 100, seed=0)
+    assert cdist(rows[:3], centers).min(axis=1).max() < 5
+
+
+def test_duplicates_of_few_rows_are_their_own_centers():
+    rows = np.repeat(np.arange(8.0).reshape(4, 2), 100, axis=0)
+    centers = k_means_centers(rows, 10, seed=0)
+    assert cdist(rows, centers).min(axis=1).max() < 1e-5
+    one = k_means_centers(np.full((50, 2), 1e6), 10, seed=0)
+    np.testing.assert_allclose(one, 1e6)
+
+
+def test_centers_follow_the_seed_and_the_offset():
+    rows = np.random.default_rng(0).normal(size=(500, 3))
+    first, again = (k_means_centers(rows, 20, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(k_means_centers(rows + 1e4, 20, seed=3), first + 1e4, atol=0.02)
+
+
+# Gates around data of few and of many features: new rows are on the data, moved rows are not.
+
+N_INDUCING = 300
+
+
+def gaussian(n_features):
+    def draw(rng, n):
+        return rng.normal(size=(n, n_features))
+
+    return draw
+
+
+def correlated(rng, n):
+    """Eighty features made of five."""
+    loadings = np.random.default_rng(1).normal(size=(5, 80))
+    return rng.normal(size=(n, 5)) @ loadings + 0.1 * rng.normal(size=(n, 80))
+
+
+def log_normal(rng, n):
+    return np.exp(rng.normal(size=(n, 8)))
+
+
+def one_hot(rng, n):
+    return np.column_stack([np.eye(6)[rng.integers(0, 6, n)], rng.normal(size=(n, 4))])
+
+
+DRAWS = {
+    "1 feature": gaussian(1),
+    "5 features": gaussian(5),
+    "90 features": gaussian(90),
+    "correlated": correlated,
+    "log-normal": log_normal,
+    "one-hot": one_hot,
+}
+
+
+def gate_and_new_rows(draw, n_rows):
+    rng = np.random.default_rng(0)
+    X, new = draw(rng, n_rows), draw(rng, 500)
+    mean, std = X.mean(axis=0), X.std(axis=0)
+    X, new = ((rows - mean) / std for rows in (X, new))
+    gate, _ = create_gate(X.astype(np.float32), N_INDUCING, jax.random.key(0))
+
+    def opening(rows):
+        return np.asarray(gate(jnp.asarray(rows, jnp.float32), jnp.full(len(rows), NO_CENTER)))
+
+    return opening, new
+
+
+@pytest.mark.parametrize("n_rows", [250, 500])  # all are inducing points, or centres stand for them
+@pytest.mark.parametrize("name", DRAWS)
+def test_new_rows_are_on_the_data(name, n_rows):
+    opening, new = gate_and_new_rows(DRAWS[name], n_rows)
+    assert np.mean(opening(new) < 0.05) >= 0.97
+
+
+@pytest.mark.parametrize("n_rows", [250, 500])
+@pytest.mark.parametrize("name", [name for name in DRAWS if name != "log-normal"])
+def test_ten_standard_deviations_along_one_feature_are_off_the_data(name, n_rows):
+    opening, new = gate_and_new_rows(DRAWS[name], n_rows)
+    for axis in {0, new.shape[1] // 2, new.shape[1] - 1}:
+        for step in (-10, 10):
+            moved = new.copy()
+            moved[:, axis] += step
+            assert np.mean(opening(moved) > 0.9) >= 0.98

@@ -13,12 +13,9 @@ from jaxtyping import Array, Float
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
 """Half widths of the grids relative to the first: the last has steps of less than 1e-3."""
-
 LEVELS = (0.5, 0.8, 0.9)  # nominal coverages of the central intervals in `coverage_match`
-
 BLUR = 0.02
 """Width of the sigmoid that replaces the step of a count, so that the criterion is smooth."""
-
 Criterion = Callable[[Any, Array, Array], Array]
 """Takes densities, values and weights; returns one number, higher is better."""
 
@@ -38,12 +35,12 @@ def coverage_match(
     Minus the sum of the squared differences: 0 is best.
     """
     centrality = jnp.abs(2 * dist.cdf(y) - 1)
-
-    def covered(level: float) -> Float[Array, ""]:
+    misfit = jnp.zeros(())
+    for level in LEVELS:
         inside = jax.nn.sigmoid((level - centrality) / BLUR)
-        return jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
-
-    return -sum(((covered(level) - level) ** 2 for level in LEVELS), jnp.zeros(()))
+        covered = jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
+        misfit = misfit + (covered - level) ** 2
+    return -misfit
 
 
 def best_scale_factor(

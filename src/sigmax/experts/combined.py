@@ -20,7 +20,7 @@ EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, w
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -36,23 +36,18 @@ from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import (
+    N_MEMBERS,
     PATIENCE,
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
     gate_relevance,
-)
-from sigmax.experts.recalibration import (
-    cross_fitted_recalibration,
-    few_rows_factor,
-    few_rows_shrinkages,
     held_out_densities,
     held_out_factor,
-    recalibrated,
-    with_factor,
+    recalibrate_few_rows,
 )
 from sigmax.experts.rows import Rows
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import (
     ACTIVATIONS,
     NO_CENTER,
@@ -81,7 +76,6 @@ from sigmax.training import Batch, Part, Phase, Stage, TrainingData
 
 N_CHUNKS = 50
 """Validations in each stage, about."""
-
 RowValues = Float[Array, " batch"]
 
 
@@ -113,21 +107,15 @@ class InverseGammaSpread(AbstractSpread):
 
     @classmethod
     def create(
-        cls,
-        rng: np.random.Generator,
-        shape: InputShape,
-        hidden_sizes: Sequence[int],
-        n_outputs: int,
-        *,
-        activation: str,
-        min_concentration: float = 1.1,
+        cls, *sizes: Any, activation: str, min_concentration: float = 1.1
     ) -> "InverseGammaSpread":
-        def network(value: float) -> TabularMLP:
-            bias, sizes = inverse_softplus(value), (shape, hidden_sizes, n_outputs)
-            return TabularMLP.create(rng, *sizes, activation=activation, output_bias=bias)
-
+        """Untrained networks; ``sizes`` are those of `TabularMLP.create`."""
         above_least = max(INITIAL_CONCENTRATION - min_concentration, 1.0)
-        return cls(network(above_least), network(INITIAL_VARIANCE), min_concentration)
+        concentration, squared_scale = (
+            TabularMLP.create(*sizes, activation=activation, output_bias=inverse_softplus(value))
+            for value in (above_least, INITIAL_VARIANCE)
+        )
+        return cls(concentration, squared_scale, min_concentration)
 
     def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> StudentT:
         alpha = self.min_concentration + jax.nn.softplus(self.concentration(x))
@@ -142,17 +130,10 @@ class NormalSpread(AbstractSpread):
     variance: TabularMLP
 
     @classmethod
-    def create(
-        cls,
-        rng: np.random.Generator,
-        shape: InputShape,
-        hidden_sizes: Sequence[int],
-        n_outputs: int,
-        *,
-        activation: str,
-    ) -> "NormalSpread":
-        bias, sizes = inverse_softplus(INITIAL_VARIANCE), (shape, hidden_sizes, n_outputs)
-        return cls(TabularMLP.create(rng, *sizes, activation=activation, output_bias=bias))
+    def create(cls, *sizes: Any, activation: str) -> "NormalSpread":
+        """Untrained network; ``sizes`` are those of `TabularMLP.create`."""
+        bias = inverse_softplus(INITIAL_VARIANCE)
+        return cls(TabularMLP.create(*sizes, activation=activation, output_bias=bias))
 
     def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> Normal:
         variance = jax.nn.softplus(self.variance(x)) + SMALLEST_VARIANCE
@@ -218,25 +199,6 @@ class VarianceNetwork(eqx.Module):
             raise ValueError("factors on scales must be above 0")
 
 
-def create_network(
-    name: Callable[[str], np.random.Generator],
-    shape: InputShape,
-    n_outputs: int,
-    gate: ExtrapolationGate | None,
-    expert: "Combined",
-) -> VarianceNetwork:
-    """Untrained network; ``name`` gives a random generator for each of its parts."""
-    sizes, activation = (shape, expert.hidden_sizes, n_outputs), expert.activation
-    create_spread = NormalSpread.create
-    if expert.inverse_gamma:
-        least = expert.min_concentration
-        create_spread = partial(InverseGammaSpread.create, min_concentration=least)
-    mean = TabularMLP.create(name("mean"), *sizes, activation=activation)
-    spread = create_spread(name("spread"), *sizes, activation=activation)
-    settings = expert.prior_variance, expert.shrink_mean
-    return VarianceNetwork(mean, spread, gate, jnp.ones(()), jnp.zeros(()), *settings)
-
-
 # Objectives, and the densities of validation rows.
 
 
@@ -246,7 +208,7 @@ def density(network: VarianceNetwork, batch: Batch, data: TrainingData) -> Abstr
 
 
 def log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -> RowValues:
-    """Outputs are independent given x, so theirs add up."""
+    """Log-density of every row; outputs are independent given x, so theirs add up."""
     return jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
 
 
@@ -292,12 +254,7 @@ LOSSES: dict[str, Callable] = {
 class Combined(AbstractNetworkExpert):
     """The paper's method, with all of its settings."""
 
-    n_members: int = setting(
-        5,
-        COUNT,
-        """Ensemble members, trained at once, of which the prediction is the equal mixture; ten
-        with fewer than 200 rows unless this is given or 1.""",
-    )
+    n_members: int = setting(*N_MEMBERS)
     locality: bool = setting(
         True, FLAG, "Draw batches with the locality sampler (LS) instead of uniformly."
     )
@@ -408,14 +365,19 @@ class Combined(AbstractNetworkExpert):
             gate, own_center = create_gate(
                 np.asarray(X.coordinates), self.n_inducing, key, scale=scale, relevance=relevance
             )
-
-        def create(member: int) -> VarianceNetwork:
-            def name(part: str) -> np.random.Generator:
-                return named_generator(key, f"{part} of member {member}")
-
-            return create_network(name, X.input_shape, rows.y.shape[1], gate, self)
-
-        return stack_members([create(member) for member in range(self.n_members)]), own_center
+        sizes, members = (X.input_shape, self.hidden_sizes, rows.y.shape[1]), []
+        for member in range(self.n_members):
+            rng = named_generator(key, f"mean of member {member}")
+            mean = TabularMLP.create(rng, *sizes, activation=self.activation)
+            create: Any = NormalSpread.create
+            if self.inverse_gamma:
+                least = self.min_concentration
+                create = partial(InverseGammaSpread.create, min_concentration=least)
+            rng = named_generator(key, f"spread of member {member}")
+            parts = mean, create(rng, *sizes, activation=self.activation), gate
+            settings = self.prior_variance, self.shrink_mean
+            members.append(VarianceNetwork(*parts, jnp.ones(()), jnp.zeros(()), *settings))
+        return stack_members(members), own_center
 
     def stages(self) -> tuple[Stage, ...]:
         """Warm-up of the mean on uniform batches, then mean and variance, apart or together."""
@@ -468,32 +430,25 @@ class Combined(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> "CombinedFitted":
-        networks, folds, data = trained.networks, trained.folds, trained.data
+        networks, rows = trained.networks, (trained.folds, trained.data)
         stage = replace(self.stages()[-1], score=None, predict=density)
-        if not trained.is_validated:
-            held_out = HeldOut.none(len(folds.group), data.y.shape[-1])
-            return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
-        dist = held_out_densities(networks, folds, data, stage)
-        if self.recalibrate:
-            networks = calibrate(networks, dist, trained)
-            dist = held_out_densities(networks, folds, data, stage)
+        if self.validation_fraction and self.recalibrate:
+            dist = held_out_densities(networks, *rows, stage)
+            if trained.prepared.has_few_rows:
+                networks = recalibrate_few_rows(networks, dist, *rows, trained.prepared.rows)
+            else:
+                # The same rows chose the checkpoints, which look too good: nothing is narrowed.
+                factor = jnp.maximum(held_out_factor(dist, *rows), 1.0)
+                factors = jnp.broadcast_to(factor, networks.factor.shape)
+                networks = eqx.tree_at(lambda n: n.factor, networks, factors)
+
+        def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
+            dist = held_out_densities(networks, *rows, stage)
+            return Mixture(jax.tree.map(lambda leaf: np.asarray(leaf)[member, slot][None], dist))
+
+        held_out = trained.held_out(of_pairs)
         networks = jax.tree.map(np.asarray, networks)
-        held_out = trained.held_out(dist)
         return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
-
-
-def calibrate(networks: VarianceNetwork, dist: Any, trained: Trained) -> VarianceNetwork:
-    """Members with the factor, and of few rows the shrinkage, that suit their validation rows."""
-    folds, data, given = trained.folds, trained.data, trained.prepared.rows.given
-    if not trained.prepared.has_few_rows:
-        # The same rows chose the checkpoints and so flatter them: nothing is made narrower.
-        return with_factor(networks, jnp.maximum(held_out_factor(dist, folds, data), 1.0))
-    shrinkages = few_rows_shrinkages(given.n_distinct)
-    prior_variance = networks.prior_variance
-    found = cross_fitted_recalibration(dist, folds, data, prior_variance, shrinkages)
-    found = found.wider(few_rows_factor(given.n_distinct))
-    has_replicates = trained.prepared.rows.has_replicates
-    return recalibrated(networks, found.never_narrower() if has_replicates else found)
 
 
 @final

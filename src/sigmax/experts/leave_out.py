@@ -22,7 +22,6 @@ from sigmax.experts.rows import Rows, split_large_groups
 LEAST_DF = 2.5
 """Degrees of freedom of left-out densities at least, which matters where hardly any other row is
 left: below 2 there is no variance."""
-
 SMALLEST = 1e-9
 """Share of a precision or of a sum of squares, at least, that is left without a group: less is
 rounding."""
@@ -96,14 +95,8 @@ def leave_groups_out(
     If ``df`` is finite, the covariance has an unknown factor $s^2$ that was integrated out, and is
     given at the squared scale of the resulting Student-t densities. Without a group of k rows, of
     squared Mahalanobis length q given the others, they have k degrees of freedom less, and
-    the squared scale is (df - q) / (df - k) times as large.
-
-    Parameters
-    ----------
-    noise
-        Variance of the noise of every row, under each of several hyper-parameters.
-    precision, residual
-        a and b of the module's formula.
+    the squared scale is (df - q) / (df - k) times as large. ``precision`` and ``residual`` are a
+    and b of the module's formula, under each of several draws of the hyper-parameters.
     """
     of_rows = 1 / noise
     total = groups.sum(of_rows)
@@ -117,6 +110,23 @@ def leave_groups_out(
         factor = np.maximum(df - squares, SMALLEST * df) / left
     at = groups.label
     return LeftOut(mean[:, at], (factor * latent)[:, at], factor[:, at] * noise, left[:, at])
+
+
+def leave_out_of_posterior(
+    groups: DuplicateGroups,
+    y: Float[np.ndarray, " rows"],
+    mean: Float[np.ndarray, "draws rows"],
+    latent: Float[np.ndarray, "draws rows"],
+    noise: Float[np.ndarray, "draws rows"],
+    df: float = math.inf,
+) -> LeftOut:
+    """`leave_groups_out` from mean and variance of the function given all rows.
+
+    With a function of posterior variance h at a group whose precisions sum to P, a is P (1 - h P).
+    """
+    total = groups.sum(1 / noise)
+    precision = total * (1 - total * groups.sum(latent) / groups.size)
+    return leave_groups_out(groups, y, noise, precision, groups.sum((y - mean) / noise), df)
 
 
 def total_density(

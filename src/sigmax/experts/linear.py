@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.leave_out import DuplicateGroups, leave_groups_out, total_density
+from sigmax.experts.leave_out import DuplicateGroups, leave_out_of_posterior, total_density
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import Support, TargetUnits
 from sigmax.inputs import Inputs, Standardizer
 
 Numbers = NDArray[np.float64]
-
 PENALTIES = np.logspace(-6, 6, 49)
 """Ratios of the noise variance to the prior variance of a coefficient, on standardised data."""
 PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-6
@@ -30,16 +29,22 @@ MOST_LEFT_OUT = 5000
 """Rows at most, evenly spaced, whose density under the marginal of all others is kept."""
 
 
-def standard_units(rows: Sequence[TrainingRows]) -> list[TargetUnits]:
-    """Standardised targets, without bounds, outliers or repeated values."""
-    return [
-        TargetUnits(
-            Standardizer.fit(own.y, own.weight, constant_scale=1e-6),
-            repeated=(None,) * own.y.shape[1],
-            support=(Support(),) * own.y.shape[1],
-        )
-        for own in rows
-    ]
+@dataclass(frozen=True, kw_only=True)
+class AbstractBaseline(AbstractExpert):
+    """Expert of standardised targets, without bounds, outliers or repeated values."""
+
+    def targets(
+        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
+    ) -> list[TargetUnits]:
+        """Standardised targets."""
+        return [
+            TargetUnits(
+                Standardizer.fit(own.y, own.weight, constant_scale=1e-6),
+                repeated=(None,) * own.y.shape[1],
+                support=(Support(),) * own.y.shape[1],
+            )
+            for own in rows
+        ]
 
 
 @final
@@ -83,18 +88,12 @@ class LinearFitted(AbstractFitted):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Linear(AbstractExpert):
+class Linear(AbstractBaseline):
     r"""Bayesian linear regression with a Student-t prediction.
 
     Coefficients have the prior $\beta \sim N(0, \sigma^2 / \lambda)$, the constant a flat one, the
     noise variance an inverse-gamma one; $\lambda$ maximises the marginal likelihood.
     """
-
-    def targets(
-        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
-    ) -> list[TargetUnits]:
-        """Standardised targets."""
-        return standard_units(rows)
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> LinearFitted:
         """Fit in closed form, for every penalty."""
@@ -115,7 +114,13 @@ class Linear(AbstractExpert):
         coefficients = directions.T @ (projected * shrunk[:, best])
         # Posterior variance of the function at every row, in units of the noise.
         spread = left**2 @ (eigenvalues[:, None] * shrunk[:, best]) / root**2 + 1 / len(Z)
-        fitted = (Z - center) @ coefficients
+        given_all = (Z - center) @ coefficients, spread * noise, noise / root**2
+        groups = DuplicateGroups.of(rows)
+        left_out = [
+            leave_out_of_posterior(groups, y, mean[None], latent[None], d[None], 2 * shape)
+            for y, mean, latent, d in zip(rows.y.T, *(part.T for part in given_all), strict=True)
+        ]
+        parts = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
         return LinearFitted(
             center=center,
             coefficients=coefficients,
@@ -124,25 +129,8 @@ class Linear(AbstractExpert):
             penalty=PENALTIES[best],
             noise=noise,
             shape=shape,
-            held_out=leave_out(rows, fitted, spread * noise, noise / root**2, 2 * shape),
+            held_out=HeldOut.of_rows(total_density(*parts), rows),
         )
-
-
-def leave_out(rows: Rows, mean: Numbers, latent: Numbers, noise: Numbers, df: float) -> HeldOut:
-    """Densities of rows given all but their duplicates, from mean and variances given all rows.
-
-    With a function of posterior variance h at a group whose precisions sum to P, a is P (1 - h P)
-    in the formula of `sigmax.experts.leave_out`. All arrays are (rows, outputs).
-    """
-    groups, found = DuplicateGroups.of(rows), []
-    for own in zip(rows.y.T, mean.T, latent.T, noise.T, strict=True):
-        y, m, h, d = own
-        total = groups.sum(1 / d)
-        precision = total * (1 - total * groups.sum(h) / groups.size)
-        residual = groups.sum((y - m) / d)
-        found.append(leave_groups_out(groups, y, d[None], precision[None], residual[None], df))
-    parts = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
-    return HeldOut.of_rows(total_density(*parts), rows)
 
 
 @final
@@ -168,18 +156,12 @@ class MarginalFitted(AbstractFitted):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Marginal(AbstractExpert):
+class Marginal(AbstractBaseline):
     """Density of the training targets, the same for every row.
 
     It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
     narrower than Silverman's bandwidth.
     """
-
-    def targets(
-        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
-    ) -> list[TargetUnits]:
-        """Standardised targets."""
-        return standard_units(rows)
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MarginalFitted:
         """Fit the quantiles, and those without each of the rows."""

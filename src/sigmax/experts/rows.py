@@ -17,10 +17,8 @@ from sigmax.tables import Table
 
 FEWEST_DISTINCT = 10
 """Number of different rows below which no duplicates are merged: all may be repeated by chance."""
-
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Relative difference below which two values are equal in single precision."""
-
 FEWEST_HELD_OUT, LARGEST_SHARE = 20, 0.4
 """Rows that a member holds out at least, unless they are a larger share of all rows than this."""
 
@@ -99,7 +97,7 @@ class Rows:
     @classmethod
     def encode(cls, given: TrainingRows, target: TargetUnits) -> "Rows":
         """Learn how columns are encoded, and encode the rows."""
-        y, groups = target(given.y, np.float64), given.duplicate_group
+        groups, y = given.duplicate_group, target(given.y, np.float64)
         features, X = Features.fit(given.table, y, given.weight, groups, np.float64)
         return cls(given, features, target, X, y)
 
@@ -183,9 +181,9 @@ def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
 
 
 def held_out_share(n_rows: int, share: float) -> float:
-    """The share of rows to hold out: ``share``, and more where rows are few.
+    """Share of rows to hold out: ``share``, and more where rows are few.
 
-    A tenth of twenty rows is two, and two rows choose neither a snapshot nor a width.
+    A tenth of twenty rows is two: too few to choose a checkpoint or a scale.
 
     Examples
     --------
@@ -196,7 +194,7 @@ def held_out_share(n_rows: int, share: float) -> float:
 
 
 def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
-    """A label for every row; rows have the same one if they are equal up to single precision.
+    """Label of every row, the same for rows that are equal up to single precision.
 
     Examples
     --------
@@ -221,11 +219,11 @@ def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "
 
 
 def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarray, " rows"]:
-    """A number for every value, the same for values that differ by rounding only.
+    """Number of every value, the same for values that differ by rounding only.
 
-    Sorted values are cut where the gap is larger than rounding, so that no grid separates two that
-    are next to each other. Runs of tiny gaps are cut where they get longer than rounding. ``std``
-    is that of the whole column: networks see values in its units.
+    Sorted values are cut where they differ by more than rounding, and runs of smaller differences
+    where the runs get longer than that. ``std`` is that of the whole column: networks see values
+    in its units.
     """
     order = np.argsort(values, kind="stable")
     ranked = values[order].astype(np.float64)
@@ -240,7 +238,7 @@ def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarra
 
 
 def count_held_out(n_rows: int, share: float, largest: int) -> int:
-    """How many rows a member holds out, up to duplicates, if it does: at least one."""
+    """Number of rows that a member holds out, up to duplicates: at least one."""
     return max(1, min(round(share * n_rows), largest))
 
 
@@ -252,20 +250,12 @@ def hold_out(
     *,
     largest: int,
 ) -> list[np.ndarray]:
-    """Every member's held-out rows: disjoint folds of a shuffle, a new shuffle when used up.
+    """Held-out rows of every member: disjoint folds of a shuffle, a new shuffle when used up.
 
-    Rows of one label are held out together: a copy that stayed in training would tell a member
-    what it is judged by. A label with more rows than a fold is split up, since no fold could hold
-    it; such rows are known many times over, wherever they are.
-
-    Parameters
-    ----------
-    labels
-        From `duplicate_groups`.
-    share
-        Of the rows, per member; 0 holds out nothing, anything above at least one row.
-    largest
-        More rows than this are never meant to be held out.
+    Rows of one of the ``labels``, those of `duplicate_groups`, are held out together: a member must
+    not learn from duplicates of the rows that it is validated on. A label with more rows than a
+    fold is split up. Each member holds out a ``share`` of the rows, at least one unless it is 0,
+    and at most about ``largest``.
     """
     n_rows = len(labels)
     if share == 0:
@@ -276,7 +266,12 @@ def hold_out(
     n_folds, folds = n_rows // n_held_out, []
     for member in range(n_members):
         shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
-        together, start = with_duplicates(shuffled, labels)
+        # Every row is followed by its duplicates; a group is in the fold in which it starts.
+        first = np.full(labels.max() + 1, n_rows)
+        np.minimum.at(first, labels[shuffled], np.arange(n_rows))
+        order = np.argsort(first[labels[shuffled]], kind="stable")
+        together, ranked = shuffled[order], first[labels[shuffled]][order]
+        start = np.searchsorted(ranked, ranked)
         held_out = start // n_held_out == member % n_folds
         if held_out.all():  # two large groups that begin in one fold: one of them is enough
             held_out = start == 0
@@ -285,18 +280,6 @@ def hold_out(
 
 
 def split_large_groups(labels: Int[np.ndarray, " rows"], largest: int) -> Int[np.ndarray, " rows"]:
-    """The labels, with one of its own for every row whose label has more than ``largest`` rows."""
+    """Labels, with a separate one for every row whose label has more than ``largest`` rows."""
     counts = np.bincount(labels)
     return np.where(counts[labels] > largest, len(counts) + np.arange(len(labels)), labels)
-
-
-def with_duplicates(
-    shuffled: Int[np.ndarray, " rows"], labels: Int[np.ndarray, " rows"]
-) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
-    """Shuffled rows, each followed by its duplicates, and where the group of each begins."""
-    shuffled_labels = labels[shuffled]
-    first = np.full(labels.max() + 1, len(labels))
-    np.minimum.at(first, shuffled_labels, np.arange(len(labels)))
-    order = np.argsort(first[shuffled_labels], kind="stable")
-    ranked = first[shuffled_labels][order]
-    return shuffled[order], np.searchsorted(ranked, ranked)

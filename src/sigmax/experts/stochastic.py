@@ -7,7 +7,7 @@ draws are the same in every prediction, so that a fitted model is a function.
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -22,14 +22,19 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from sigmax.compilation import by_blocks, compiled, on_device, stack_members
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractFitted, HeldOut
-from sigmax.experts.combined import INITIAL_VARIANCE, negative_squared_error
+from sigmax.experts.combined import (
+    INITIAL_VARIANCE,
+    N_CHUNKS,
+    RowValues,
+    negative_squared_error,
+)
 from sigmax.experts.ensemble import (
     PATIENCE,
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
+    few_rows_factor,
 )
-from sigmax.experts.recalibration import few_rows_factor
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import (
@@ -54,20 +59,14 @@ from sigmax.settings import (
 )
 from sigmax.training import Batch, Fold, Part, Phase, Stage, TrainingData
 
-N_CHUNKS = 50
-"""Validations of a training, about."""
-
 MOST_ROWS = 4096
 """Training rows that choose the precision of dropout where nothing is held out, at most."""
-
 LOG_PRECISIONS = np.linspace(np.log(1e-2), np.log(1e6), 241)
-
-RowValues = Float[Array, " batch"]
 
 
 @final
 class DropoutNetwork(eqx.Module):
-    """A perceptron with dropout before every weight layer, and one noise level per output.
+    """Perceptron with dropout before every weight layer, and one noise variance per output.
 
     ``log_precision`` is the paper's τ; it is chosen on held-out rows, and no step trains it.
     """
@@ -116,25 +115,12 @@ class FlipoutLayer(eqx.Module):
     def create(
         cls, rng: np.random.Generator, n_inputs: int, n_outputs: int, *, gain: float
     ) -> "FlipoutLayer":
-        shape = (n_inputs, n_outputs)
-        raw = inverse_softplus(INITIAL_STD)
+        shape, raw = (n_inputs, n_outputs), inverse_softplus(INITIAL_STD)
         return cls(
             on_device(rng.normal(0, gain, shape), np.float32),
             on_device(np.full(shape, raw), np.float32),
             on_device(rng.uniform(-gain, gain, n_outputs), np.float32),
             on_device(np.full(n_outputs, raw), np.float32),
-        )
-
-    def perturbations(
-        self, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "inputs outputs"], Float[Array, " outputs"]]:
-        """One draw of weights and biases, less their means."""
-        weight_key, bias_key = jax.random.split(key)
-        weight = jax.random.normal(weight_key, self.weight_mean.shape)
-        bias = jax.random.normal(bias_key, self.bias_mean.shape)
-        return (
-            weight * jax.nn.softplus(self.weight_raw_std),
-            bias * jax.nn.softplus(self.bias_raw_std),
         )
 
     def __call__(
@@ -145,7 +131,11 @@ class FlipoutLayer(eqx.Module):
         mean = scale * x @ self.weight_mean + self.bias_mean[None]
         if key is None:
             return mean
-        weight, bias = self.perturbations(key)
+        weight_key, bias_key = jax.random.split(key)
+        weight = jax.random.normal(weight_key, self.weight_mean.shape)
+        weight = weight * jax.nn.softplus(self.weight_raw_std)
+        bias = jax.random.normal(bias_key, self.bias_mean.shape)
+        bias = bias * jax.nn.softplus(self.bias_raw_std)
         if shared:
             return mean + scale * x @ weight + bias[None]
         in_key, out_key = jax.random.split(jax.random.fold_in(key, 1))
@@ -166,7 +156,7 @@ class FlipoutLayer(eqx.Module):
 
 @final
 class FlipoutNetwork(eqx.Module):
-    """A Bayesian perceptron and one noise level per output, which is learned, not inferred."""
+    """Bayesian perceptron, and one noise variance per output, which is learned, not inferred."""
 
     inputs: InputLayer
     layers: tuple[FlipoutLayer, ...]
@@ -178,16 +168,17 @@ class FlipoutNetwork(eqx.Module):
         cls,
         rng: np.random.Generator,
         shape: InputShape,
-        hidden_sizes: Sequence[int],
+        hidden_sizes: tuple[int, ...],
         n_outputs: int,
         *,
         activation: str,
     ) -> "FlipoutNetwork":
         inputs = InputLayer.create(rng, shape)
-        sizes = list(itertools.pairwise([inputs.n_outputs, *hidden_sizes, n_outputs]))
+        sizes = inputs.n_outputs, *hidden_sizes, n_outputs
+        gains = *(1.0 for _ in hidden_sizes), 0.1
         layers = tuple(
-            FlipoutLayer.create(rng, *pair, gain=0.1 if i == len(sizes) - 1 else 1.0)
-            for i, pair in enumerate(sizes)
+            FlipoutLayer.create(rng, *pair, gain=gain)
+            for pair, gain in zip(itertools.pairwise(sizes), gains, strict=True)
         )
         raw = on_device(np.full(n_outputs, inverse_softplus(INITIAL_VARIANCE)), np.float32)
         return cls(inputs, layers, raw, activation)
@@ -325,25 +316,23 @@ class AbstractStochastic(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> StochasticFitted:
-        networks, folds = trained.networks, trained.folds
-        n_members, n_outputs = len(folds.group), trained.data.y.shape[-1]
-        held_out = HeldOut.none(n_members, n_outputs)
-        if trained.is_validated:
-            member, slot = np.nonzero(folds.validation_weight)
-            row = np.asarray(folds.validation)[member, slot]
-            drawn = draw_densities(networks, self.n_draws, trained.prepared.X[row])
-            pairs = np.arange(len(row))
+        def own_draws(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
+            """Draws of the member that holds each row out: leaves (draws, pairs, outputs)."""
+            rows = trained.prepared.X[row]
+            drawn = draw_densities(trained.networks, self.n_draws, rows)
 
             def own(leaf: np.ndarray) -> np.ndarray:
-                """Draws of the member that holds the row out: (draws, pairs, outputs)."""
-                found = leaf.reshape(n_members, -1, *leaf.shape[1:])[member, :, pairs]
-                return np.moveaxis(found, 0, 1)
+                by_member = leaf.reshape(-1, self.n_draws, *leaf.shape[1:])
+                return np.moveaxis(by_member[member, :, np.arange(len(row))], 0, 1)
 
-            dist = Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
-            held_out = HeldOut.of_members(dist, member, row, n_members, trained.prepared.rows)
-        networks = jax.tree.map(np.asarray, networks)
-        found = {"held_out": held_out, "history": trained.history, "n_draws": self.n_draws}
-        return StochasticFitted(networks=networks, **found)
+            return Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
+
+        return StochasticFitted(
+            networks=jax.tree.map(np.asarray, trained.networks),
+            held_out=trained.held_out(own_draws),
+            history=trained.history,
+            n_draws=self.n_draws,
+        )
 
 
 @final
@@ -374,7 +363,7 @@ class Dropout(AbstractStochastic):
 
     def finish(self, trained: Trained) -> StochasticFitted:
         folds, prepared = trained.folds, trained.prepared
-        folds = folds if trained.is_validated else validated_on_training_rows(folds)
+        folds = folds if self.validation_fraction else validated_on_training_rows(folds)
         precisions = best_precision(trained.networks, folds, trained.data, self.n_draws)
         if prepared.has_few_rows:
             n_distinct = prepared.rows.given.n_distinct

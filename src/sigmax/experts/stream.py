@@ -9,9 +9,9 @@ rows. Shards are in files, and a training sees one at a time.
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,15 +45,11 @@ ROWS_PER_BLOCK = 2**16
 @final
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows of a stream: what `fit` takes."""
+    """Rows of a stream, as the arguments of `fit`."""
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
-
-    @property
-    def parts(self) -> tuple[Any, np.ndarray, np.ndarray]:
-        return self.X, self.y, self.weight
 
     def __getitem__(self, rows: Any) -> "Block":
         return Block(_safe_indexing(self.X, rows), self.y[rows], self.weight[rows])
@@ -65,7 +61,7 @@ class AbstractRowStream(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """How many rows of some weight there are, at most: blocks may leave some out."""
+        """Number of rows of some weight, at most: blocks may leave some out."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -98,14 +94,6 @@ class ArrayStream(AbstractRowStream):
             yield Block(_safe_indexing(self.X, here), np.asarray(y, np.float64), weight)
 
 
-Watch = Callable[[], AbstractContextManager[Callable[[float], None]]]
-"""Called, while rows are read, with the share of them that has been."""
-
-
-def unwatched() -> AbstractContextManager[Callable[[float], None]]:
-    return nullcontext(lambda share: None)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class ParquetStream(AbstractRowStream):
@@ -115,8 +103,9 @@ class ParquetStream(AbstractRowStream):
     target: str
     features: Sequence[str]
     keeps: Callable[[pd.DataFrame], Bool[np.ndarray, " rows"]] | None = None
-    """Which rows of a frame are learned from; all if it is left out."""
-    watch: Watch = unwatched
+    """True for the rows of a frame that are learned from; None for all."""
+    watch: Callable[[], AbstractContextManager[Callable[[float], None]]] | None = None
+    """Context with a function that is called with the share of the rows that has been read."""
 
     @property
     def n_rows(self) -> int:
@@ -125,11 +114,11 @@ class ParquetStream(AbstractRowStream):
     def frames(self) -> Iterator[tuple[int, pd.DataFrame]]:
         """All columns of all rows, with the number of rows before."""
         n_before = 0
-        with self.watch() as tell:
+        with self.watch() if self.watch else nullcontext(lambda share: None) as show:
             for frame in self.files.frames(ROWS_PER_BLOCK):
                 yield n_before, frame
                 n_before += len(frame)
-                tell(n_before / self.n_rows)
+                show(n_before / self.n_rows)
 
     def blocks(self) -> Iterator[Block]:
         for first, frame in self.frames():
@@ -142,15 +131,13 @@ class ParquetStream(AbstractRowStream):
 
 
 ROWS_PER_SHARD = 2**16
-"""At most; on average a little less, since rows are dealt at random. It is also the number of rows
-that a model keeps."""
-
+"""Largest number of rows of a shard, and of rows that a model stores."""
 SPARE = 5.0
 """Room that is left in a shard on average, in standard deviations of the number of its rows."""
 
 
 def count_shards(n_rows: int, rows_per_shard: int = ROWS_PER_SHARD) -> int:
-    """How many shards so many rows make.
+    """Number of shards for so many rows.
 
     Examples
     --------
@@ -162,7 +149,7 @@ def count_shards(n_rows: int, rows_per_shard: int = ROWS_PER_SHARD) -> int:
 
 
 def draw_shards(seed: int, block: int, n_rows: int, n_shards: int) -> Int[np.ndarray, " rows"]:
-    """The shard of every row of a block: the same whenever it is asked for."""
+    """Shard of every row of a block, the same in every call."""
     return np.random.default_rng((seed, block)).integers(n_shards, size=n_rows)
 
 
@@ -217,14 +204,16 @@ class Shards:
         return len(self.counts)
 
     def __getitem__(self, shard: int) -> ShardRows:
-        """The rows of one shard, in memory."""
+        """Rows of one shard, in memory."""
         return jax.tree.map(lambda leaf: np.array(leaf[shard, : self.counts[shard]]), self.rows)
 
     def append(self, rows: ShardRows, shard: Int[np.ndarray, " rows"]) -> None:
-        """Add rows to shards; what a full one cannot take goes to the emptiest."""
+        """Add rows to shards; rows that do not fit into theirs go to the emptiest."""
         room = jax.tree.leaves(self.rows)[0].shape[1]
         order = np.argsort(shard, kind="stable")
-        for number, own in zip(*split_by(shard[order], order), strict=True):
+        starts = np.flatnonzero(np.diff(shard[order], prepend=-1))
+        for own in np.split(order, starts[1:]):
+            number = int(shard[own[0]]) if len(own) else 0
             while len(own):
                 start = self.counts[number]
                 fits, own = own[: room - start], own[room - start :]
@@ -237,17 +226,9 @@ class Shards:
                 number = int(np.argmin(self.counts))
 
 
-def split_by(
-    ranked: Int[np.ndarray, " rows"], order: Int[np.ndarray, " rows"]
-) -> tuple[list[int], list[np.ndarray]]:
-    """The numbers that occur in ``ranked``, which is sorted, and the parts of ``order``."""
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    return ranked[starts].tolist(), np.split(order, starts[1:])
-
-
 @final
 class ShardSupply:
-    """What members learn from in each chunk: one shard after the other, the model's own first.
+    """Rows that members learn from in each chunk: one shard after the other, the first one first.
 
     A shard with fewer rows than a neighbourhood has is left out. The next one is made ready, its
     neighbourhoods above all, while members train on the last. Where there are more chunks than
@@ -262,18 +243,16 @@ class ShardSupply:
 
     def __call__(self, chunk: int) -> tuple[Fold, TrainingData]:
         """Folds and data of a chunk."""
-        found = self._take(chunk)
+        if self.next is not None and self.next[0] == chunk:
+            found = self.next[1].result()
+        else:
+            found = self.create(chunk)
         if (chunk + 1) % (len(self.shards) + 1):
             self.next = chunk + 1, self.pool.submit(self.create, chunk + 1)
         return found
 
-    def _take(self, chunk: int) -> tuple[Fold, TrainingData]:
-        if self.next is not None and self.next[0] == chunk:
-            return self.next[1].result()
-        return self.create(chunk)
-
     def create(self, chunk: int) -> tuple[Fold, TrainingData]:
-        """The shard of a chunk, as the members take it."""
+        """Folds and data of the shard of a chunk."""
         number = chunk % (len(self.shards) + 1)
         fewest = max(graph.n_neighbors for graph in self.own[1].graphs.values())
         if number == 0 or self.shards.counts[number - 1] < fewest:
@@ -295,7 +274,7 @@ class ShardSupply:
 
 
 def row_numbers(X: Inputs) -> UInt64[np.ndarray, " rows"]:
-    """A number for every row, the same for rows of equal inputs and hardly ever for others."""
+    """Hash of every row."""
     total = np.zeros(len(X), dtype=np.uint64)
     rng = np.random.default_rng(0)
     for leaf in jax.tree.leaves(X):
@@ -325,9 +304,9 @@ def fit_stream(
     """
     rows_per_shard = rows_per_shard or ROWS_PER_SHARD
     n_shards = count_shards(stream.n_rows, rows_per_shard)
-    deal = Dealer(stream, draw_seed(named_generator(key, "shards")), n_shards)
-    first, numbers = deal.first_shard()
-    given = read_training(*first.parts)
+    seed = draw_seed(named_generator(key, "shards"))
+    first, numbers = first_shard(deal(stream, seed, n_shards))
+    given = read_training(first.X, first.y, first.weight)
     given = replace(given, indices=numbers[given.indices])
     rows = Rows.encode(given, expert.targets([given], [key])[0])
     features, target = rows.features, rows.target
@@ -336,78 +315,59 @@ def fit_stream(
     like = ShardRows(prepared.X, prepared.y, given.weight.astype(np.float32))
     is_held_out = np.isin(np.arange(len(rows)), np.concatenate(prepared.held_out))
     held_out = row_numbers(features(given.table[np.flatnonzero(is_held_out)]))
-
-    def encode(block: Block) -> tuple[ShardRows, np.ndarray]:
-        """Rows, and True for those without missing values in columns that had none."""
-        table = read(block.X, features.schema)
-        is_known = ~features.unknown_reals(table).any(axis=1)
-        y = target(block.y.reshape(len(block.y), -1)).astype(np.float32)
-        rows = ShardRows(features(table), y, block.weight.astype(np.float32))
-        return rows, np.asarray(is_known)
-
     with Shards.create(like, max(1, n_shards - 1), rows_per_shard, folder) as shards:
-        for block, shard in deal.others():
-            others, is_known = encode(block)
-            where = np.flatnonzero(is_known & ~np.isin(row_numbers(others.X), held_out))
+        for block, shard in deal(stream, seed, n_shards):
+            own = np.flatnonzero(shard > 0)
+            if not len(own):
+                continue
+            block, shard = block[own], shard[own]
+            table = read(block.X, features.schema)
+            y = target(block.y.reshape(len(block.y), -1)).astype(np.float32)
+            others = ShardRows(features(table), y, block.weight.astype(np.float32))
+            # A missing value in a column that had none in the first shard cannot be encoded.
+            is_learned = ~np.asarray(features.unknown_reals(table)).any(axis=1)
+            where = np.flatnonzero(is_learned & ~np.isin(row_numbers(others.X), held_out))
             shards.append(others[where], shard[where] - 1)
         prepared = replace(prepared, n_learned=len(rows) + int(shards.counts.sum()))
-        graphs = partial(neighborhoods, expert=expert)
-        supplies: list[ShardSupply] = []
+        graphs = partial(neighborhoods, sizes=expert.graph_sizes())
+        with ExitStack() as stack:
 
-        def create_supply(folds: Fold, data: TrainingData) -> ShardSupply:
-            supplies.append(ShardSupply(shards, (folds, data), graphs, expert.n_scorings))
-            return supplies[-1]
+            def create_supply(folds: Fold, data: TrainingData) -> ShardSupply:
+                supply = ShardSupply(shards, (folds, data), graphs, expert.n_scorings)
+                stack.callback(supply.close)
+                return supply
 
-        try:
             (fitted,) = train([prepared], create_supply, verbose=verbose)
-        finally:
-            for supply in supplies:
-                supply.close()
     return Model(features, target, fitted, given.is_single_output)
 
 
-@final
-@dataclass(frozen=True)
-class Dealer:
-    """A stream whose rows are dealt at random into shards."""
-
-    stream: AbstractRowStream
-    seed: int
-    n_shards: int
-
-    def blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
-        """Blocks with the shard of every row, without rows of no weight."""
-        for number, block in enumerate(self.stream.blocks()):
-            shard = draw_shards(self.seed, number, len(block.y), self.n_shards)
-            yield block, np.where(block.weight > 0, shard, -1)
-
-    def first_shard(self) -> tuple[Block, np.ndarray]:
-        """The rows of the first shard, and which rows of the stream they are."""
-        parts, numbers, n_before = [], [], 0
-        for block, shard in self.blocks():
-            own = np.flatnonzero(shard == 0)
-            parts.append(block[own])
-            numbers.append(n_before + own)
-            n_before += len(shard)
-        if not parts:
-            raise InvalidDataError("There are no rows.")
-        X = [part.X for part in parts]
-        joined = pd.concat(X, ignore_index=True) if isinstance(X[0], pd.DataFrame) else join(X)
-        y, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("y", "weight"))
-        return Block(joined, y, weight), np.concatenate(numbers)
-
-    def others(self) -> Iterator[tuple[Block, np.ndarray]]:
-        """The rows of all other shards, with their shards."""
-        for block, shard in self.blocks():
-            own = np.flatnonzero(shard > 0)
-            if len(own):
-                yield block[own], shard[own]
+def deal(
+    stream: AbstractRowStream, seed: int, n_shards: int
+) -> Iterator[tuple[Block, Int[np.ndarray, " rows"]]]:
+    """Blocks with the shard of every row, -1 for rows of no weight: the same in every call."""
+    for number, block in enumerate(stream.blocks()):
+        shard = draw_shards(seed, number, len(block.y), n_shards)
+        yield block, np.where(block.weight > 0, shard, -1)
 
 
-def join(parts: list[Any]) -> Any:
-    """Arrays, or frames of a library that narwhals knows, one after the other."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    import narwhals as nw
+def first_shard(dealt: Iterable[tuple[Block, np.ndarray]]) -> tuple[Block, np.ndarray]:
+    """Rows of the first shard, and their positions in the stream."""
+    parts, numbers, n_before = [], [], 0
+    for block, shard in dealt:
+        own = np.flatnonzero(shard == 0)
+        parts.append(block[own])
+        numbers.append(n_before + own)
+        n_before += len(shard)
+    if not parts:
+        raise InvalidDataError("There are no rows.")
+    X = [part.X for part in parts]
+    if isinstance(X[0], pd.DataFrame):
+        joined = pd.concat(X, ignore_index=True)
+    elif isinstance(X[0], np.ndarray):
+        joined = np.concatenate(X)
+    else:  # frames of a library that narwhals knows
+        import narwhals as nw
 
-    return nw.concat([nw.from_native(part) for part in parts]).to_native()
+        joined = nw.concat([nw.from_native(part) for part in X]).to_native()
+    y, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("y", "weight"))
+    return Block(joined, y, weight), np.concatenate(numbers)

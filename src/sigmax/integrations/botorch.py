@@ -20,10 +20,10 @@ from sigmax.compilation import bucket_size, compiled, pad_rows, padded
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
 from sigmax.estimators import AbstractGPRegressor, AbstractRegressor, LocalRegressor
 from sigmax.experts.gaussian_process import GPFitted
-from sigmax.experts.gaussian_process.search import SMALLEST_JITTER
+from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
 from sigmax.experts.local import LocalFitted
+from sigmax.experts.local.fitted import AddedRows, embed_members, predict_members
 from sigmax.experts.local.network import LocalNetwork, TrainingSet
-from sigmax.experts.local.predictor import AddedRows, embed_members, predict_members
 from sigmax.inputs import Inputs
 from sigmax.integrations.surrogates import fit_surrogate
 from sigmax.model import Model as FittedModel

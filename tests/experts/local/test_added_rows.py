@@ -12,9 +12,9 @@ from sklearn.exceptions import NotFittedError
 
 from sigmax import GPRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.experts.local import added_rows, predictor
+from sigmax.experts.local import fitted as local_fitted
+from sigmax.experts.local.fitted import LocalPredictor, StoredRows, as_mixture
 from sigmax.experts.local.forests import Forests, MemberForests
-from sigmax.experts.local.predictor import LocalPredictor, StoredRows, as_mixture
 from sigmax.inputs import Inputs
 
 SMALL = {"preset": "fast", "hidden_sizes": (32, 32), "n_steps": 300, "weight_decay": 300.0}
@@ -138,7 +138,7 @@ def test_saved_and_pickled_it_is_the_same(extended, new_rows, tmp_path):
 
 
 def test_fifty_rows_one_by_one_compile_once(model, new_rows):
-    watched: list[Any] = [added_rows.validate, predictor.predict_members]
+    watched: list[Any] = [local_fitted.validate, local_fitted.predict_members]
     own = copy.deepcopy(model)
     own.add_rows(new_rows[0][:1], new_rows[1][:1]).predict(new_rows[0][:5])
     before = [function.n_compiled() for function in watched]
@@ -313,7 +313,7 @@ def test_with_a_search_for_the_nearest_rows_sums_run_over_all_added_rows(
     model, extended, new_rows, monkeypatch
 ):
     pytest.importorskip("faiss")
-    monkeypatch.setattr("sigmax.experts.local.predictor.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
     searched = pickle.loads(pickle.dumps(model))
     assert fitted(searched).predictor.nearest is not None
     searched.add_rows(*new_rows)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -13,6 +14,7 @@ from sigmax import LocalRegressor
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.experts.local import Local, LocalFitted
+from sigmax.experts.local.fitted import NearestRows
 from sigmax.metrics import crps
 
 # Weight decay depends on the number of rows, and would be compiled for each.
@@ -163,8 +165,8 @@ def test_a_model_without_validation_rows_is_saved_and_has_no_conformal_intervals
 
 def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
     X, _ = rows
-    monkeypatch.setattr("sigmax.experts.local.predictor.LARGEST_EXHAUSTIVE", 100)
-    monkeypatch.setattr("sigmax.experts.local.predictor.N_SAMPLED", 50)
+    monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.experts.local.fitted.N_SAMPLED", 50)
     searching = pickle.loads(pickle.dumps(model))
     fitted = searching.model_.fitted
     fresh = fitted.within_bounds(model.model_.encode(model.read(X[:50] + 0.05)))
@@ -182,9 +184,31 @@ def test_of_many_rows_only_the_nearest_contribute(monkeypatch, model, rows):
 
 
 def test_where_every_search_misses_too_much_sums_run_over_all_rows(monkeypatch, model):
-    monkeypatch.setattr("sigmax.experts.local.predictor.LARGEST_EXHAUSTIVE", 100)
-    monkeypatch.setattr("sigmax.experts.local.predictor.SEARCHES", ((2, 1), (3, 1)))
+    monkeypatch.setattr("sigmax.experts.local.fitted.LARGEST_EXHAUSTIVE", 100)
+    monkeypatch.setattr("sigmax.experts.local.fitted.SEARCHES", ((2, 1), (3, 1)))
     assert pickle.loads(pickle.dumps(model)).model_.fitted.predictor.nearest is None
+
+
+def test_in_all_cells_the_nearest_are_found_at_their_distances():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 400, 5)).astype(np.float32)
+    queries = rng.normal(size=(2, 7, 5)).astype(np.float32)
+    search = replace(NearestRows.build(jnp.asarray(rows)), k=9, n_cells=80)
+    squared, numbers = search(jnp.asarray(queries))
+    expected = ((queries[:, :, None] - rows[:, None]) ** 2).sum(axis=3)
+    order = np.argsort(expected, axis=2)[:, :, :9]
+    np.testing.assert_array_equal(numbers, order)
+    np.testing.assert_allclose(squared, np.take_along_axis(expected, order, axis=2), rtol=1e-5)
+
+
+def test_where_cells_hold_fewer_rows_than_asked_for_the_rest_is_infinitely_far():
+    rows = np.random.default_rng(0).normal(size=(1, 100, 2)).astype(np.float32)
+    search = replace(NearestRows.build(jnp.asarray(rows)), k=64, n_cells=1)
+    squared, numbers = search(jnp.asarray(rows[:, :5]))
+    assert squared.shape == numbers.shape == (1, 5, 64)
+    assert np.isinf(squared).any(axis=2).all()
+    assert np.all(np.asarray(numbers)[np.isinf(squared)] == 0)
+    np.testing.assert_array_equal(numbers[0, :, 0], np.arange(5))
 
 
 def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
@@ -192,7 +216,7 @@ def test_more_rows_than_a_block_predict_alike(monkeypatch, rows):
     settings: dict[str, Any] = SMALL | {"n_steps": 20}
     whole = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     monkeypatch.setattr("sigmax.experts.local.network.ROWS_PER_BLOCK", 128)
-    monkeypatch.setattr("sigmax.experts.local.predictor.ROWS_PER_BLOCK", 128)
+    monkeypatch.setattr("sigmax.experts.local.fitted.ROWS_PER_BLOCK", 128)
     jax.clear_caches()  # this test is the last one here: the others would compile again
     cut = LocalRegressor(**settings).fit(X, y).predict_dist(X[:9])
     np.testing.assert_allclose(cut.mean, whole.mean, rtol=1e-3, atol=1e-4)

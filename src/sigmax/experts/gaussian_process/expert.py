@@ -4,7 +4,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import final
 
 import jax
@@ -15,17 +14,28 @@ from sigmax.compilation import by_blocks, pad_rows
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidDataError
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.gaussian_process.average import (
+from sigmax.experts.gaussian_process.hyper import (
+    SEARCH_ROWS,
     VARIANCE_PRIORS,
+    Found,
     averaged_over_noise,
     averaged_posterior,
+    best,
+    exact_search,
     from_hyper,
     likelier_noise,
     mode_search,
+    pad,
+    slots,
+    some_rows,
+    sparse_search,
+    starts,
+    with_jitter,
 )
 from sigmax.experts.gaussian_process.inference import (
     BLOCK,
     GPRows,
+    Hyper,
     Inducing,
     Posterior,
     exact_left_out,
@@ -34,19 +44,6 @@ from sigmax.experts.gaussian_process.inference import (
     predict_noise,
     sparse_left_out,
     sparse_posterior,
-)
-from sigmax.experts.gaussian_process.search import (
-    SEARCH_ROWS,
-    Found,
-    best,
-    exact_search,
-    pad,
-    search_from_starts,
-    slots,
-    some_rows,
-    sparse_search,
-    starts,
-    with_jitter,
 )
 from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
 from sigmax.experts.rows import Rows
@@ -57,14 +54,11 @@ from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 
 LARGEST_EXACT, LARGEST_VARYING = 5000, 1000
 """Rows that an exact process takes at most, with constant and with varying noise."""
-
 LARGEST_AVERAGED, LARGEST_WIDE, ROWS_PER_LENGTH_SCALE = 200, 500, 10
 """Numbers of rows up to which hyper-parameters are averaged over; more rows determine them well
 enough, except in tables of many columns."""
-
 SPARSE_ROWS, POLISH_ITER = 5000, 10
 """With more rows than this, inducing points are trained on so many, then polished on all."""
-
 ROWS_PER_CALL, AVERAGED_ROWS_PER_CALL = 2048, 512
 
 
@@ -118,13 +112,13 @@ class GPFitted(AbstractFitted):
         n_outputs, n_draws = np.shape(self.posterior.hyper.log_noise)
         processes = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.posterior)
         rows_per_call = ROWS_PER_CALL if n_draws == 1 else AVERAGED_ROWS_PER_CALL
+
+        def predict(X: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            parts = *predict_latent(processes, X), predict_noise(processes, X)
+            return jax.tree.map(np.asarray, parts)
+
         with jax.enable_x64(True):
-            found = by_blocks(
-                partial(predict, processes),
-                self.coordinates(X),
-                axis=1,
-                rows_per_call=rows_per_call,
-            )
+            found = by_blocks(predict, self.coordinates(X), axis=1, rows_per_call=rows_per_call)
         shape = n_outputs, n_draws, len(X)
         mean, latent, noise = (part.reshape(shape).transpose(1, 2, 0) for part in found)
         return mean, latent, noise
@@ -160,15 +154,8 @@ class GPFitted(AbstractFitted):
             raise ValueError(f"df must be above 0, got {self.df}")
 
 
-def predict(processes: Posterior, X: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of the function, and variance of the noise: (processes, rows)."""
-    mean, latent = predict_latent(processes, X)
-    return np.asarray(mean), np.asarray(latent), np.asarray(predict_noise(processes, X))
-
-
 Advance = Callable[[str], None]
 """Function that shows the next step of a fit by name."""
-
 Inferred = tuple[Posterior, Found, LeftOut]
 """Processes of one output, leaves (draws, ...), the last search, leave-one-out densities."""
 
@@ -202,6 +189,16 @@ class AbstractGaussianProcess(AbstractExpert):
         """Degrees of freedom: above 2, so that variances are finite, and infinite if Normal."""
         return 2 * rows.variance_prior[0] + len(rows.y) if self.averages(rows) else math.inf
 
+    def from_starts(
+        self, search: Callable[..., Found], rows: GPRows, rng: np.random.Generator, advance: Advance
+    ) -> list[Found]:
+        """Results of a search from every start: ``search(start, rows, max_iter)``."""
+        found = []
+        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
+            advance(f"start {number} of {self.n_restarts}")
+            found.append(search(start, rows, self.max_iter))
+        return found
+
     @abstractmethod
     def infer(
         self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
@@ -212,10 +209,11 @@ class AbstractGaussianProcess(AbstractExpert):
         self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
     ) -> Inferred:
         """Infer the processes of one output, one for every draw of the hyper-parameters."""
-        modes = []
-        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
-            advance(f"start {number} of {self.n_restarts}")
-            modes.append(mode_search(from_hyper(start, rows), rows, self.max_iter))
+
+        def search(start: Hyper, rows: GPRows, max_iter: int) -> Found:
+            return mode_search(from_hyper(start, rows), rows, max_iter)
+
+        modes = self.from_starts(search, rows, rng, advance)
         advance("averaging")
         if self.noise == "constant":
             posterior, found, jitter = averaged_posterior(modes, rows, rng)
@@ -304,7 +302,8 @@ class GaussianProcess(AbstractGaussianProcess):
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
         """Infer the process of one output at the hyper-parameters of largest evidence."""
-        found = best(search_from_starts(self.n_restarts, rows, self.max_iter, rng, advance))
+        some = some_rows(rows, SEARCH_ROWS, rng)
+        found = best(self.from_starts(exact_search, some, rng, advance))
         advance("all rows")
         if len(rows.y) > SEARCH_ROWS:
             found = exact_search(found.model, rows, self.max_iter)
@@ -330,7 +329,8 @@ class SparseGaussianProcess(AbstractGaussianProcess):
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
         """Infer the process of one output at the hyper-parameters of largest bound."""
-        ends = search_from_starts(self.n_restarts, rows, self.max_iter, rng, advance)
+        some = some_rows(rows, SEARCH_ROWS, rng)
+        ends = self.from_starts(exact_search, some, rng, advance)
         advance("all rows")
         points = inducing_points(np.asarray(rows.X), self.n_inducing, rng)
         n_slots = slots(len(points))

@@ -18,11 +18,15 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from sigmax.compilation import compiled
-from sigmax.experts.leave_out import DuplicateGroups, LeftOut, leave_groups_out
+from sigmax.experts.leave_out import (
+    DuplicateGroups,
+    LeftOut,
+    leave_groups_out,
+    leave_out_of_posterior,
+)
 
 BLOCK = 512
 """Rows per block of the sparse bound; longer data are a multiple of it."""
-
 Values: TypeAlias = Array | np.ndarray
 Scalar: TypeAlias = Float[Values, ""]
 RowValues: TypeAlias = Float[Values, "rows features"]
@@ -66,7 +70,7 @@ class Hyper(eqx.Module):
     offset: float = eqx.field(static=True, default=0.0)
     """Variance of the unknown constant, as a share of the function's and the noise's together."""
     groups: tuple[int, ...] = eqx.field(static=True, default=())
-    """As in `GPRows`."""
+    """Number of the length-scale of each coordinate, see `GPRows`."""
 
     @classmethod
     def create(
@@ -327,7 +331,7 @@ def exact_left_out(
     n = len(rows.y)
     noise = np.asarray(predict_noise(posterior, rows.X)) / np.asarray(rows.weight)
     noisier = noise + jitter * np.exp(np.asarray(posterior.hyper.log_variance))[:, None]
-    # One draw after the other, or the copies would take several times the memory.
+    # One draw after the other, or copies would take several times the memory.
     precision = [np.sum(groups.sum(one[:, :n]) ** 2, axis=0) for one in posterior.reduction]
     residual = groups.sum(np.asarray(posterior.coefficients)[:, :n])
     y = np.asarray(rows.y)
@@ -360,16 +364,12 @@ def sparse_left_out(
     """Densities of the rows of a sparse process, each left out with its duplicates.
 
     The inducing points stay, although they were placed with these rows: an approximation. Given
-    these points it is exact. With a function of posterior variance h at a group whose precisions
-    sum to P, a is P (1 - h P) in the formula of `sigmax.experts.leave_out`.
+    these points it is exact.
     """
     n = len(groups.label)
     at_rows = sparse_at_rows(inducing, rows, np.asarray(jitter))
     mean, prior, posterior = (np.asarray(part)[None, :n] for part in at_rows)
     y, hyper = np.asarray(rows.y)[:n], inducing.hyper
     noise = np.exp(hyper.log_noise) / np.asarray(rows.weight)[None, :n]
-    total = groups.sum(1 / noise)
-    precision = total * (1 - total * groups.sum(posterior) / groups.size)
-    residual = groups.sum((y - mean) / noise)
-    found = leave_groups_out(groups, y, noise, precision, residual)
+    found = leave_out_of_posterior(groups, y, mean, posterior, noise)
     return found._replace(latent=found.latent + np.maximum(np.exp(hyper.log_variance) - prior, 0.0))

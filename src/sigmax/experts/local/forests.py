@@ -12,7 +12,7 @@ out are new to both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import equinox as eqx
@@ -25,10 +25,7 @@ from jaxtyping import Array, Float, Int
 from sigmax.calibration import best_scale_factor
 from sigmax.compilation import ROWS_PER_CALL, by_blocks, compiled
 from sigmax.distributions import StudentT
-from sigmax.experts.forest import Forests
-from sigmax.experts.local.density import Edges, WeightedStudentT
-from sigmax.experts.local.network import LocalPosterior
-from sigmax.experts.recalibration import (
+from sigmax.experts.ensemble import (
     ROWS_TO_DISAGREE_ON,
     HeldOutPredictions,
     Recalibration,
@@ -37,19 +34,17 @@ from sigmax.experts.recalibration import (
     factor_of_mixture,
     trusted,
 )
+from sigmax.experts.forest import Forests
+from sigmax.experts.local.network import Edges, LocalPosterior, WeightedStudentT
 from sigmax.training import Fold
 
 ROWS_IN_TREES = 2**20
 """Rows that all trees together are grown on, at most, unless that leaves fewer than the next."""
-
 FEWEST_TREES = 8
-
 DF = 5.0
 """Degrees of freedom of a forest's components."""
-
 LEAST_STD = 1e-3
 """Least standard deviation of a forest's components, in standard deviations of y."""
-
 SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 """Shares of the forests in the mixture that are tried on validation rows."""
 
@@ -90,9 +85,9 @@ class GrownForests:
 
     forests: Forests
     samples: LeafSamples
-    """At the rows that each member holds out: leaves (members, held out, outputs, parts)."""
+    """Samples at the rows that each member holds out: leaves (members, held out, ...)."""
     of_all: LeafSamples
-    """Of all members at some rows of every fold: leaves (folds, members, some, outputs, parts)."""
+    """Samples of all members at some rows of every fold: leaves (folds, members, some, ...)."""
 
     @classmethod
     def grow(
@@ -144,16 +139,6 @@ class MemberForests:
     share: float
     factor: float
     """Factor on the scales of their components."""
-
-    def with_rows(
-        self,
-        X: Float[np.ndarray, "rows features"],
-        weight: Float[np.ndarray, " rows"],
-        first: int,
-        n_before: int,
-    ) -> "MemberForests":
-        """Forests with more rows in their leaves: `Forests.with_rows`."""
-        return replace(self, forests=self.forests.with_rows(X, weight, first, n_before))
 
     def mixed_with(
         self,
@@ -300,8 +285,7 @@ def mix(
         others = forest_density(of_all).widen(factor)
         others = pool(own.applied_to(validated.of_all), others, share)
         common = factor_of_mixture(single, others, validated.is_row)
-        total = trusted(common * own.factor, validated.weight)
-        total = total if may_narrow else jnp.maximum(total, 1.0)
+        total = trusted(common * own.factor, validated.weight, may_narrow)
     common, shape = total / own.factor, validated.weight.shape
     dist = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), both.widen(common))
     recalibration = Recalibration(total, own.most_df, own.shrinkage)

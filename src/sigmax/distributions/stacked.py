@@ -60,7 +60,7 @@ class PowerTransform(eqx.Module):
     """Least and greatest training target."""
     mean: Float[np.ndarray, "*outputs"]
     std: Float[np.ndarray, "*outputs"]
-    """Of the transformed training targets, before they are standardised."""
+    """Mean and standard deviation of the transformed training targets."""
 
     POWERS = (-0.5, 0.0, 1 / 3, 0.5)
     MARGIN = 0.05

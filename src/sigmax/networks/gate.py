@@ -76,7 +76,7 @@ class ExtrapolationGate(eqx.Module):
     inducing_points: Float[Array, "centers features"]
     """In coordinates times their relevance."""
     relevance: Float[Array, " features"]
-    """Of every coordinate, from 0 to 1: distances see the coordinates multiplied by it."""
+    """Relevance of every coordinate, from 0 to 1: distances see coordinates multiplied by it."""
     log_scale: Float[Array, ""]
     margin: Float[Array, ""]
     axis_scale: Float[Array, ""]
@@ -135,7 +135,7 @@ class ExtrapolationGate(eqx.Module):
     def offset(
         self, x: Float[Array, "rows features"], own_center: Int[Array, " rows"]
     ) -> Float[Array, "rows features"]:
-        """Where each row is, seen from the nearest inducing point other than its own.
+        """Position of each row relative to the nearest inducing point other than its own.
 
         In coordinates times their relevance.
         """
@@ -358,7 +358,7 @@ N_ROUNDS = 8
 SAMPLE_BLOCK = 4096
 
 N_STEPS = 10
-"""Of Lloyd's algorithm; the tenth lowers the mean squared distance by less than a hundredth."""
+"""Steps of Lloyd's algorithm; the tenth lowers the mean squared distance by less than 1 %."""
 
 Sample = Float[np.ndarray, "rows features"]
 Centers = Float[np.ndarray, "centers features"]

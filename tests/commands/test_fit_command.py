@@ -323,3 +323,18 @@ def test_infinite_and_true_targets_raise_errors():
 def test_options_that_no_table_could_have_raise_errors():
     with pytest.raises(InvalidArgumentError, match="not a feature"):
         ColumnOptions(target="y", categories=("y",)).check()
+
+
+def test_a_stack_is_fitted_reported_and_predicts(tmp_path):
+    make_deliveries(120).to_csv(tmp_path / "rows.csv", index=False)
+    columns = ("--target", "minutes", "--method", "quick", "--out", tmp_path / "model")
+    result = run("fit", tmp_path / "rows.csv", *columns)
+    assert result.exit_code == 0, result.output
+    assert "Fitting SigmaxRegressor to" in " ".join(result.output.split())
+    assert (tmp_path / "model" / "report.html").is_file()
+    new = make_deliveries(20).drop(columns="minutes")
+    new.to_csv(tmp_path / "new.csv", index=False)
+    found = run("predict", tmp_path / "model", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert found.exit_code == 0, found.output
+    predictions = pd.read_csv(tmp_path / "p.csv")
+    assert np.isfinite(predictions[["mean", "std", "lower", "upper"]].to_numpy()).all()

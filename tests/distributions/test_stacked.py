@@ -95,6 +95,19 @@ def test_bounds_take_the_probability_beyond_them():
     np.testing.assert_allclose(dist.crps(y), expected, atol=0.05)
 
 
+def test_moments_of_a_normal_within_bounds_are_those_of_quadrature():
+    mean, std = np.array([[[0.3], [-2.0], [5.0]]]), np.array([[[1.0], [0.5], [2.0]]])
+    part = ExpertPart(Mixture(Normal(mean, std)))
+    dist = Stacked((part,), np.zeros((1, 3, 1)), Units.standard(1)).bounded([0.0], [np.inf])
+    for row in range(3):
+        normal = stats.norm(mean[0, row, 0], std[0, row, 0])
+        first, second = (
+            normal.expect(lambda y, k=power: max(y, 0.0) ** k, limit=400) for power in (1, 2)
+        )
+        assert dist.mean[row, 0] == pytest.approx(first, abs=1e-6)
+        assert dist.variance[row, 0] == pytest.approx(second - first**2, abs=1e-6)
+
+
 def test_cells_have_their_probability_at_their_value():
     plain = make()
     values, cells = np.array([1.0, 2.0]), np.array([[0.5, 1.5], [1.5, 2.5]])

@@ -80,7 +80,7 @@ MOST_BLOCKS = 500
 COVERED = "covered"
 """Recorded curve with the coverage of central intervals."""
 OURS = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "gp", "sgp")
-OURS += ("linear", "marginal")
+OURS += ("linear", "marginal", "quick", "stack")
 READ_TABLES = (*OURS, "catboost")
 """Methods that read categories and missing values; others get a numeric encoding."""
 COMPARED = {

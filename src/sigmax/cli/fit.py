@@ -54,7 +54,13 @@ from sigmax.cli.scores import (
 from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidCellError
-from sigmax.estimators import AbstractRegressor, LinearRegressor, LocalRegressor, MarginalRegressor
+from sigmax.estimators import (
+    AbstractRegressor,
+    LinearRegressor,
+    LocalRegressor,
+    MarginalRegressor,
+    SigmaxRegressor,
+)
 from sigmax.experts.local import LocalFitted
 from sigmax.experts.rows import duplicate_groups
 from sigmax.report import HeldOutRows, LearnedRows, ModelReport
@@ -70,6 +76,12 @@ from sigmax.version import __version__
 FITTED = METHODS | {
     "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
     "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
+    "quick": Method(
+        "Stack (quick)",
+        lambda seed: SigmaxRegressor("quick", random_state=seed),
+        is_network=False,
+    ),
+    "stack": Method("Stack", lambda seed: SigmaxRegressor(random_state=seed), is_network=False),
 }
 
 Show = Callable[[Any], None]
@@ -81,7 +93,9 @@ Show = Callable[[Any], None]
 class FitOptions:
     """Model to fit, held-out share, and kind of intervals."""
 
-    method: Annotated[str, typer.Option(help="Model: local, combined, nn, linear, ...")] = "local"
+    method: Annotated[str, typer.Option(help="Model: local, quick, combined, linear, ...")] = (
+        "local"
+    )
     preset: Annotated[str | None, typer.Option(help="Preset of the model: fast is cheaper.")] = None
     holdout: Annotated[float, typer.Option(help="Share of rows to hold out for scoring.")] = 0.2
     no_refit: Annotated[

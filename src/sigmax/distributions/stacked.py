@@ -24,7 +24,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 TOLERANCE, MAX_STEPS = 1e-9, 100
 """Error of a cdf at a quantile, at most, and iterations of its search."""
 
-LEVELS, LEVEL_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(64))
+LEVELS, LEVEL_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(32))
 LEVELS = LEVELS + 0.5
 """Gauss rule on the probabilities, for moments of transformed components."""
 
@@ -185,13 +185,18 @@ class ExpertPart(eqx.Module):
 
     def moments(self, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
         """Mean and variance of every component, moved into the bounds ``low`` and ``high``."""
+        mean, df = np.asarray(self.mixture.components.mean), self.df
         if self.transform is None and np.isinf(low).all() and np.isinf(high).all():
-            df = self.df
             factor = 1.0 if df is None else np.where(df > 2, df / np.maximum(df - 2, 1e-9), np.inf)
-            return np.asarray(self.mixture.components.mean), factor * self.scale**2
-        values = np.stack([np.clip(self.quantiles(level), low, high) for level in LEVELS])
-        mean = np.tensordot(LEVEL_WEIGHTS, values, axes=1)
-        return mean, np.tensordot(LEVEL_WEIGHTS, (values - mean) ** 2, axes=1)
+            return mean, factor * self.scale**2
+        if self.transform is None and df is None:
+            return clipped_moments(mean, self.scale, low, high)
+        total, squares = np.zeros_like(mean), np.zeros_like(mean)
+        for level, weight in zip(LEVELS, LEVEL_WEIGHTS, strict=True):
+            values = np.clip(self.quantiles(level), low, high)
+            total += weight * values
+            squares += weight * values**2
+        return total, np.maximum(squares - total**2, 0.0)
 
     def summary(self, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Mean, variance, and the part of it that is uncertainty about the mean."""
@@ -206,6 +211,18 @@ class ExpertPart(eqx.Module):
         if self.mixture.epistemic_share is not None:
             epistemic = epistemic + np.sum(weight * self.mixture.epistemic_share * variances, 0)
         return mean, variance, np.minimum(epistemic, variance)
+
+
+def clipped_moments(
+    mean: Numbers, std: Numbers, low: Numbers, high: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Mean and variance of Normal variables that are moved into bounds, in closed form."""
+    a, b = (np.clip((end - mean) / std, -40, 40) for end in (low, high))
+    below, above = special.ndtr(a), special.ndtr(-b)
+    at_a, at_b = (np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) for z in (a, b))
+    center = a * below + b * above + at_a - at_b  # in standard deviations from the mean
+    squares = a**2 * below + b**2 * above + (1 - below - above) + a * at_a - b * at_b
+    return mean + std * center, std**2 * np.maximum(squares - center**2, 0.0)
 
 
 @final

@@ -331,7 +331,9 @@ def test_a_stack_is_fitted_reported_and_predicts(tmp_path):
     result = run("fit", tmp_path / "rows.csv", *columns)
     assert result.exit_code == 0, result.output
     assert "Fitting SigmaxRegressor to" in " ".join(result.output.split())
-    assert (tmp_path / "model" / "report.html").is_file()
+    page = (tmp_path / "model" / "report.html").read_text()
+    for text in (result.output, page):
+        assert "Experts of the stack" in text and "forest" in text
     new = make_deliveries(20).drop(columns="minutes")
     new.to_csv(tmp_path / "new.csv", index=False)
     found = run("predict", tmp_path / "model", tmp_path / "new.csv", "--out", tmp_path / "p.csv")

@@ -247,8 +247,11 @@ def fit_table(
     show(Text(sentence, "bold"))
     for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
         show(caution_line(caution))
-    shown_scores = score_table(f"scores of {columns.target} on held-out rows", summaries)
-    show(shown_scores)
+    shown_scores = [score_table(f"scores of {columns.target} on held-out rows", summaries)]
+    if isinstance(model, SigmaxRegressor):
+        shown_scores.append(leaderboard_table(model))
+    for table in shown_scores:
+        show(table)
     metadata = fit_metadata(columns, options, data, profile, split, name)
     if many is not None:
         metadata["rows"] |= {
@@ -265,7 +268,7 @@ def fit_table(
             summaries["model"],
             profile,
             seconds,
-            scores=[shown_scores],
+            scores=shown_scores,
             verdict=sentence,
             training=training,
             command=command,
@@ -455,6 +458,27 @@ def stored_targets(model: AbstractRegressor) -> LearnedRows | None:
     y = np.full(int(rows.indices.max()) + 1, np.nan)
     y[rows.indices] = model.model_.target.restore(np.asarray(rows.y, np.float64))[:, 0]
     return LearnedRows(y)
+
+
+def leaderboard_table(model: SigmaxRegressor) -> ReportTable:
+    """Experts of a stack with their weights."""
+    return ReportTable(
+        title="Experts of the stack",
+        header=["expert", "weight", "held-out log-likelihood", "seconds"],
+        rows=[
+            [
+                str(row["expert"]),
+                TableCell.share(row["weight"]),
+                TableCell(f"{row['log_likelihood']:.3f}", row["log_likelihood"]),
+                TableCell(f"{row['seconds']:.1f}", row["seconds"]),
+            ]
+            for row in model.leaderboard_.to_dict("records")
+        ],
+        notes=[
+            "Log-likelihood of training rows under fits that have not seen them, in nats per row"
+            " of the standardised target."
+        ],
+    )
 
 
 def columns_table(profile: Profile) -> ReportTable:

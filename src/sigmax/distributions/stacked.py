@@ -343,12 +343,6 @@ class Stacked(AbstractDistribution):
         variance = np.sum(weight * variances, axis=0) + disagreement
         return mean, variance, np.sum(weight * epistemic, axis=0) + disagreement
 
-    def shares(self, y: Numbers) -> Float[np.ndarray, " experts *batch"]:
-        """Share of every expert in the density at ``y``."""
-        x = self._standardized(y)
-        found = np.stack([part.density(x) for part in self.parts]) * self.weight
-        return found / np.maximum(found.sum(axis=0), 1e-300)
-
     @property
     def mean_difference(self) -> Numbers:
         """E|X − X'| for an independent copy X'."""

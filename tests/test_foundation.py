@@ -176,12 +176,12 @@ def test_the_summary_counts_and_averages_what_is_there(script):
     summary, *tables = script.report(lines_of(script, 1.0))
     rows = {row[0]: row[1:] for row in summary.rows}
     assert rows["all"][0] == "24" and rows["all but naval"][0] == "20"
-    assert rows["all"][3] == "24 of 24"  # PIT-KS equals that of TabPFN-2.5
+    assert rows["all"][4] == "24 of 24"  # PIT-KS equals that of TabPFN-2.5
     assert rows["all but naval, n = 50"][0] == "5"
     found = script.compare(lines_of(script, 1.0))
-    assert all(c.ratio >= 1 for c in found) and {c.seconds for c in found} == {3.5}
+    assert all(c.ratio() >= 1 for c in found) and {c.seconds for c in found} == {3.5}
     assert all(len(table.rows) == 30 for table in tables)
-    assert script.report(lines_of(script, 0.1))[0].rows[-2][3] == "24 of 24"
+    assert script.report(lines_of(script, 0.1))[0].rows[-2][4] == "24 of 24"
 
 
 def test_a_page_keeps_what_is_outside_the_markers(script, tmp_path):

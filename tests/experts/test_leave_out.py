@@ -48,7 +48,7 @@ def encoded_rows(expert, n=40, *, n_outputs=1, seed=0) -> Rows:
     y = np.asarray(y if n_outputs == 1 else np.stack([y, y**2], axis=1))
     weight = rng.uniform(0.5, 2.0, size=len(X))
     given = TrainingRows.read(BaseEstimator(), X.reset_index(drop=True), y, weight)
-    return Rows.encode(given, expert.targets([given], [make_key(0)])[0])
+    return Rows.encode(given, expert.target(given))
 
 
 def conditional(C, y, group, prior=None):

@@ -180,19 +180,6 @@ def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
     return bool(np.mean(n_targets == 1) >= 0.9)
 
 
-def held_out_share(n_rows: int, share: float) -> float:
-    """Share of rows to hold out: ``share``, and more where rows are few.
-
-    A tenth of twenty rows is two: too few to choose a checkpoint or a scale.
-
-    Examples
-    --------
-    >>> [round(held_out_share(n, 0.1), 2) for n in (10, 50, 100, 200, 1000)]
-    [0.4, 0.4, 0.2, 0.1, 0.1]
-    """
-    return max(share, min(LARGEST_SHARE, FEWEST_HELD_OUT / n_rows))
-
-
 def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
     """Label of every row, the same for rows that are equal up to single precision.
 
@@ -238,8 +225,18 @@ def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarra
 
 
 def count_held_out(n_rows: int, share: float, largest: int) -> int:
-    """Number of rows that a member holds out, up to duplicates: at least one."""
-    return max(1, min(round(share * n_rows), largest))
+    """Number of rows that a member holds out, up to duplicates.
+
+    It is a share of the rows, but at least 20 or 40 % of them: two rows are too few to choose a
+    checkpoint or a scale.
+
+    Examples
+    --------
+    >>> [count_held_out(n, 0.1, largest=1024) for n in (2, 10, 50, 200, 1000, 100_000)]
+    [1, 4, 20, 20, 100, 1024]
+    """
+    fewest = min(FEWEST_HELD_OUT, LARGEST_SHARE * n_rows)
+    return max(1, min(round(max(share * n_rows, fewest)), largest))
 
 
 def hold_out(

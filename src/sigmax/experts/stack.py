@@ -349,7 +349,7 @@ def fit_expert(
     start = perf_counter()
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
-    fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name))
+    fitted = expert.fit(rows, named_key(key, name))
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
 

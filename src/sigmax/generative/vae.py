@@ -38,7 +38,6 @@ from sigmax.generative.autoencoder import (
     Moments,
     Rows,
     VAEModel,
-    check_unit_interval,
     divergence,
     log_determinant,
     refit_gate,
@@ -108,11 +107,7 @@ class AbstractVAESettings(AbstractSettings):
 
     def fit_scaling(self, X: np.ndarray) -> Standardizer | None:
         """Standardisation of the features; None for unscaled X."""
-        if self.likelihood == "bernoulli":
-            check_unit_interval(X)
-        elif self.scaling == "standard":
-            return Standardizer.fit(X, np.ones(len(X)))
-        return None
+        return Standardizer.fit(X, np.ones(len(X))) if self.scaling == "standard" else None
 
     def create(
         self, rows: np.ndarray, scaling: Standardizer | None, rng: np.random.Generator
@@ -511,10 +506,8 @@ def fit_models(
         data = GenerativeData(on_device(np.stack(rows)), Graph.create(lists, n_rows))
         own_keys = jnp.stack([named_key(key, "training") for key in keys])
         trained, histories = train(stack_members(networks), own_keys, folds, data, stages, report)
-    trained, models = (
-        jax.tree.map(np.asarray, trained),
-        [],
-    )  # slices of NumPy arrays need no compilation
+    trained = jax.tree.map(np.asarray, trained)  # slices of NumPy arrays need no compilation
+    models = []
     for i, (own, history) in enumerate(zip(data_sets, histories, strict=True)):
         autoencoder = jax.tree.map(lambda leaf, i=i: on_device(leaf[i]), trained)
         found = as_history(history, stages[0], log_determinant(scalings[own]))
@@ -707,11 +700,10 @@ class VAE(AbstractVAE):
 
     Parameters
     ----------
-    likelihood : "bernoulli", "normal", "shared" or "student"
+    likelihood : "normal", "shared" or "student"
         Density of a feature given the code: "normal" is a Normal with a standard deviation from the
         decoder; "shared" a Normal with one learned standard deviation for all rows and features
-        (the σ-VAE); "student" a Student-t with scale and degrees of freedom from the decoder;
-        "bernoulli" is for values between 0 and 1, and ignores `scaling` and `min_std`.
+        (the σ-VAE); "student" a Student-t with scale and degrees of freedom from the decoder.
     n_latent : int
         Dimensions of a code.
     hidden_sizes : tuple of int

@@ -17,9 +17,6 @@ name:
 ``"joint-information"``
     Information gain of the whole batch, greedily: a row similar to one already selected adds
     little. See `JointUncertainty`.
-``"clusters"``
-    One row from each of ``n`` clusters of k-means in the learned metric (other models: in
-    standardised columns), rows weighted by their epistemic variance.
 ``"random"``
     A uniform random number: the baseline for the others.
 
@@ -45,24 +42,20 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.cluster import KMeans
 
-from sigmax.checks import check_choice, check_count, check_number
+from sigmax.checks import check_choice, check_count
 from sigmax.distributions import Bounded, Mapped, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
 from sigmax.inputs import Standardizer
-from sigmax.neighbors import as_rows
 from sigmax.random import make_key, named_generator
 
 __all__ = ["ACQUISITIONS", "JointUncertainty", "choose", "expected_gain"]
 
-ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "clusters", "random")
+ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "random")
 
 Acquisition = str | Callable[[Any, Any, np.random.Generator], Any]
-
-ROWS_PER_CLUSTER, FEWEST_CLUSTERED_ROWS = 50, 1000  # rows with the highest scores
 
 LEAST_NOISE = 1e-6  # as a share of the variance: labels without noise have infinite information
 
@@ -74,8 +67,6 @@ def choose(
     *,
     acquisition: Acquisition = "variance",
     y_labelled: Any = None,
-    cost: Any = None,
-    budget: float | int | None = None,
     random_state: Any = None,
 ) -> Int[np.ndarray, " chosen"]:
     """Select the ``n`` pool rows to label next, as indices into the pool, the best first.
@@ -94,13 +85,8 @@ def choose(
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, p)
         Labels so far: the variances of several outputs are added in units of their standard
         deviations, or as they are without labels. With one output it makes no difference.
-    cost : array-like of shape (n_pool,), optional
-        Cost of each label: rows are selected by their score per cost.
-    budget : float, optional
-        Limit of the total cost: rows that exceed it are skipped, so that there may be fewer than
-        ``n``.
     random_state : int, RandomState, Generator or None
-        Seed of ``"random"``, of ``"clusters"`` and of the ``rng`` of a function.
+        Seed of ``"random"`` and of the ``rng`` of a function.
 
     Examples
     --------
@@ -118,23 +104,10 @@ def choose(
     n = check_count("n", n)
     if n > len(X_pool):
         raise InvalidArgumentError(f"`n` must be at most the pool's {len(X_pool)} rows, got {n}.")
-    price = np.ones(len(X_pool)) if cost is None else _check_cost(cost, len(X_pool))
-    most = np.inf if budget is None else check_number("budget", budget, above=0)
-    if not np.any(price <= most * (1 + 1e-12)):
-        raise InvalidArgumentError(f"`budget` {most:g} is less than any row of the pool costs.")
     if acquisition == "joint-information":
-        return JointUncertainty.of_model(model, X_pool).most_informative(n, price, most)[0]
-    if acquisition == "clusters":
-        weight = _sum_squares(_uncertainty(model, X_pool, "clusters")["epistemic"], unit)
-        coordinates = _metric_coordinates(model, X_pool)
-        return _select_by_clusters(coordinates, weight, n, price, most, rng)
+        return JointUncertainty.of_model(model, X_pool).most_informative(n)[0]
     scores = _scores(model, X_pool, acquisition, unit, rng)
-    if cost is not None and scores.min() < 0:
-        raise InvalidArgumentError(
-            f"`acquisition` must be at least 0 where rows have costs, got {scores.min():g}."
-        )
-    order = np.argsort(-scores / price, kind="stable")
-    return order[:n] if budget is None else _affordable(order, price, most)[:n]
+    return np.argsort(-scores, kind="stable")[:n]
 
 
 def _scores(
@@ -203,58 +176,6 @@ def _output_std(y: Any) -> Float[np.ndarray, " p"]:
     """Standard deviation of each output, 1 where it is constant."""
     table = np.asarray(y, np.float64).reshape(len(y), -1)
     return Standardizer.fit(table, np.ones(len(table))).scale
-
-
-def _check_cost(cost: Any, n_rows: int) -> Float[np.ndarray, " n_rows"]:
-    found = np.asarray(cost, np.float64)
-    if found.shape != (n_rows,) or not np.all((found > 0) & np.isfinite(found)):
-        raise InvalidArgumentError(f"`cost` must be one number above 0 for each of {n_rows} rows.")
-    return found
-
-
-def _affordable(
-    order: Int[np.ndarray, " rows"], price: Float[np.ndarray, " pool"], budget: float
-) -> Int[np.ndarray, " chosen"]:
-    """Rows that fit in the budget one after the other; others are skipped."""
-    taken, left = [], budget * (1 + 1e-12)
-    for row in order:
-        if price[row] <= left:
-            taken.append(int(row))
-            left -= price[row]
-    return np.array(taken, dtype=int)
-
-
-def _select_by_clusters(
-    coordinates: Float[np.ndarray, "pool metric"],
-    weight: Float[np.ndarray, " pool"],
-    n: int,
-    price: Float[np.ndarray, " pool"],
-    budget: float,
-    rng: np.random.Generator,
-) -> Int[np.ndarray, " chosen"]:
-    """Select the row nearest to the centre of each cluster, the heaviest cluster first.
-
-    Rows are weighted by score per cost. Of a large pool only the rows with the highest scores are
-    clustered (as in Zhdanov 2019). If there are fewer distinct rows than rows to choose, the others
-    with the highest scores follow.
-    """
-    worth = weight / price
-    order = np.argsort(-worth, kind="stable")
-    order = order[price[order] <= budget * (1 + 1e-12)]
-    order = order[: max(FEWEST_CLUSTERED_ROWS, ROWS_PER_CLUSTER * n)]
-    rows, counts = coordinates[order], np.maximum(worth[order], 1e-12 * worth.max() + 1e-300)
-    n_clusters = min(n, len(np.unique(rows, axis=0)))
-    settings: Any = {"n_init": 1, "random_state": int(rng.integers(2**31))}
-    found: Any = KMeans(n_clusters, **settings)
-    found.fit(rows, sample_weight=counts / counts.mean())
-    squared = np.sum((rows - found.cluster_centers_[found.labels_]) ** 2, axis=1)
-    clusters = []
-    for label in np.unique(found.labels_):
-        own = np.flatnonzero(found.labels_ == label)
-        clusters.append((counts[own].sum(), own[np.argmin(squared[own])]))
-    first = [order[row] for _, row in sorted(clusters, key=lambda pair: (-pair[0], pair[1]))]
-    rest = order[~np.isin(order, first)]
-    return _affordable(np.concatenate([first, rest]).astype(int), price, budget)[:n]
 
 
 @final
@@ -331,24 +252,17 @@ class JointUncertainty:
         return np.array(gains), state.variance
 
     def most_informative(
-        self, n: int, cost: Float[np.ndarray, " rows"] | None = None, budget: float = np.inf
+        self, n: int
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-        """Greedy selection of up to ``n`` rows by information gain per cost, and their gains."""
-        price = np.ones(len(self.variance)) if cost is None else cost
+        """Greedy selection of ``n`` rows by information gain, and their gains."""
         state, taken, gains = _Conditioned(self), [], []
-        is_open = np.ones(len(price), dtype=bool)
         for _ in range(n):
-            is_open &= price <= budget * (1 + 1e-12)
-            if not is_open.any():
-                break
             gain = state.gains()
-            row = int(np.argmax(np.where(is_open, gain / price, -np.inf)))
-            taken.append(row)
-            gains.append(float(gain[row]))
-            is_open[row] = False
-            budget -= price[row]
-            state.add(row)
-        return np.array(taken, dtype=int), np.array(gains)
+            gain[taken] = -np.inf
+            taken.append(int(np.argmax(gain)))
+            gains.append(float(gain[taken[-1]]))
+            state.add(taken[-1])
+        return np.array(taken), np.array(gains)
 
 
 @final
@@ -380,19 +294,6 @@ def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
     _, left = joint.condition(np.asarray(chosen, dtype=int))
     total = (joint.variance + joint.noise).mean(axis=0)
     return float(np.mean((joint.variance - left).mean(axis=0) / total))
-
-
-def _metric_coordinates(model: Any, X: Any) -> Float[np.ndarray, "rows coordinates"]:
-    """Coordinates in which rows that are similar to the model are close.
-
-    For `LocalRegressor` the squared distance is the mean of those in the metrics of the ensemble
-    members; for other models columns are standardised.
-    """
-    coordinates = _member_coordinates(model, X)
-    if coordinates is None:
-        rows = as_rows("X_pool", X)
-        return Standardizer.fit(rows, np.ones(len(rows)))(rows, np.float64)
-    return np.concatenate(list(coordinates / np.sqrt(len(coordinates))), axis=1)
 
 
 def _member_coordinates(model: Any, X: Any) -> Float[np.ndarray, "members rows metric"] | None:

@@ -134,7 +134,7 @@ def active_tables(records: Sequence[Record]) -> list[ReportTable]:
 def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """RMSE and log-likelihood by round, medians over the repeats, one panel per data set."""
     found, kinds = by_kind(records)
-    looks: list[Any] = ["-", "--", "-.", (0, (5, 1)), (0, (1, 1)), ":"]
+    looks: list[Any] = ["-", "--", "-.", (0, (5, 1)), ":"]
     styles: dict[str, Any] = dict(zip(ACQUISITIONS, looks, strict=True))
     methods = list(dict.fromkeys(method for method, _ in kinds))
     n_columns = max(1, min(4, len(found)))

@@ -193,16 +193,16 @@ def test_equal_rows_are_held_out_together():
         shared = set(copies[learned]) & set(copies[held_out])
         assert shared <= {5}
     pairs = np.repeat(different, 2, axis=0)
-    learned, held_out = held_out_of(pairs, 0.125)  # 15 rows, and no pairs add up to that
+    learned, held_out = held_out_of(pairs, 0.125)  # 15 rows, one less than eight pairs
     assert (len(learned), len(held_out)) == (105, 15)
-    assert len(np.unique(held_out)) == 14 and not set(learned // 2) & set(held_out // 2)
+    assert len(np.unique(held_out)) == 15 and not set(learned // 2) & set(held_out // 2)
     learned, held_out = held_out_of(np.ones((10, 2), dtype=np.float32), 0.3)
     assert sorted([*learned, *held_out]) == list(range(10)) and len(held_out) == 3
 
 
 def test_distinct_rows_are_held_out_in_shuffled_order():
     learned, held_out = held_out_of(X, 0.3)
-    order = named_generator(jax.random.key(0), "held out").permutation(200)
+    order = named_generator(jax.random.key(0), "folds 0").permutation(200)
     np.testing.assert_array_equal(held_out, np.sort(order[:60]))
     np.testing.assert_array_equal(learned, np.sort(order[60:]))
 

@@ -117,6 +117,14 @@ def test_sparse_processes_are_models_too(train_X, train_Y):
     np.testing.assert_allclose(posterior.variance[:, 0], dist.variance, rtol=1e-6)
 
 
+def test_many_rows_get_a_sparse_process():
+    X = points(1001, 2)
+    quick = {"n_inducing": 30, "n_restarts": 1, "max_iter": 10, "random_state": 0}
+    model = fit_sigmax_model(X, value(X), **quick)
+    assert isinstance(model.estimator, SparseGPRegressor)
+    torch.testing.assert_close(model.posterior(X[:9]).mean, value(X[:9]), rtol=0, atol=0.02)
+
+
 def test_alternative_measurements_are_batches(model):
     X, Y = points(2, 3, 2, seed=7), 10 + points(4, 2, 3, 1, seed=8)
     both = model.condition_on_observations(X, Y)

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from scipy.stats import norm
 
-from sigmax.checks import check_choice, check_count
+from sigmax.checks import check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.integrations.surrogates import fit_surrogate
 
@@ -41,23 +41,19 @@ STEPS = (0.003, 0.3)
 
 @final
 class SigmaxSampler(BaseSampler):
-    """Sampler that maximises the expected improvement, or an upper bound, of predictions.
+    """Sampler that maximises the expected improvement of predictions.
 
     The first trials are random. Then a model of the finished trials predicts random candidates,
-    half of them near the best trial, and the most promising is tried. Parameters that not all
-    trials have are sampled at random; trials that were pruned or have failed are left out. The
-    model is a Gaussian process averaged over its hyper-parameters, whose noise may depend on the
-    parameters; with more than 1,000 trials, a sparse process. It is refitted after every trial.
+    half of them near the best trial, and the one with the largest expected improvement over the
+    best predicted mean of the trials, without noise, is tried. Parameters that not all trials have
+    are sampled at random; trials that were pruned or have failed are left out. The model is a
+    Gaussian process averaged over its hyper-parameters, whose noise may depend on the parameters;
+    with more than 1,000 trials, a sparse process. It is refitted after every trial.
 
     Parameters
     ----------
     n_startup_trials : int, default 10
         Random trials at the beginning.
-    acquisition : "ei" or "ucb", default "ei"
-        Expected improvement over the best predicted mean of the trials, or the mean plus
-        ``exploration`` standard deviations. Both leave noise out.
-    exploration : float, default 2.0
-        Standard deviations of "ucb".
     n_candidates : int, default 1024
         Number of candidates, of which the best is tried.
     seed : int, optional
@@ -81,16 +77,12 @@ class SigmaxSampler(BaseSampler):
         self,
         *,
         n_startup_trials: int = 10,
-        acquisition: str = "ei",
-        exploration: float = 2.0,
         n_candidates: int = 1024,
         seed: int | None = None,
         noise_free: bool = False,
         **settings: Any,
     ):
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials)
-        self.acquisition = check_choice("acquisition", acquisition, ("ei", "ucb"))
-        self.exploration = exploration
         self.n_candidates = check_count("n_candidates", n_candidates)
         self.settings = {"noise_free": noise_free} | settings
         self._rng, self._random = np.random.default_rng(seed), RandomSampler(seed)
@@ -135,12 +127,9 @@ class SigmaxSampler(BaseSampler):
         candidates = self._candidates(X[np.argmax(expected)], search_space)
         dist = model.predict_dist(candidates)
         mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
-        if self.acquisition == "ucb":
-            score = mean + self.exploration * std
-        else:
-            z = (mean - expected.max()) / np.maximum(std, 1e-300)
-            score = std * (z * norm.cdf(z) + norm.pdf(z))
-        return decoded(candidates[np.argmax(score)], search_space)
+        z = (mean - expected.max()) / np.maximum(std, 1e-300)
+        improvement = std * (z * norm.cdf(z) + norm.pdf(z))
+        return decoded(candidates[np.argmax(improvement)], search_space)
 
     def _candidates(self, best: np.ndarray, space: dict[str, BaseDistribution]) -> np.ndarray:
         """Random parameters, and changes of the best ones."""

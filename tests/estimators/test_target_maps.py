@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from estimator_list import COMBINED, LOCAL, SHORT, SPREAD, build, changed, fresh
+from table_cases import table_of
 
 from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.distributions import Mapped
@@ -12,7 +13,6 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.experts.ensemble import Pilot, choose_transforms, is_worth_trying
 from sigmax.experts.rows import TrainingRows
 from sigmax.random import make_key
-from sigmax.tables import Table
 
 N = 400
 MODELS: dict[str, Any] = {
@@ -28,7 +28,7 @@ FAR = np.array([[40.0, -40.0, 0.0], [-40.0, 0.0, 60.0]])
 
 
 def training_rows(y: np.ndarray, X: np.ndarray = X) -> TrainingRows:
-    return TrainingRows(Table.of_numbers(X), y[:, None], np.ones(N), np.arange(N), True)
+    return TrainingRows(table_of(X), y[:, None], np.ones(N), np.arange(N), True)
 
 
 def choose(model: Any, *targets: TrainingRows) -> list[str]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from table_cases import table_of
 
 from sigmax.documents import decode, encode
 from sigmax.features import Features, categories
@@ -16,16 +17,12 @@ from sigmax.features.categories import (
 from sigmax.features.features import MISSING_STEP
 from sigmax.inputs import InputShape
 from sigmax.tables import Kind, Table, infer_schema
-from sigmax.tables.columns import as_frame, columns_of_array, columns_of_frame
+from sigmax.tables.columns import as_frame, columns_of_frame
 
 
 def as_table(frame: pd.DataFrame, schema=None) -> Table:
     columns = columns_of_frame(as_frame(frame))
     return Table.from_columns(columns, schema or infer_schema(frame))
-
-
-def table_of(numbers: np.ndarray) -> Table:
-    return Table.from_columns(columns_of_array(numbers), infer_schema(numbers))
 
 
 def fit(frame: pd.DataFrame, y=None):

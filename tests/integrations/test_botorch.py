@@ -119,7 +119,7 @@ def test_sparse_processes_are_models_too(train_X, train_Y):
 
 def test_many_rows_get_a_sparse_process():
     X = points(1001, 2)
-    quick = {"n_inducing": 30, "n_restarts": 1, "max_iter": 10, "random_state": 0}
+    quick: dict[str, Any] = {"n_inducing": 30, "n_restarts": 1, "max_iter": 10, "random_state": 0}
     model = fit_sigmax_model(X, value(X), **quick)
     assert isinstance(model.estimator, SparseGPRegressor)
     torch.testing.assert_close(model.posterior(X[:9]).mean, value(X[:9]), rtol=0, atol=0.02)

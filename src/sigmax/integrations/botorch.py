@@ -14,7 +14,6 @@ from sigmax.estimators import AbstractGPRegressor, AbstractRegressor
 from sigmax.experts.gaussian_process import GPFitted
 from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
 from sigmax.integrations.surrogates import fit_surrogate
-from sigmax.model import Model as FittedModel
 from sigmax.tables import Kind
 
 try:
@@ -185,16 +184,6 @@ def normal_sampler(
     return sampler(sample_shape=sample_shape, seed=seed)
 
 
-def number_columns(model: FittedModel) -> tuple[int, ...]:
-    """Positions of the columns that are numbers, if the others are categories."""
-    if not model.is_single_output:
-        raise InvalidArgumentError("A BoTorch model has one target; use one for each of them.")
-    schema = model.features.schema
-    if any(column.kind not in (Kind.NUMBER, Kind.CATEGORY) for column in schema):
-        raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
-    return tuple(j for j, column in enumerate(schema) if column.kind is Kind.NUMBER)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class ProcessMembers:
@@ -223,7 +212,12 @@ class ProcessMembers:
         if not isinstance(estimator, AbstractGPRegressor):
             name, kinds = type(estimator).__name__, "GPRegressor or SparseGPRegressor"
             raise InvalidArgumentError(f"`estimator` must be a fitted {kinds}, got a {name}.")
-        columns, fitted = number_columns(estimator.model_), estimator.model_.fitted
+        if not estimator.model_.is_single_output:
+            raise InvalidArgumentError("A BoTorch model has one target; use one for each of them.")
+        schema, fitted = estimator.model_.features.schema, estimator.model_.fitted
+        if schema.of_kind(Kind.TIME):
+            raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
+        columns = tuple(j for j, column in enumerate(schema) if column.kind is Kind.NUMBER)
         assert isinstance(fitted, GPFitted)
         found, hyper, df = fitted.posterior, fitted.posterior.hyper, fitted.df
         is_used = np.asarray(found.reduction)[0] != 0  # the rest is padding

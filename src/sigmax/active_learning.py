@@ -94,8 +94,6 @@ def choose(
     >>> model = GaussianProcessRegressor().fit([[0.0], [1.0], [5.0]], [0.0, 1.0, 2.0])
     >>> choose(model, [[0.5], [2.8], [2.9], [4.0]], 2)
     array([2, 1])
-    >>> choose(model, [[0.5], [2.8], [2.9], [4.0]], 2, acquisition="joint-information")
-    array([2, 3])
     """
     rng = named_generator(make_key(random_state), "choose")
     unit = 1.0 if y_labelled is None else _output_std(y_labelled)

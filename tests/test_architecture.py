@@ -18,7 +18,7 @@ LAYERS = [
     {"saving", "tables"},
     {"distributions"},
     {"features"},
-    {"metrics", "sample_distances"},
+    {"metrics"},
     {"calibration", "monitoring", "scorers"},
     {"neighbors"},
     {"sampling"},

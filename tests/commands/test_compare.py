@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_cases import fails_with, run
+from engine_cases import InProcessEngine
 
 from sigmax.cli.app import load_command
 from sigmax.cli.compare import (
@@ -25,7 +26,6 @@ from sigmax.cli.peers import numeric_encoding
 from sigmax.cli.rows import read_features, text_categories
 from sigmax.data.deliveries import make_deliveries
 from sigmax.report.validation import CURVE_LEVELS
-from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import Task, done, read_records
 
 

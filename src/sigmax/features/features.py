@@ -59,16 +59,8 @@ class Features:
         Statistics of categories in these inputs leave out the row's own target, unlike those of
         rows to predict.
 
-        Parameters
-        ----------
-        y
-            Targets (rows, outputs) in standardised units.
-        weight
-            Weight of each row.
-        groups
-            Label of each row; duplicates share a label.
-        dtype
-            Type of numbers and coordinates.
+        ``y`` holds targets (rows, outputs) in standardised units; duplicate rows share a label of
+        ``groups``.
         """
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)

@@ -59,16 +59,6 @@ class AbstractEngine:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class InProcessEngine(AbstractEngine):
-    """One job after another in this process, for debuggers and tests."""
-
-    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
-        for job in jobs:
-            yield job, run_job(run, job)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
 class LocalEngine(AbstractEngine):
     """Worker processes, each with an equal share of the cores."""
 

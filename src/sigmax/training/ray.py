@@ -58,17 +58,10 @@ def advance_part(
 ) -> tuple[MemberState, dict[str, np.ndarray]]:
     """Train some members for one chunk and return their figures.
 
-    Parameters
-    ----------
-    inputs
-        Reference of the inputs of the stage and, where members learn from other rows in every
-        chunk, of their folds and data; in a list, so that they are fetched only if needed.
-    members
-        Positions of these members.
-    state
-        State of the members after the previous chunk; None for the first.
-    scores
-        Scores of their checkpoints after the previous chunk, for `keep_better`.
+    ``inputs`` has the reference of the inputs of the stage and, where members learn from other rows
+    in every chunk, that of their folds and data; in a list, so that they are fetched only if
+    needed. ``members`` are positions, ``state`` is that after the previous chunk, None for the
+    first, and ``scores`` are those of the checkpoints after it, for `keep_better`.
     """
     reference, *others = inputs
     device = own_device()

@@ -50,14 +50,14 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.utils import _safe_indexing
 
-from sigmax.checks import check_choice, check_count, check_number
 from sigmax.distributions import Bounded, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
-from sigmax.inputs import Standardizer
+from sigmax.features import Standardizer
 from sigmax.neighbors import as_rows
 from sigmax.random import make_key, named_generator
+from sigmax.settings import check_choice, check_count, check_number
 
 __all__ = [
     "ACQUISITIONS",

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidDataError
+from sigmax.settings import check_count, check_number
 
 __all__ = ["energy_distance", "share_off_data", "sliced_wasserstein"]
 

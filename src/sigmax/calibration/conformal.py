@@ -18,8 +18,8 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import _safe_indexing, check_array, check_random_state, indexable
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.settings import check_count, check_number
 
 ROUNDING = 1e-12
 """Relative tolerance, as (n + 1) times a coverage such as 0.9 may be just above an integer."""

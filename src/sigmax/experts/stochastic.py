@@ -36,7 +36,7 @@ from sigmax.experts.ensemble import (
     few_rows_factor,
 )
 from sigmax.experts.rows import Rows
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import (
     ACTIVATIONS,
     NO_CENTER,
@@ -167,13 +167,13 @@ class FlipoutNetwork(eqx.Module):
     def create(
         cls,
         rng: np.random.Generator,
-        shape: InputShape,
+        X: Inputs,
         hidden_sizes: tuple[int, ...],
         n_outputs: int,
         *,
         activation: str,
     ) -> "FlipoutNetwork":
-        inputs = InputLayer.create(rng, shape)
+        inputs = InputLayer.create(rng, X)
         sizes = inputs.n_outputs, *hidden_sizes, n_outputs
         gains = *(1.0 for _ in hidden_sizes), 0.1
         layers = tuple(
@@ -278,13 +278,13 @@ class AbstractStochastic(AbstractNetworkExpert):
     patience: int = setting(0, COUNT_OR_ZERO, PATIENCE)
 
     @abstractmethod
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> Any:
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> Any:
         """Untrained network."""
 
     def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[Any, np.ndarray]:
         rngs = [named_generator(key, f"member {member}") for member in range(self.n_members)]
         n_outputs = rows.y.shape[1]
-        networks = stack_members([self.create(rng, X.input_shape, n_outputs) for rng in rngs])
+        networks = stack_members([self.create(rng, X, n_outputs) for rng in rngs])
         return networks, np.full(len(X), NO_CENTER)
 
     def stage(self, parts: tuple[Part, ...], objective: Callable, score: Callable) -> Stage:
@@ -350,10 +350,8 @@ class Dropout(AbstractStochastic):
     )
     weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay.")
 
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> DropoutNetwork:
-        mlp = TabularMLP.create(
-            rng, shape, self.hidden_sizes, n_outputs, activation=self.activation
-        )
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> DropoutNetwork:
+        mlp = TabularMLP.create(rng, X, self.hidden_sizes, n_outputs, activation=self.activation)
         return DropoutNetwork(mlp, jnp.zeros(n_outputs), self.dropout_rate)
 
     def stages(self) -> tuple[Stage, ...]:
@@ -419,9 +417,9 @@ class Bayesian(AbstractStochastic):
         3e-2, POSITIVE, "Step size of Adam for the noise, one number that has a long way to go."
     )
 
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> FlipoutNetwork:
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> FlipoutNetwork:
         return FlipoutNetwork.create(
-            rng, shape, self.hidden_sizes, n_outputs, activation=self.activation
+            rng, X, self.hidden_sizes, n_outputs, activation=self.activation
         )
 
     def stages(self) -> tuple[Stage, ...]:

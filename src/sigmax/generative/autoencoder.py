@@ -27,11 +27,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.random import Generator
 
 from sigmax.compilation import bucket_size, by_blocks, compiled, on_device, pad_rows
-from sigmax.distributions import AbstractComponent, AbstractDistribution, Normal, StudentT
+from sigmax.distributions import (
+    AbstractComponent,
+    AbstractDistribution,
+    Normal,
+    StudentT,
+    blend_factor,
+)
 from sigmax.distributions.base import Batch
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.inputs import Standardizer
-from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
+from sigmax.features import Standardizer
+from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
 
 Rows = Float[Array, "rows features"]
 Codes = Float[Array, "rows latent"]

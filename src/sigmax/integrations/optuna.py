@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 from scipy.stats import norm
 
-from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.estimators import GPRegressor
 from sigmax.integrations.surrogates import KINDS, fit_surrogate
+from sigmax.settings import check_choice, check_count
 
 try:
     from optuna.distributions import (

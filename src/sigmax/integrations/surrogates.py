@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from sigmax.checks import check_choice
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import GPRegressor, LocalRegressor
 from sigmax.experts.gaussian_process import LARGEST_VARYING
+from sigmax.settings import check_choice
 
 KINDS = ("auto", "gp", "local")
 

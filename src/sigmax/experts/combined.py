@@ -422,21 +422,19 @@ class Combined(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> "CombinedFitted":
-        networks, rows = trained.networks, (trained.folds, trained.data)
-        stage = replace(trained.prepared.stages[-1], score=None, predict=density)
-        if self.validation_fraction and self.recalibrate:
-            dist = held_out_densities(networks, *rows, stage)
-            # The same rows chose the checkpoints, which look too good: nothing is narrowed.
-            factor = jnp.maximum(held_out_factor(dist, *rows), 1.0)
-            factor = factor * few_rows_factor(trained.prepared.rows.given.n_distinct)
-            factors = jnp.broadcast_to(factor, networks.factor.shape)
-            networks = eqx.tree_at(lambda n: n.factor, networks, factors)
-
-        def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            dist = held_out_densities(networks, *rows, stage)
-            return Mixture(jax.tree.map(lambda leaf: np.asarray(leaf)[member, slot][None], dist))
-
-        held_out = trained.held_out(of_pairs)
+        networks, rows, dist = trained.networks, (trained.folds, trained.data), None
+        if self.validation_fraction:
+            stage = replace(trained.prepared.stages[-1], score=None, predict=density)
+            found = held_out_densities(networks, *rows, stage)
+            if self.recalibrate:
+                # The same rows chose the checkpoints, which look too good: nothing is narrowed.
+                factor = jnp.maximum(held_out_factor(found, *rows), 1.0)
+                factor = factor * few_rows_factor(trained.prepared.n_distinct)
+                factors = jnp.broadcast_to(factor, networks.factor.shape)
+                networks = eqx.tree_at(lambda n: n.factor, networks, factors)
+                found = held_out_densities(networks, *rows, stage)
+            dist = Mixture(jax.tree.map(lambda leaf: leaf[None], found))
+        held_out = trained.held_out(dist)
         networks = jax.tree.map(np.asarray, networks)
         return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
 

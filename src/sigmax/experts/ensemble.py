@@ -105,6 +105,10 @@ class Prepared:
     """An `AbstractNetworkExpert` with settings for these rows."""
     stages: tuple[Stage, ...]
     rows: Rows
+    n_distinct: int
+    """Number of rows that differ in X or in y."""
+    has_replicates: bool
+    """`Rows.has_replicates`."""
     X: Inputs
     """Encoded rows in single precision."""
     y: np.ndarray
@@ -133,24 +137,25 @@ class Trained:
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""
 
-    def held_out(self, density: Callable[[np.ndarray, np.ndarray, np.ndarray], Mixture]) -> HeldOut:
+    def held_out(self, dist: Mixture | None) -> HeldOut:
         """Held-out densities, none without validation.
 
-        ``density`` takes the member, the slot and the row of every held-out row, and returns a
-        mixture with leaves (parts, pairs, outputs).
+        ``dist`` are the densities of every member at the rows that it holds out: leaves
+        (parts, members, held out, outputs), anything for padding.
         """
         rows, n_members = self.prepared.rows, len(self.folds.group)
-        if not self.prepared.expert.validation_fraction:
+        if dist is None:
             return HeldOut.none(n_members, rows.y.shape[1])
         member, slot = np.nonzero(self.folds.validation_weight)
         row = np.asarray(self.folds.validation)[member, slot]
-        return HeldOut.of_members(density(member, slot, row), member, row, n_members, rows)
+        pairs = jax.tree.map(lambda leaf: np.asarray(leaf)[:, member, slot], dist)
+        return HeldOut.of_members(pairs, member, row, n_members, rows)
 
 
 def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Prepared:
     """Untrained members, their neighbour graphs and the rows that each holds out."""
     share, n_members = expert.validation_fraction, expert.n_members
-    labels = rows.given.duplicate_group
+    labels, kinds = rows.given.duplicate_group, (rows.given.n_distinct, rows.has_replicates)
     held_out = hold_out(labels, share, n_members, key, largest=expert.largest_hold_out)
     keys = jax.random.split(named_key(key, "members"), n_members)
     X, y = rows.X.astype(np.float32), rows.y.astype(np.float32)
@@ -158,7 +163,7 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Pre
     networks, own_center = expert.init(rows, X, key)
     graphs = neighborhoods(coordinates, sizes)
     parts = networks, own_center, graphs, held_out, keys, len(y)
-    return Prepared(expert, stages, rows, X, y, *parts)
+    return Prepared(expert, stages, rows, *kinds, X, y, *parts)
 
 
 def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: PRNGKeyArray) -> Prepared:

@@ -315,20 +315,21 @@ class AbstractStochastic(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> StochasticFitted:
-        def own_draws(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            """Draws of the member that holds each row out: leaves (draws, pairs, outputs)."""
-            rows = trained.prepared.X[row]
-            drawn = draw_densities(trained.networks, self.n_draws, rows)
+        dist, n_members = None, len(trained.folds.group)
+        if self.validation_fraction:
+            rows = np.asarray(trained.folds.validation)
+            X, members = trained.prepared.X[rows.reshape(-1)], np.arange(n_members)
 
             def own(leaf: np.ndarray) -> np.ndarray:
-                by_member = leaf.reshape(-1, self.n_draws, *leaf.shape[1:])
-                return np.moveaxis(by_member[member, :, np.arange(len(row))], 0, 1)
+                """Draws of every member at its rows: (draws, members, held out, outputs)."""
+                drawn = leaf.reshape(n_members, self.n_draws, *rows.shape, -1)
+                return drawn[members, :, members].swapaxes(0, 1)
 
-            return Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
-
+            drawn = draw_densities(trained.networks, self.n_draws, X)
+            dist = Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
         return StochasticFitted(
             networks=jax.tree.map(np.asarray, trained.networks),
-            held_out=trained.held_out(own_draws),
+            held_out=trained.held_out(dist),
             history=trained.history,
             n_draws=self.n_draws,
         )
@@ -362,8 +363,7 @@ class Dropout(AbstractStochastic):
         folds = trained.folds
         folds = folds if self.validation_fraction else validated_on_training_rows(folds)
         precisions = best_precision(trained.networks, folds, trained.data, self.n_draws)
-        n_distinct = trained.prepared.rows.given.n_distinct
-        precisions = precisions - 2 * math.log(few_rows_factor(n_distinct))
+        precisions = precisions - 2 * math.log(few_rows_factor(trained.prepared.n_distinct))
         networks = eqx.tree_at(lambda n: n.log_precision, trained.networks, precisions)
         return super().finish(replace(trained, networks=networks))
 

@@ -10,12 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from sigmax.compilation import bucket_size, on_device, stack_members
-from sigmax.distributions import Mixture, WeightedStudentT
+from sigmax.distributions import Mixture
 from sigmax.experts.ensemble import (
     N_MEMBERS,
     PATIENCE,
@@ -255,43 +255,32 @@ class Local(AbstractNetworkExpert):
         )
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
         networks, dist = self.calibrate(trained)
-
-        def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            assert dist is not None
-
-            def own(leaf: Array) -> np.ndarray:
-                """Components along the first axis: (parts, pairs, outputs)."""
-                return np.moveaxis(np.asarray(leaf, np.float64)[member, slot], -1, 0)
-
-            log_weight, components = own(dist.log_weight), jax.tree.map(own, dist.components)
-            return Mixture(components, None, log_weight, len(log_weight))
-
         n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
         unit = float(given.weight.mean())
         weight = (given.weight / unit).astype(np.float32)
         return LocalFitted(
             networks=eqx.tree_at(lambda n: n.edges, jax.tree.map(np.asarray, networks), edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
-            held_out=trained.held_out(of_pairs),
+            held_out=trained.held_out(dist),
             history=trained.history,
             reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing, unit),
         )
 
-    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, WeightedStudentT | None]:
+    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, Mixture | None]:
         """Recalibrated members and their densities of held-out rows, None without such rows."""
-        networks, rows = trained.networks, trained.prepared.rows
-        may_narrow, factor_of_few = not rows.has_replicates, few_rows_factor(rows.given.n_distinct)
+        networks, start = trained.networks, trained.prepared
         if not self.validation_fraction:
             return networks, None
-        stage, data = trained.prepared.stages[-1], trained.data
-        found = held_out_predictions(networks, trained.folds, data, stage)
-        if not self.recalibrate:
-            return networks, found.dist
-        factor, most_df = mixture_recalibration(found, may_narrow)
-        factor = factor * factor_of_few
-        values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
-        networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
-        return networks, found.dist.with_tails(most_df).widen(factor)
+        found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
+        dist = found.dist
+        if self.recalibrate:
+            factor, most_df = mixture_recalibration(found, not start.has_replicates)
+            factor = factor * few_rows_factor(start.n_distinct)
+            values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
+            networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
+            dist = dist.with_tails(most_df).widen(factor)
+        dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
+        return networks, Mixture(dist.components, None, dist.log_weight, self.n_components)
 
 
 # Trends beyond the range of the training data.

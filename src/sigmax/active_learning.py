@@ -43,13 +43,13 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from sigmax.checks import check_choice, check_count
 from sigmax.distributions import Bounded, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
-from sigmax.inputs import Standardizer
+from sigmax.features import Standardizer
 from sigmax.random import make_key, named_generator
+from sigmax.settings import check_choice, check_count
 
 __all__ = ["ACQUISITIONS", "JointUncertainty", "choose", "expected_gain"]
 

@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from sigmax.checks import check_number
 from sigmax.metrics import pit_histogram
+from sigmax.settings import check_number
 
 __all__ = ["ConformalScores", "best_scale_factor", "coverage_match", "pit_histogram"]
 

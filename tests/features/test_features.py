@@ -15,7 +15,6 @@ from sigmax.features.categories import (
     cross_fitted_statistics,
 )
 from sigmax.features.features import MISSING_STEP
-from sigmax.inputs import InputShape
 from sigmax.tables import Kind, Table, infer_schema
 from sigmax.tables.columns import as_frame, columns_of_frame
 
@@ -57,7 +56,7 @@ def test_numbers_are_standardised_by_the_training_rows(X):
 
 def test_numbers_alone_are_all_that_there_is(X):
     _, rows = fit_numbers(X)
-    assert rows.input_shape == InputShape(3) and rows.coordinates is rows.numbers
+    assert rows.numbers.shape[1] == 3 and rows.coordinates is rows.numbers
     assert rows.extras is None and rows.codes is None and rows.position is None
 
 
@@ -119,12 +118,12 @@ def few_categories_are_fewer(monkeypatch):
 def test_shapes_of_all_kinds_together(frame):
     features, rows = fit(frame)
     # Size, age, two times, the time between them, and two statistics of zones.
-    assert rows.input_shape.n_numbers == 7
-    n_codes = dict(zip(["cut", "zone"], rows.input_shape.n_codes, strict=True))
+    assert rows.numbers.shape[1] == 7
+    n_codes = dict(zip(["cut", "zone"], rows.n_codes, strict=True))
     assert n_codes["cut"] == 4 and 50 < n_codes["zone"] <= 61  # code 0 is new or rare
     for n_rows in (2, 7):
         blank = features.blank(n_rows)
-        assert blank.input_shape == rows.input_shape
+        assert blank.n_codes == rows.n_codes and blank.numbers.shape[1] == rows.numbers.shape[1]
         for name in ("numbers", "extras", "codes", "position"):
             real, empty = getattr(rows, name), getattr(blank, name)
             assert empty.shape == (n_rows, *real.shape[1:]) and empty.dtype == real.dtype

@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 
 from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
 from sigmax.experts.rows import duplicate_groups
+from sigmax.features import Standardizer
 from sigmax.generative import VAE, CombVAE, fit_together, vae
 from sigmax.generative.vae import VAESettings, as_history, create_stages, split_rows
-from sigmax.inputs import Standardizer
 from sigmax.random import named_generator
 from sigmax.training import loop
 

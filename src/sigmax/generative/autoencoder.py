@@ -23,9 +23,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.random import Generator
 
 from sigmax.compilation import bucket_size, by_blocks, compiled, on_device, pad_rows
-from sigmax.distributions import AbstractDistribution, Normal, StudentT
-from sigmax.inputs import Standardizer
-from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
+from sigmax.distributions import AbstractDistribution, Normal, StudentT, blend_factor
+from sigmax.features import Standardizer
+from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
 
 Rows = Float[Array, "rows features"]
 Codes = Float[Array, "rows latent"]

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sigmax.checks import check_count, check_flag
 from sigmax.compilation import on_device, stack_members
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.experts.rows import duplicate_groups, hold_out
+from sigmax.features import Standardizer
 from sigmax.generative.autoencoder import (
     LIKELIHOODS,
     Autoencoder,
@@ -44,7 +44,6 @@ from sigmax.generative.autoencoder import (
     sample_code,
     standardized,
 )
-from sigmax.inputs import Standardizer
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import ExtrapolationGate
 from sigmax.random import make_key, named_generator, named_key
@@ -57,6 +56,8 @@ from sigmax.settings import (
     SIZES,
     AbstractSettings,
     Rule,
+    check_count,
+    check_flag,
     number,
     one_of,
     setting,

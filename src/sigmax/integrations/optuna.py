@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from scipy.stats import norm
 
-from sigmax.checks import check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.integrations.surrogates import fit_surrogate
+from sigmax.settings import check_count
 
 try:
     from optuna.distributions import (

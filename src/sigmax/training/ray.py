@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from sigmax.checks import check_choice, check_count
 from sigmax.compilation import clear_if_full
 from sigmax.errors import ClusterError
 from sigmax.ray_session import (
@@ -29,6 +28,7 @@ from sigmax.ray_session import (
     wait_for_tasks,
     worker_nodes,
 )
+from sigmax.settings import check_choice, check_count
 from sigmax.training.loop import (
     TRAINER,
     AbstractStage,

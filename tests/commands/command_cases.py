@@ -6,8 +6,9 @@ from typer.testing import CliRunner
 
 from sigmax.cli import app
 
-SMALL = (
-    *("--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"),
+SMALL = ("--effort", "quick")
+LOCAL = (
+    *("--method", "local", "--effort", "quick", "--set", "n_steps=20", "--set", "n_members=1"),
     *("--set", "hidden_sizes=[8]"),
 )
 

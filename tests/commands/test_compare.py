@@ -14,15 +14,16 @@ from sigmax.cli.app import load_command
 from sigmax.cli.compare import (
     COMPARED,
     COVERED,
+    CompareOptions,
     best_method,
     compare_page,
     other_scores,
+    plan_comparison,
     ranked_table,
     read_task_table,
-    usual_methods,
 )
 from sigmax.cli.peers import numeric_encoding
-from sigmax.cli.rows import read_features, text_categories
+from sigmax.cli.rows import ColumnOptions, read_features, text_categories
 from sigmax.data.deliveries import make_deliveries
 from sigmax.report.validation import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
@@ -49,18 +50,18 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     assert result.output.index("linear ") < result.output.index("marginal ")
     records = read_records(out / "records.jsonl")
     assert len(records) == 4
-    result = run(*command, "--methods", "marginal,linear,nn")
+    result = run(*command, "--methods", "marginal,linear,sigmax-quick")
     assert "6/6" in result.output and "ranked by CRPS" in result.output
     after = read_records(out / "records.jsonl")
     text = " ".join(result.output.split())
-    assert re.search("nn, the best of 1: .* than a linear model", text)
+    assert re.search("sigmax-quick, the best of 1: .* than a linear model", text)
     assert text.index("than a linear model") < text.index("ranked by")
-    assert after[:4] == records and [r.task.method for r in after[4:]] == ["nn", "nn"]
+    assert after[:4] == records and [r.task.method for r in after[4:]] == ["sigmax-quick"] * 2
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
     assert "than a linear model" in page
     assert "predicts minutes best of 3 methods" in page
-    expected = f"sigmax compare {table} --target=minutes --out={out} --methods=marginal,linear,nn"
+    expected = f"sigmax compare {table} --target=minutes --out={out} --methods=marginal,linear,sigmax-quick"
     assert expected in page
     data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
     assert len([layer for layer in data["calibration"]["layers"] if layer["mark"] == "line"]) == 3
@@ -226,7 +227,8 @@ def test_packages_that_are_not_installed_are_left_out_unless_they_are_named(
 ):
     for module in ("peers", "compare"):
         monkeypatch.setattr(f"sigmax.cli.{module}.is_installed", lambda name: False)
-    assert "catboost" not in usual_methods() and "local" in usual_methods()
+    choice = plan_comparison(table, ColumnOptions(target="minutes"), CompareOptions())
+    assert choice.methods == ("sigmax", "sigmax-quick", "linear", "marginal")
     options = ("--methods", "catboost", "--out", tmp_path / "out")
     result = run("compare", table, "--target", "minutes", *options)
     assert fails_with(result, "pip install", "sigmax[peers]", code=1)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from command_cases import fails_with, run
 
-from sigmax import LocalRegressor
 from sigmax.cli.evaluate import (
     EvaluateOptions,
     evaluate_chunks,
@@ -17,6 +16,7 @@ from sigmax.cli.evaluate import (
 )
 from sigmax.cli.fit import stored_targets
 from sigmax.cli.rows import fingerprint, hash_rows, training_row_caution
+from sigmax.estimators import load_estimator
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
 from sigmax.table_model import load_folder
 from sigmax.tables import infer_schema
@@ -33,7 +33,7 @@ def scores(model, table, tmp_path_factory):
 
 def test_scores_are_those_of_the_metrics(scores, model, table):
     frame = pd.read_csv(table).dropna(subset=["minutes"])
-    loaded = LocalRegressor.load(model / "model")
+    loaded = load_estimator(model / "model")
     y = frame["minutes"].to_numpy()
     dist = loaded.predict_dist(frame[loaded.feature_names_in_])
     expected = {
@@ -127,9 +127,9 @@ def test_a_report_names_columns_with_unseen_categories_and_values_out_of_range(m
     assert {"unseen categories", "out of range"} <= {warning.code for warning in page.warnings}
 
 
-def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(model, table):
+def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(local, table):
     frame = pd.read_csv(table).dropna(subset=["minutes"])
-    loaded = LocalRegressor.load(model / "model")
+    loaded = load_estimator(local / "model")
     learned = stored_targets(loaded)
     assert learned is not None
     np.testing.assert_allclose(learned.y, frame["minutes"], rtol=1e-5)

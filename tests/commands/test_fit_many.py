@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import SMALL, fails_with, run
+from command_cases import LOCAL, SMALL, fails_with, run
 
 from sigmax import LocalRegressor, fit_parquet
 from sigmax.cli.rows import (
@@ -66,9 +66,10 @@ def few_at_once(monkeypatch):
 
 def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once, tmp_path):
     out = tmp_path / "out"
-    result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *SMALL)
+    result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *LOCAL[2:])
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
+    assert "by `--method local` alone" in output
     assert "from a random sample of" in output and f"of {N:,} rows" in output
     assert f"Refitting on all {N_LEARNED:,} rows." in output
     model = LocalRegressor.load(out / "model")
@@ -123,7 +124,7 @@ def test_few_rows_of_many_files_are_read_as_one_table(folder):
 def test_a_folder_with_another_kind_of_file_raises_an_error(folder, tmp_path):
     FRAME.head().to_csv(tmp_path / "rows.csv", index=False)
     FRAME.to_parquet(tmp_path / "rows.parquet")
-    result = run("fit", tmp_path, "--target", "y", "--out", tmp_path / "out", *SMALL)
+    result = run("fit", tmp_path, "--target", "y", "--out", tmp_path / "out", *LOCAL)
     assert fails_with(result, "rows.csv", "not a Parquet file")
 
 

@@ -62,6 +62,7 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_progress
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, TableFileError
+from sigmax.estimators import SigmaxRegressor
 from sigmax.experts.rows import duplicate_groups
 from sigmax.metrics import covering_levels
 from sigmax.report.page import Axis, Caution, Chart, Layer, Page, PagePart
@@ -80,11 +81,12 @@ MOST_BLOCKS = 500
 COVERED = "covered"
 """Recorded curve with the coverage of central intervals."""
 OURS = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "gp", "sgp")
-OURS += ("linear", "marginal", "quick", "stack")
-READ_TABLES = (*OURS, "catboost")
-"""Methods that read categories and missing values; others get a numeric encoding."""
+QUICK = Method(
+    "Sigmax (quick)", lambda seed: SigmaxRegressor("quick", random_state=seed), is_network=False
+)
 COMPARED = {
-    **{name: FITTED[name] for name in OURS},
+    **{"sigmax": FITTED["sigmax"], "sigmax-quick": QUICK},
+    **{name: FITTED[name] for name in ("linear", "marginal", *OURS)},
     "catboost": Method("CatBoost", lambda seed: CatBoost(random_state=seed), is_network=False),
     "ngboost": Method("NGBoost", lambda seed: NGBoost(random_state=seed), is_network=False),
     "xgboost-distribution": Method(
@@ -108,7 +110,10 @@ class CompareOptions:
     n_folds: Annotated[int, typer.Option("--folds", help="Number of cross-validation folds.")] = 5
     methods: Annotated[
         str,
-        typer.Option(help=f"Comma-separated; by default all installed: {', '.join(COMPARED)}."),
+        typer.Option(
+            help="Comma-separated; by default sigmax, sigmax-quick, linear, marginal and the"
+            f" installed ones of {', '.join(PACKAGES)}; also {', '.join(OURS)}."
+        ),
     ] = ""
     seed: Seed = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -151,10 +156,6 @@ def compare(
     show_item(f"Report saved to {result.report}")
 
 
-def usual_methods() -> tuple[str, ...]:
-    return tuple(name for name in COMPARED if name not in PACKAGES or is_installed(name))
-
-
 def plan_comparison(
     source: str | Path,
     columns: ColumnOptions,
@@ -178,7 +179,8 @@ def plan_comparison(
     read_task_table(str(source), json.dumps(table))  # raises its errors before any work
     return Choice(
         datasets=[str(source)],
-        methods=split_names(options.methods) or usual_methods(),
+        methods=split_names(options.methods)
+        or ("sigmax", "sigmax-quick", "linear", "marginal", *filter(is_installed, PACKAGES)),
         n_splits=options.n_folds,
         seed=options.seed,
         settings={"table": table, **options.settings},
@@ -245,7 +247,7 @@ def run_task(task: Task) -> Record:
     table = read_task_table(task.dataset, json.dumps(task.settings["table"]))
     train, test = table.folds[task.split]
     method = COMPARED[task.method]
-    form = "as it is" if task.method in READ_TABLES else "numbers"
+    form = "numbers" if task.method in PACKAGES[1:] else "as it is"  # catboost reads tables
     counts = {"n_train": len(train), "n_test": len(test), "input": form}
     if method.largest is not None and len(train) > method.largest:
         reason = f"{len(train):,} training rows, but its limit is {method.largest:,}"
@@ -284,7 +286,7 @@ def prepare_inputs(
     method: str, table: TaskTable, train: NDArray[np.intp], test: NDArray[np.intp]
 ) -> tuple[Any, Any]:
     """The training and the test rows in the form that the method reads."""
-    if method in OURS:
+    if method not in PACKAGES:
         return table.data.X.iloc[train], table.data.X.iloc[test]
     X_train, X_test = (text_categories(table.table[rows]) for rows in (train, test))
     if method == "catboost":

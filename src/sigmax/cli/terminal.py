@@ -43,7 +43,8 @@ def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
     """Print an error as one sentence and exit with its code; also print warnings in a line."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", TableFileWarning)
+            for category in (TableFileWarning, TrainingWarning):
+                warnings.simplefilter("always", category)
             warnings.showwarning = partial(show_warning, warnings.showwarning)
             yield
     except typer.Exit:
@@ -58,7 +59,7 @@ def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
             path = f" {error.filename}" if error.filename else ""
             code, text = 2, f"Cannot read or write{path}: {error.strerror or error}."
         elif isinstance(error, MemoryError):
-            text = "Out of memory. Use fewer rows or columns, or `--preset fast`."
+            text = "Out of memory. Use fewer rows or columns, or `--effort quick`."
         elif isinstance(error, KeyboardInterrupt):
             code, text = 130, stopped
         elif os.environ.get("SIGMAX_TRACEBACK"):

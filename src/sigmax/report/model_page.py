@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sigmax.estimators import SigmaxRegressor
 from sigmax.report.importance import (
     Importance,
     dependence_part,
@@ -31,6 +32,7 @@ from sigmax.report.validation import (
     share_interval,
     spread_chart,
 )
+from sigmax.table_model import find_neighbors
 from sigmax.tables import Kind, Schema
 from sigmax.tables.profile import Finding
 
@@ -114,7 +116,7 @@ class ModelReport:
         titles = [re.sub("^scores", "Scores", table.title) for table in self.scores]
         scores = [replace(table, title=t) for table, t in zip(self.scores, titles, strict=True)]
         columns = self.group_column, self.time_column
-        can_explain = hasattr(self.model, "explain_neighbors")
+        rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
             title=self.title,
             subtitle=self.subtitle,
@@ -140,14 +142,19 @@ class ModelReport:
                     f" rows, {headline.verdict}.",
                     charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
                 ),
+                *(
+                    PagePart(name="experts", heading="What the model is made of", tables=[table])
+                    for table in leaderboard_tables(self.model)
+                ),
                 importance_part(importance, self.target),
                 dependence_part(dependence, order, self.target),
                 *groups_part(self.rows, self.target, columns, self.are_grouped),
                 PagePart(
                     name="rows",
                     heading="Rows worth a look",
-                    lead="Open a row to see the training rows behind its prediction." * can_explain,
-                    tables=rows_tables(self.model, self.rows, self.target, order, self.training),
+                    lead="Open a row to see the training rows behind its prediction."
+                    * any(table.details for table in rows_shown),
+                    tables=rows_shown,
                 ),
                 PagePart(name="scores", heading="Scores and data", tables=[*scores, *self.about]),
             ],
@@ -241,10 +248,10 @@ def find_supporters(
     columns: Sequence[str],
 ) -> list[ReportTable]:
     """Training rows behind each prediction; an empty list if the model does not name them."""
-    explain = getattr(model, "explain_neighbors", None)
-    if explain is None or training is None or not len(cells):
+    found = None if training is None else find_neighbors(model, cells, N_SUPPORTERS)
+    if training is None or found is None:
         return []
-    indices, weights = explain(cells, k=N_SUPPORTERS)
+    indices, weights = found
     X, y, numbers = training.X, training.y, training.numbers
     numbers = np.arange(1, len(y) + 1) if numbers is None else numbers
     shown = [] if X is None else list(columns)
@@ -269,6 +276,35 @@ def find_supporters(
         )
         tables.append(table)
     return tables
+
+
+def leaderboard_tables(model: Any) -> list[ReportTable]:
+    """Weights and scores of the experts of a stack; empty for other models."""
+    if not isinstance(model, SigmaxRegressor):
+        return []
+    shown = {
+        "expert": ("expert", str),
+        "weight": ("weight", TableCell.share),
+        "log_likelihood": ("log-likelihood", lambda value: TableCell(f"{value:.3f}", value)),
+        "crps": ("CRPS", lambda value: TableCell.number(value, 3)),
+        "seconds": ("seconds to fit", lambda value: TableCell.number(value, 2)),
+    }
+    board = model.leaderboard_
+    names = [name for name in shown if name in board]
+    return [
+        ReportTable(
+            title="Experts of the model",
+            header=[shown[name][0] for name in names],
+            rows=[
+                [shown[name][1](value) for name, value in zip(names, row, strict=True)]
+                for row in board[names].itertuples(index=False)
+            ],
+            notes=[
+                "Scores of training rows under fits that have not seen them, for a target with"
+                " standard deviation 1. The weights maximise the log-likelihood of the mixture."
+            ],
+        )
+    ]
 
 
 def signed_cell(value: SupportsFloat) -> TableCell:

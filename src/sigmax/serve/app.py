@@ -216,7 +216,7 @@ def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
         metadata=predictor.saved.metadata,
         fields=[form_field(column, rows) for column in columns],
         allows_missing=predictor.format.allows_missing,
-        has_neighbors=rows.has_neighbors,
+        has_neighbors=predictor.has_neighbors,
         options=options,
     )
 

@@ -49,7 +49,7 @@ class RestoredRows:
         self.features, fitted = model.features, model.fitted
         self.schema: Schema = self.features.schema
         self.reals, self.categories = self.schema.reals, self.schema.of_kind(Kind.CATEGORY)
-        self.has_neighbors = isinstance(fitted, LocalFitted)
+        self.are_stored = isinstance(fitted, LocalFitted)
         self.numbers = None
         if isinstance(fitted, LocalFitted):
             rows = fitted.rows
@@ -115,7 +115,7 @@ class RestoredRows:
     def typical(self, column: Column) -> Cell:
         """Median or most frequent category (without training rows: mean or first category)."""
         if column.kind is Kind.CATEGORY:
-            if not self.has_neighbors:
+            if not self.are_stored:
                 return column.categories[0] if column.categories else None
             j = self.categories.index(column)
             counts = np.bincount(self.codes[:, j])

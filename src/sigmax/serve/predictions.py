@@ -25,6 +25,7 @@ from sigmax.table_model import (
     RowPredictions,
     SavedTableModel,
     check_columns,
+    find_neighbors,
     new_names,
     predict_chunks,
     row_notes,
@@ -56,6 +57,8 @@ class Predictor:
         self.saved, self.show_rows = saved, show_rows
         self.training_rows = RestoredRows(saved)
         self.format = RowFormat(saved, self.training_rows)
+        typical = self.format.frame([self.format.row_model.model_validate(self.format.typical)])
+        self.has_neighbors = find_neighbors(saved.model, typical, 1) is not None
 
     def predict_batch(self, requests: Sequence[BatchRequest]) -> list[Json]:
         """Responses to requests whose rows are predicted together, `BULK_ROWS` at a time."""
@@ -118,17 +121,14 @@ class Predictor:
 
     def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
         """Nearest training rows of the first row, None for estimators without any."""
-        if not self.training_rows.has_neighbors:
+        nearest = find_neighbors(self.saved.model, X, max(1, k)) if self.has_neighbors else None
+        if nearest is None:
             return None
-        if not k:
-            return []
-        model: Any = self.saved.model
-        indices, weights = model.explain_neighbors(X, k)
         rows, found = self.training_rows, []
-        for index, weight in zip(indices[0].tolist(), weights[0].tolist(), strict=True):
+        for index, weight in zip(*(part[0, :k].tolist() for part in nearest), strict=True):
             if weight > 0:
                 found.append({"row": index + 1, "weight": weight})
-                if self.show_rows:
+                if self.show_rows and rows.are_stored:
                     found[-1] |= {"target": rows.target(index), "cells": rows.cells(index)}
         return found
 

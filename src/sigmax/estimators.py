@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, final
@@ -10,8 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    _num_samples,
+    check_is_fitted,
+)
 
 from sigmax.checks import check_choice, check_count
 from sigmax.distributions import Predictive
@@ -29,7 +35,7 @@ from sigmax.experts.stream import AbstractRowStream, ArrayStream, ParquetStream,
 from sigmax.files import HEADER, read_bytes, read_header
 from sigmax.model import Model, fit_models
 from sigmax.monitoring import Monitor
-from sigmax.random import make_key
+from sigmax.random import make_key, named_generator
 from sigmax.saving import AbstractSavable
 from sigmax.settings import store
 from sigmax.tables import Table
@@ -263,6 +269,29 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             f"{type(self).__name__} stores no training rows that others could be added to: fit it"
             " again with them, or use LocalRegressor."
         )
+
+    def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Training rows that contribute most to each prediction, and their weights.
+
+        Networks of `LocalRegressor` and forests average over training rows; other methods have no
+        such weights and raise an error. A weight is the row's share in the mean; the rest to 1 is
+        the share of other rows and of experts that do not average.
+
+        Returns
+        -------
+        rows : array of shape (n, k)
+            Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
+            are numbered on.
+        weights : array of shape (n, k)
+        """
+        table, k = self.read(X), check_count("k", k)
+        found = self.model_.fitted.explain_neighbors(self.model_.encode(table), k)
+        if found is None:
+            raise InvalidArgumentError(
+                f"{type(self).__name__} has no expert that averages over training rows: use"
+                " LocalRegressor, or SigmaxRegressor with a forest or networks."
+            )
+        return found
 
     def monitor(
         self,
@@ -798,22 +827,6 @@ class LocalRegressor(AbstractRegressor):
         self.model_ = add_rows(self.model_, table, y, sample_weight)
         return self
 
-    def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Training rows that contribute most to each prediction, and their weights.
-
-        A weight is the row's share in the updated mean, averaged over the ensemble members; the
-        rest to 1 is the share of the other rows and of the prior.
-
-        Returns
-        -------
-        rows : array of shape (n, k)
-            Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
-            are numbered on.
-        weights : array of shape (n, k)
-        """
-        table = self.read(X)
-        return self.fitted.explain_neighbors(self.model_.encode(table), check_count("k", k))
-
     @property
     def fitted(self) -> LocalFitted:
         """Networks, and the rows that they predict from."""
@@ -1074,9 +1087,9 @@ class MarginalRegressor(AbstractRegressor):
 class SigmaxRegressor(AbstractRegressor):
     r"""Several experts, stacked: linear, Gaussian process, forest and networks.
 
-    Each expert is fitted to all rows and predicts every training row from a fit that has not seen
-    it. The weights of the mixture maximise the likelihood of these predictions (Yao et al. 2018),
-    so that which kind of function suits the table is decided by the data. Away from them, the
+    Each expert is fitted to all rows, or to a random sample of as many as it can take, and predicts
+    training rows from a fit that has not seen them. The weights of the mixture maximise the
+    likelihood of these predictions (Yao et al. 2018), so that which kind of function suits the table is decided by the data. Away from them, the
     prediction tends to the overall distribution of the target.
 
     Parameters
@@ -1135,16 +1148,72 @@ class SigmaxRegressor(AbstractRegressor):
     ):
         store(self, locals())
 
+    def fit(self, X, y, sample_weight=None, groups=None) -> "SigmaxRegressor":
+        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            Numbers, categories, truth values, times and dates, with missing values: an array, or a
+            frame of pandas, polars or another library that narwhals reads. Of more than 524,288
+            rows, so many random ones are learned from.
+        y : array-like of shape (n,) or (n, p)
+            One target, or p targets with their own variances.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each row; a row of weight 0 has no effect.
+        groups : array-like of shape (n,), optional
+            Group of each row, such as a patient or a site, if new rows will belong to other groups.
+            The experts are then weighted and calibrated by how well they predict groups that they
+            have not seen.
+        """
+        fit_together([self], [(X, y, sample_weight, groups)])
+        return self
+
+    def read_training(self, X, y, sample_weight=None, groups=None) -> TrainingRows:
+        """Checked rows, a random sample of them if they are many."""
+        n_rows, taken = _num_samples(X), None
+        check_consistent_length(X, y, sample_weight, groups)
+        if n_rows > LARGEST_AT_ONCE:
+            rng = named_generator(make_key(self.random_state), "sample of rows")
+            taken = np.sort(rng.choice(n_rows, LARGEST_AT_ONCE, replace=False))
+            X, y, sample_weight, groups = (
+                None if part is None else _safe_indexing(part, taken)
+                for part in (X, y, sample_weight, groups)
+            )
+        rows = super().read_training(X, y, sample_weight)
+        if groups is not None:
+            label = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+            if label.max() == 0:
+                raise InvalidArgumentError("`groups` must have at least 2 different values, got 1.")
+            rows = replace(rows, group=label[rows.indices])
+        return rows if taken is None else replace(rows, indices=taken[rows.indices])
+
+    @property
+    def stack(self) -> StackFitted:
+        """Fitted experts and their weights."""
+        check_is_fitted(self)
+        assert isinstance(self.model_.fitted, StackFitted)
+        return self.model_.fitted
+
+    def predict_shares(self, X) -> pd.DataFrame:
+        """Share of every expert in the prediction of every row: one column per expert.
+
+        Off the data, the share of the marginal distribution tends to 1.
+        """
+        gate = self.predict_gate(X)
+        names = [one.name for one in self.stack.experts]
+        return pd.DataFrame(self.stack.shares(gate).T, columns=names)
+
     @property
     def leaderboard_(self) -> pd.DataFrame:
-        """Experts by weight: their names, weights, held-out log-likelihood and seconds."""
-        check_is_fitted(self)
-        fitted = self.model_.fitted
-        assert isinstance(fitted, StackFitted)
-        names = ("weight", "log_likelihood", "seconds")
+        """Experts by weight: names, weights, held-out log-likelihood and CRPS, and seconds.
+
+        Both scores are in units of the standard deviation of the target.
+        """
+        names = ("weight", "log_likelihood", "crps", "seconds")
         rows = [
             {"expert": one.name} | {name: getattr(one, name) for name in names}
-            for one in fitted.experts
+            for one in self.stack.experts
         ]
         found = pd.DataFrame(rows).sort_values("weight", ascending=False)
         return found.reset_index(drop=True)

@@ -52,7 +52,7 @@ def test_the_expert_of_the_right_family_has_the_weight(model):
         board = one.leaderboard_
         assert board["weight"].sum() == pytest.approx(1)
         assert board["weight"].is_monotonic_decreasing
-        assert np.isfinite(board[["log_likelihood", "seconds"]].to_numpy()).all()
+        assert np.isfinite(board[["log_likelihood", "crps", "seconds"]].to_numpy()).all()
 
 
 def test_predictions_are_as_good_as_they_say(model):
@@ -160,6 +160,57 @@ def test_a_time_limit_leaves_experts_out_and_says_so():
     assert list(model.leaderboard_["expert"]) == ["marginal"]
     with pytest.raises(InvalidArgumentError, match="`time_limit` must be"):
         SigmaxRegressor(time_limit=-1).fit(X, y)
+
+
+def test_weights_with_groups_are_those_for_new_groups():
+    """Twelve rows of each of 25 groups, whose offsets a categorical column gives away."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(50), 12)
+    offset = rng.normal(size=50)[group]
+    frame = pd.DataFrame({"x": rng.normal(size=600), "site": group.astype(float)})
+    y = frame["x"].to_numpy() + offset + 0.1 * rng.normal(size=600)
+    old, new = group < 25, group >= 25
+    plain = SigmaxRegressor("quick", random_state=0).fit(frame[old], y[old])
+    grouped = SigmaxRegressor("quick", random_state=0).fit(frame[old], y[old], groups=group[old])
+    scores = [one.predict_dist(frame[new]).crps(y[new]).mean() for one in (plain, grouped)]
+    assert scores[1] < scores[0]
+    low, high = grouped.predict_interval(frame[new]).T
+    assert np.mean((low <= y[new]) & (y[new] <= high)) > 0.8
+    known = grouped.leaderboard_.set_index("expert")["log_likelihood"]
+    assert known["gp"] < plain.leaderboard_.set_index("expert")["log_likelihood"]["gp"] - 0.3
+    with pytest.raises(InvalidArgumentError, match="at least 2 different values"):
+        grouped.fit(frame, y, groups=np.ones(600))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        grouped.fit(frame, y, groups=group[:9])
+
+
+def test_shares_of_experts_tend_to_the_marginal_off_the_data(model):
+    shares = model.predict_shares([[0.0, 0.0], [90.0, 90.0]])
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    weights = model.leaderboard_.set_index("expert")["weight"]
+    np.testing.assert_allclose(shares.loc[0], weights[shares.columns], atol=1e-3)
+    assert shares.loc[1, "marginal"] > 0.99
+
+
+def test_neighbours_are_those_of_the_experts_that_average_over_rows(model):
+    X, y = smooth(200)
+    rows, weights = model.explain_neighbors(X[:20] + 0.01, k=5)
+    assert rows.shape == weights.shape == (20, 5)
+    assert np.all(np.diff(weights) <= 0) and np.all(weights.sum(axis=1) < 1)
+    distance = np.linalg.norm(X[rows] - X[:20, None], axis=2)
+    assert np.median(distance) < 1.0  # in a square of length 6
+    linear = SigmaxRegressor(experts=["linear"]).fit(X, y)
+    with pytest.raises(InvalidArgumentError, match="no expert that averages"):
+        linear.explain_neighbors(X[:2])
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    monkeypatch.setattr("sigmax.estimators.LARGEST_AT_ONCE", 90)
+    X, y = smooth(300)
+    model = SigmaxRegressor("quick", random_state=0).fit(pd.DataFrame(X), y)
+    rows, _ = model.explain_neighbors(pd.DataFrame(X), k=3)
+    assert len(np.unique(rows)) <= 90 and rows.max() > 200
+    assert model.predict_dist(pd.DataFrame(X)).crps(y).mean() < 0.3
 
 
 @pytest.mark.slow

@@ -416,14 +416,17 @@ class Stacked(AbstractDistribution):
         """E|X − y|."""
         return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf), y)
 
-    def crps(self, y: Numbers) -> Numbers:
-        """Continuous ranked probability score: the integral of (F − step at y)²."""
-        return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf) ** 2, y)
+    def crps(self, y: Numbers, step: int = 1) -> Numbers:
+        """Continuous ranked probability score: the integral of (F − step at y)².
 
-    def _integrate(self, function: Any, y: Numbers) -> Numbers:
+        A ``step`` above 1 integrates on so many times fewer points.
+        """
+        return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf) ** 2, y, step)
+
+    def _integrate(self, function: Any, y: Numbers, step: int = 1) -> Numbers:
         """∫ function(F(t), t < y) dt."""
         units, at = self.units, np.broadcast_to(y, self.shape)
-        grid = GRID.reshape(-1, *[1] * len(self.shape))
+        grid = GRID[::step].reshape(-1, *[1] * len(self.shape))
         spread = np.where(np.isfinite(self.std), self.std, units.scale)
         cuts = [np.clip(self.mean + spread * grid, units.low, units.high), at[None]]
         if (

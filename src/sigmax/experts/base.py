@@ -47,10 +47,13 @@ class HeldOut(eqx.Module):
     """True for the members that hold a row out."""
 
     @classmethod
-    def of_rows(cls, dist: Mixture, rows: Rows) -> "HeldOut":
-        """All rows, each left out by every member."""
-        members = np.ones((len(rows), dist.n_members), dtype=bool)
-        return cls(dist, rows.y, rows.weight, np.arange(len(rows)), members)
+    def of_rows(
+        cls, dist: Mixture, rows: Rows, at: Int[np.ndarray, " k"] | None = None
+    ) -> "HeldOut":
+        """All rows, or the rows ``at``, each left out by every member."""
+        at = np.arange(len(rows)) if at is None else at
+        members = np.ones((len(at), dist.n_members), dtype=bool)
+        return cls(dist, rows.y[at], rows.weight[at], at, members)
 
     @classmethod
     def of_members(
@@ -169,6 +172,15 @@ class AbstractFitted(eqx.Module):
         """`density`, and further quantities of every row by name, ``gate`` if there is one."""
         gate = self.gate(X)
         return self.density(X), {} if gate is None else {"gate": gate}
+
+    def explain_neighbors(
+        self, X: Inputs, k: int
+    ) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]] | None:
+        """Training rows with the largest weights in the mean, and these weights.
+
+        None if the method does not average over training rows.
+        """
+        return None
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
         """Shape of the predictions at ``X``; raises an error if arrays do not fit each other."""

@@ -247,9 +247,6 @@ LEAVES = (1, 8)
 BANDWIDTHS = np.geomspace(0.03, 0.6, 9)
 """Standard deviations that are added to the components, of which the best is taken."""
 
-MOST_HELD_OUT = 20_000
-"""Rows whose held-out densities are computed, at most."""
-
 ROWS_AT_ONCE = 8192
 
 
@@ -260,6 +257,8 @@ class ForestFitted(AbstractFitted):
     forests: Forests
     """One tree for each of its members."""
     y: Float[np.ndarray, "rows outputs"]
+    indices: Int[np.ndarray, " rows"]
+    """Positions of the rows among those given to `fit`."""
     bandwidth: Float[np.ndarray, " outputs"]
     held_out: HeldOut
     """Densities from the trees that have not learned from a row, nor from its duplicates."""
@@ -274,12 +273,43 @@ class ForestFitted(AbstractFitted):
         mean, variance = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
         return smoothed_mixture(mean, variance, self.bandwidth)
 
+    def explain_neighbors(
+        self, X: Inputs, k: int
+    ) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]]:
+        """Training rows to which most trees send each row, and the shares of these trees."""
+        rows = np.asarray(X.coordinates, np.float32)
+        leaves = self.indices[self.forests.rows_at(rows)[:, 0].T]
+        return largest_weights(leaves, np.full(leaves.shape, 1 / leaves.shape[1]), k)
+
     def check(self) -> None:
         """Raise ValueError unless every path ends at a training row."""
         n_features = int(self.forests.feature.max(initial=0)) + 1
         self.forests.check_paths(len(self.forests.roots), len(self.y), n_features)
         if not np.all(self.bandwidth > 0):
             raise ValueError("bandwidths must be above 0")
+
+
+def largest_weights(
+    labels: Int[np.ndarray, "rows entries"], weights: Float[np.ndarray, "rows entries"], k: int
+) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]]:
+    """Labels of largest total weight in every row, the largest first, and these weights.
+
+    Where a row has fewer labels, the last one is repeated with weight 0.
+
+    Examples
+    --------
+    >>> largest_weights(np.array([[7, 3, 7, 5]]), np.array([[0.2, 0.3, 0.2, 0.1]]), 2)
+    (array([[7, 3]]), array([[0.4, 0.3]]))
+    """
+    order = np.argsort(labels, axis=1, kind="stable")
+    ranked = np.take_along_axis(labels, order, axis=1)
+    total = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    is_last = np.diff(ranked, axis=1, append=-1) != 0
+    before = np.maximum.accumulate(np.where(is_last, total, 0.0), axis=1)
+    before = np.pad(before[:, :-1], ((0, 0), (1, 0)))
+    own = np.where(is_last, total - before, 0.0)
+    best = np.argsort(-own, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(ranked, best, axis=1), np.take_along_axis(own, best, axis=1)
 
 
 def smoothed_mixture(mean, variance, bandwidth) -> Mixture:
@@ -324,7 +354,7 @@ class Forest(AbstractExpert):
             group[rng.choice(n_groups, max(1, round(SHARE * n_groups)), replace=False)] = True
             own[:] = group[label]
         learned = [np.flatnonzero(own) for own in is_learned]
-        asked = np.sort(rng.permutation(len(X))[:MOST_HELD_OUT])
+        asked = rows.scored
         asked = asked[~is_learned[:, asked].all(axis=0)]
         leaves = LEAVES if len(X) > 2 * LEAVES[-1] else LEAVES[:1]
         grown = [self.grow(X, rows, learned, is_learned, asked, leaf, rng) for leaf in leaves]
@@ -340,9 +370,14 @@ class Forest(AbstractExpert):
         outputs = range(y.shape[1])
         best = [best_bandwidth(mean[..., p], variance[..., p], y[:, p], weight) for p in outputs]
         bandwidth = np.array([width for _, width in best])
-        dist, members = smoothed_mixture(mean, variance, bandwidth), np.ones((len(asked), 1), bool)
-        held_out = HeldOut(dist, y, weight, asked, members)
-        fitted = ForestFitted(forests=forests, y=rows.y, bandwidth=bandwidth, held_out=held_out)
+        held_out = HeldOut.of_rows(smoothed_mixture(mean, variance, bandwidth), rows, asked)
+        fitted = ForestFitted(
+            forests=forests,
+            y=rows.y,
+            indices=rows.given.indices,
+            bandwidth=bandwidth,
+            held_out=held_out,
+        )
         return sum(score for score, _ in best), fitted
 
 

@@ -56,8 +56,13 @@ class DuplicateGroups:
 
     @classmethod
     def of(cls, rows: Rows) -> "DuplicateGroups":
-        """Groups of training rows."""
+        """Groups of training rows: duplicates, and rows of the groups that the user gave."""
         return cls.create(rows.given.duplicate_group)
+
+    def several(self) -> list[Int[np.ndarray, " _"]]:
+        """Rows of every group that has more than one."""
+        parts = np.split(self.order, self.first[1:])
+        return [part for part in parts if len(part) > 1]
 
     @property
     def size(self) -> Int[np.ndarray, " groups"]:
@@ -110,6 +115,33 @@ def leave_groups_out(
         factor = np.maximum(df - squares, SMALLEST * df) / left
     at = groups.label
     return LeftOut(mean[:, at], (factor * latent)[:, at], factor[:, at] * noise, left[:, at])
+
+
+def inverse_blocks(
+    groups: DuplicateGroups,
+    factor: Float[np.ndarray, "rows directions"],
+    share: Float[np.ndarray, " directions"],
+    residual: Float[np.ndarray, " rows"],
+) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
+    r"""Residuals of rows, and diagonal of $M_{gg}^{-1}$, without the rows of their group.
+
+    $M = I - F S F^\top$ turns targets into residuals; without the group g, which may have any X,
+    these are $M_{gg}^{-1}$ times as large. Blocks that are larger than the number of directions are
+    inverted by Woodbury's formula.
+    """
+    diagonal = 1 / np.maximum(1 - factor**2 @ share, SMALLEST)
+    left_out = residual * diagonal
+    for rows in groups.several():
+        own = factor[rows]
+        if len(rows) <= len(share):
+            inverse = np.linalg.inv(np.eye(len(rows)) - (own * share) @ own.T)
+            left_out[rows], diagonal[rows] = inverse @ residual[rows], np.diag(inverse)
+        else:
+            inner = np.diag(1 / np.maximum(share, SMALLEST)) - own.T @ own
+            along = np.linalg.solve(inner, own.T)
+            left_out[rows] = residual[rows] + own @ (along @ residual[rows])
+            diagonal[rows] = 1 + np.sum(own * along.T, axis=1)
+    return left_out, diagonal
 
 
 def leave_out_of_posterior(

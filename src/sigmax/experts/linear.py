@@ -1,5 +1,6 @@
 """Baselines in closed form: a linear model, and the marginal distribution of the target."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -10,7 +11,13 @@ from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.leave_out import DuplicateGroups, leave_out_of_posterior, total_density
+from sigmax.experts.leave_out import (
+    LEAST_DF,
+    SMALLEST,
+    DuplicateGroups,
+    inverse_blocks,
+    total_density,
+)
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import Support, TargetUnits
 from sigmax.inputs import Inputs, Standardizer
@@ -25,8 +32,6 @@ MOST_CODES = 200
 N_QUANTILES = 99
 LEVELS = np.append((np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, [0.25, 0.75])
 """Levels of the quantiles of the marginal, and of the quartiles that its bandwidth follows from."""
-MOST_LEFT_OUT = 5000
-"""Rows at most, evenly spaced, whose density under the marginal of all others is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,15 +117,21 @@ class Linear(AbstractBaseline):
         best = np.argmax(evidence, axis=0)
         noise = np.take_along_axis(rate, best[None], axis=0)[0] / shape
         coefficients = directions.T @ (projected * shrunk[:, best])
-        # Posterior variance of the function at every row, in units of the noise.
-        spread = left**2 @ (eigenvalues[:, None] * shrunk[:, best]) / root**2 + 1 / len(Z)
-        given_all = (Z - center) @ coefficients, spread * noise, noise / root**2
-        groups = DuplicateGroups.of(rows)
-        left_out = [
-            leave_out_of_posterior(groups, y, mean[None], latent[None], d[None], 2 * shape)
-            for y, mean, latent, d in zip(rows.y.T, *(part.T for part in given_all), strict=True)
-        ]
-        parts = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
+        groups, df, left_out = DuplicateGroups.of(rows), 2 * shape, []
+        factor = np.column_stack([left, root / math.sqrt(len(Z))])
+        for output, at in enumerate(best):
+            share = np.append(eigenvalues * shrunk[:, at], 1.0)
+            own = y[:, output]
+            residual = own - factor @ (share * (factor.T @ own))
+            error, diagonal = inverse_blocks(groups, factor, share, residual)
+            own_df = np.maximum(df - groups.size, LEAST_DF)
+            squares = groups.sum(residual * error) / noise[output]
+            scale = (noise[output] * np.maximum(df - squares, SMALLEST * df) / own_df)[groups.label]
+            latent = np.maximum(diagonal - 1, SMALLEST)
+            per_row = 1 / rows.weight * rows.weight.mean()
+            mean = rows.y[:, output] - error / root[:, 0]
+            left_out.append((mean, scale * latent * per_row, scale * per_row, own_df[groups.label]))
+        parts = (np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True))
         return LinearFitted(
             center=center,
             coefficients=coefficients,
@@ -141,7 +152,7 @@ class MarginalFitted(AbstractFitted):
     widths: Float[np.ndarray, "quantiles outputs"]
     """Standard deviation of the Normal at every quantile."""
     held_out: HeldOut
-    """Leave-one-out densities, of at most `MOST_LEFT_OUT` rows."""
+    """Leave-one-out densities."""
 
     def density(self, X: Inputs) -> Mixture:
         """Density of the training targets, once for every row."""
@@ -172,7 +183,7 @@ class Marginal(AbstractBaseline):
             for column in rows.y.T
         ]
         quantiles, widths = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
-        some = np.unique(np.linspace(0, len(rows) - 1, MOST_LEFT_OUT).astype(int))
+        some = rows.scored
         groups, left_out = DuplicateGroups.of(rows), []
         for column in rows.y.T:
             found = quantiles_without_groups(
@@ -181,9 +192,7 @@ class Marginal(AbstractBaseline):
             n_left = np.maximum(len(rows) - groups.size[groups.label[some]], 1)
             left_out.append(smoothed_histogram(found[:, groups.label[some]], n_left))
         dist = Normal(*(np.stack(part, axis=-1) for part in zip(*left_out, strict=True)))
-        members = np.ones((len(some), 1), dtype=bool)
-        mixture = Mixture(dist, n_parts=N_QUANTILES)
-        held_out = HeldOut(mixture, rows.y[some], rows.weight[some], some, members)
+        held_out = HeldOut.of_rows(Mixture(dist, n_parts=N_QUANTILES), rows, some)
         return MarginalFitted(quantiles=quantiles, widths=widths, held_out=held_out)
 
 

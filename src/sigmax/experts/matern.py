@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from sigmax.distributions import Mixture, StudentT
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.leave_out import DuplicateGroups, leave_groups_out
+from sigmax.experts.leave_out import DuplicateGroups
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.random import named_generator
@@ -264,17 +264,21 @@ class MaternProcess(AbstractExpert):
     POLISH_ITER = 8
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MaternFitted:
-        """Fit one process per output."""
-        X, weight = coordinates(rows.X), rows.weight / rows.weight.mean()
+        """Fit one process per output, to random rows if there are too many."""
+        X, scored = coordinates(rows.X), rows.scored
         group = np.arange(X.shape[1])
         if not rows.features.schema.is_plain:
             group = np.asarray(rows.features.length_scale_groups())
         rng = named_generator(key, "rows")
-        chosen = np.sort(rng.permutation(len(X))[: self.n_points])
+        chosen = np.sort(rng.permutation(len(scored))[: self.n_points])
+        if rows.given.group is not None:  # of other rows, the same group may have been learned from
+            scored, chosen = scored[chosen], np.arange(len(chosen))
+        X, y, weight = X[scored], rows.y[scored], rows.weight[scored] / rows.weight.mean()
+        label = rows.given.duplicate_group[scored]
         with threadpool_limits(1, user_api="blas"):
             found = [
-                self.fit_output(X, y, weight, group, chosen, rows, rng)
-                for y in np.ascontiguousarray(rows.y.T)
+                self.fit_output(X, column, weight, group, chosen, label, rng)
+                for column in np.ascontiguousarray(y.T)
             ]
         theta, log_noise, relative, bandwidth, factor, df, left_out = zip(*found, strict=True)
         mean, latent, noise = (
@@ -282,7 +286,7 @@ class MaternProcess(AbstractExpert):
         )
         return MaternFitted(
             X=X[chosen],
-            y=rows.y[chosen],
+            y=y[chosen],
             weight=weight[chosen],
             group=group,
             theta=np.stack(theta),
@@ -292,12 +296,12 @@ class MaternProcess(AbstractExpert):
             factor=np.array(factor),
             df=np.array(df),
             held_out=HeldOut.of_rows(
-                student_t(mean, latent, noise, np.array(factor), np.array(df)), rows
+                student_t(mean, latent, noise, np.array(factor), np.array(df)), rows, scored
             ),
         )
 
-    def fit_output(self, X, y, weight, group, chosen, rows, rng):
-        """Parameters and leave-one-out predictions of one output."""
+    def fit_output(self, X, y, weight, group, chosen, label, rng):
+        """Parameters and leave-one-out predictions of one output, from the ``chosen`` rows."""
         covariance, order = Covariance(group), rng.permutation(len(chosen))
         some = chosen[order[: self.n_search]]
         theta = covariance.search(
@@ -306,8 +310,8 @@ class MaternProcess(AbstractExpert):
         if len(chosen) > self.n_search:
             some = chosen[order[: self.n_polish]]
             theta = covariance.search([theta], X[some], y[some], weight[some], self.POLISH_ITER)
-        labels = np.unique(rows.given.duplicate_group[chosen], return_inverse=True)[1].reshape(-1)
-        groups, others = DuplicateGroups.create(labels), np.setdiff1d(np.arange(len(X)), chosen)
+        groups = DuplicateGroups.create(label[chosen])
+        others = np.setdiff1d(np.arange(len(X)), chosen)
 
         def leave_out(relative: Vector) -> tuple[Vector, Vector, Vector]:
             """Mean, latent and noise variance of every row given all but its duplicates."""
@@ -316,12 +320,12 @@ class MaternProcess(AbstractExpert):
             root = factorized(covariance, theta, X[chosen], own - JITTER)
             inverse = linalg.cho_solve((root, True), np.eye(len(chosen)))
             solved = inverse @ y[chosen]
-            ordered = inverse[np.ix_(groups.order, groups.order)]
-            blocks = np.add.reduceat(np.add.reduceat(ordered, groups.first, 0), groups.first, 1)
-            precision, residual = np.diag(blocks), groups.sum(solved)
-            left = leave_groups_out(groups, y[chosen], own[None], precision[None], residual[None])
+            error, variance = solved / np.diag(inverse), 1 / np.diag(inverse)
+            for rows in groups.several():
+                block = np.linalg.inv(inverse[np.ix_(rows, rows)])
+                error[rows], variance[rows] = block @ solved[rows], np.diag(block)
             mean, latent = np.zeros(len(X)), np.zeros(len(X))
-            mean[chosen], latent[chosen] = left.mean[0], np.maximum(left.latent[0], 1e-9)
+            mean[chosen], latent[chosen] = y[chosen] - error, np.maximum(variance - own, 1e-9)
             if len(others):
                 across = covariance(theta, X[others], X[chosen])
                 mean[others] = across @ solved
@@ -348,7 +352,7 @@ class MaternProcess(AbstractExpert):
                     points = X[others], X[chosen], log_noise, bandwidth
                     relative[others] = np.exp(smoothed(covariance, theta, *points))
                 mean, latent, noise = leave_out(relative)
-        factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), rows.weight)
+        factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight)
         return theta, log_noise, relative[chosen], bandwidth, factor, df, (mean, latent, noise)
 
 

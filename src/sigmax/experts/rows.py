@@ -8,6 +8,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from sigmax.errors import TrainingWarning
 from sigmax.features import Features, TargetUnits
@@ -19,6 +21,8 @@ FEWEST_DISTINCT = 10
 """Number of different rows below which no duplicates are merged: all may be repeated by chance."""
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Relative difference below which two values are equal in single precision."""
+MOST_SCORED = 8192
+"""Rows of which an expert computes held-out densities, at most."""
 FEWEST_HELD_OUT, LARGEST_SHARE = 20, 0.4
 """Rows that a member holds out at least, unless they are a larger share of all rows than this."""
 
@@ -35,6 +39,8 @@ class TrainingRows:
     indices: NDArray[np.intp]
     """Positions in the rows that were given to `fit`."""
     is_single_output: bool
+    group: NDArray[np.intp] | None = None
+    """Label of every row; rows of one label are held out together, whatever their X."""
 
     @classmethod
     def read(
@@ -67,12 +73,19 @@ class TrainingRows:
     def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
         """Some of the rows."""
         table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
-        return TrainingRows(table, y, weight, self.indices[rows], self.is_single_output)
+        group = None if self.group is None else self.group[rows]
+        return TrainingRows(table, y, weight, self.indices[rows], self.is_single_output, group)
 
     @cached_property
     def duplicate_group(self) -> NDArray[np.intp]:
-        """Label of every row, the same for rows of equal X."""
-        return duplicate_groups(self.table.values)
+        """Label of every row, the same for rows of equal X and for rows of one ``group``."""
+        label = duplicate_groups(self.table.values)
+        if self.group is None:
+            return label
+        links = label, label.max() + 1 + self.group
+        n_nodes = int(links[1].max()) + 1
+        graph = coo_array((np.ones(len(label)), links), shape=(n_nodes, n_nodes))
+        return connected_components(graph, directed=False)[1][label].astype(np.intp)
 
     @cached_property
     def n_distinct(self) -> int:
@@ -103,6 +116,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def scored(self) -> Int[np.ndarray, " scored"]:
+        """Rows of which held-out densities are computed: random ones, at most `MOST_SCORED`."""
+        return np.sort(np.random.default_rng(0).permutation(len(self))[:MOST_SCORED])
 
     @property
     def weight(self) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.combined import PRESETS
 from sigmax.experts.ensemble import gate_relevance
-from sigmax.experts.forest import Forest
+from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.experts.matern import MaternProcess
@@ -75,6 +75,12 @@ beyond the data: the widest is taken unless another one has so much more held-ou
 
 MAX_ROUNDS = 500
 
+MORE_NEIGHBORS = 8
+"""Neighbours that every expert names, for each one that is asked of the stack."""
+
+ROWS_OF_CRPS = 256
+"""Rows of which the CRPS of every expert is computed, for `leaderboard_`."""
+
 
 def check_experts(name: str, experts: Any) -> Any:
     """The setting: "auto", or a list of names and experts."""
@@ -109,6 +115,8 @@ class StackedExpert(eqx.Module):
     weight: float = 0.0
     log_likelihood: float = 0.0
     """Mean held-out log-likelihood, in units of the standard deviation of y."""
+    crps: float = 0.0
+    """Mean held-out CRPS, in the same units."""
 
     def part(self, mixture: Mixture | Stacked) -> ExpertPart:
         """Prediction of the expert, its scales at least `LEAST_SCALE`, by adding variance."""
@@ -149,6 +157,24 @@ class StackFitted(AbstractFitted):
         parts = [one.part(one.fitted.density(X)) for one in self.experts]
         return stacked(parts, [one.weight for one in self.experts], gate), {"gate": gate}
 
+    def shares(self, gate: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "experts rows"]:
+        """Weight of every expert at rows with this ``gate``."""
+        return shares([one.weight for one in self.experts], gate)
+
+    def explain_neighbors(
+        self, X: Inputs, k: int
+    ) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]] | None:
+        """Training rows of largest weight over all experts that average over such rows."""
+        found, share = [], self.shares(self.gate(X))
+        for one, own in zip(self.experts, share, strict=True):
+            neighbors = one.fitted.explain_neighbors(X, MORE_NEIGHBORS * k)
+            if neighbors is not None:
+                found.append((neighbors[0], own[:, None] * neighbors[1]))
+        if not found:
+            return None
+        rows, weights = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+        return largest_weights(rows, weights, k)
+
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
         """Shape of the predictions; raises an error if arrays do not fit each other."""
         shapes = {one.fitted.prediction_shape(X) for one in self.experts}
@@ -172,12 +198,20 @@ def evaluate_gate(
     return gate(*map(jnp.asarray, rows))
 
 
+def shares(
+    weight: Sequence[float], gate: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, "experts rows"]:
+    """Weights at every row: the gate moves them to the first expert, the marginal."""
+    at_rows = np.array(weight)[:, None] * (1 - gate)
+    at_rows[0] += gate
+    return at_rows
+
+
 def stacked(
     parts: Sequence[ExpertPart], weight: Sequence[float], gate: Float[np.ndarray, " rows"]
 ) -> Stacked:
-    """Mixture of the parts; the gate moves the weights of a row to the first, the marginal."""
-    at_rows = np.array(weight)[:, None] * (1 - gate)
-    at_rows[0] += gate
+    """Mixture of the parts with the `shares` of their experts."""
+    at_rows = shares(weight, gate)
     shape = parts[0].mixture.shape
     log_weight = np.log(np.maximum(at_rows, 1e-300))[:, :, None]
     log_weight = np.broadcast_to(log_weight, (len(parts), *shape)).copy()
@@ -357,43 +391,31 @@ def fit_expert(
 def weighed(
     fitted: Sequence[StackedExpert], rows: Rows
 ) -> tuple[tuple[StackedExpert, ...], Int[np.ndarray, " held_out"]]:
-    """Experts with their weights, and the rows that all of them hold out.
-
-    Experts that hold out all rows are weighted first; each further one, such as an ensemble whose
-    members hold out a part of the rows, is then weighted against the mixture so far on its rows.
-    """
-    n_rows = len(rows)
-    covers = [len(one.fitted.held_out) >= n_rows // 2 for one in fitted]
-    first = [one for one, is_full in zip(fitted, covers, strict=True) if is_full]
-    later = [one for one, is_full in zip(fitted, covers, strict=True) if not is_full]
-    common = first[0].fitted.held_out.row
-    for one in first[1:]:
+    """Experts with their weights and scores, and the rows that all of them hold out."""
+    common = fitted[0].fitted.held_out.row
+    for one in fitted[1:]:
         common = np.intersect1d(common, one.fitted.held_out.row)
-    log_density = {one.name: log_densities(one, rows) for one in fitted}
-    outputs, weight = rows.y.shape[1], rows.weight[common]
-    scores = np.stack([log_density[one.name][common] for one in first], axis=-1)
-    found = stacking_weights(scores.reshape(-1, len(first)), np.repeat(weight, outputs))
-    weights = dict(zip((one.name for one in first), found, strict=True))
-    for one in later:
-        own = np.intersect1d(common, one.fitted.held_out.row)
-        mixed = np.stack([log_density[name][own] + np.log(w) for name, w in weights.items()])
-        pair = np.stack([np.logaddexp.reduce(mixed), log_density[one.name][own]], axis=-1)
-        share = stacking_weights(pair.reshape(-1, 2), np.repeat(rows.weight[own], outputs))[1]
-        weights = {name: w * (1 - share) for name, w in weights.items()} | {one.name: share}
-        common = own
+    parts = [one.held_out(common) for one in fitted]
+    log_density = [np.log(densities(part, rows, common)) for part in parts]
+    weight, n_outputs = rows.weight[common], rows.y.shape[1]
+    scores = np.stack(log_density, axis=-1).reshape(-1, len(fitted))
+    found = stacking_weights(scores, np.repeat(weight, n_outputs))
+    some = np.linspace(0, len(common) - 1, min(len(common), ROWS_OF_CRPS)).astype(int)
     experts = tuple(
         replace(
             one,
-            weight=float(weights[one.name]),
-            log_likelihood=float(np.nanmean(log_density[one.name][common])),
+            weight=float(own),
+            log_likelihood=float(np.average(log.mean(axis=1), weights=weight)),
+            crps=float(np.average(held_out_crps(one, rows, common[some]), weights=weight[some])),
         )
-        for one in fitted
+        for one, own, log in zip(fitted, found, log_density, strict=True)
     )
     return experts, common
 
 
-def log_densities(expert: StackedExpert, rows: Rows) -> Float[np.ndarray, "rows outputs"]:
-    """Held-out log density of every row and output; NaN for rows that are not held out."""
-    at, found = expert.fitted.held_out.row, np.full(rows.y.shape, np.nan)
-    found[at] = np.log(densities(expert.held_out(at), rows, at))
-    return found
+def held_out_crps(
+    expert: StackedExpert, rows: Rows, at: Int[np.ndarray, " held_out"]
+) -> Float[np.ndarray, " held_out"]:
+    """CRPS of an expert for rows that it holds out, averaged over outputs."""
+    alone = stacked([expert.held_out(at)], [1.0], np.zeros(len(at)))
+    return alone.crps(rows.y[at], step=4).mean(axis=1)

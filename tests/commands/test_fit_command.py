@@ -328,7 +328,7 @@ def test_options_that_no_table_could_have_raise_errors():
 def test_the_experts_of_a_stack_are_shown_with_their_weights(fitted):
     output, folder = fitted
     for text in (output, (folder / "report.html").read_text()):
-        assert "Experts of the model" in text and "forest" in text and "log-likelihood" in text
+        assert "Experts and their weights" in text and "forest" in text and "log-likelihood" in text
 
 
 def test_a_time_that_is_over_leaves_experts_out_and_conformal_intervals_need_no_network(tmp_path):

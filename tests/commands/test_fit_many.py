@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import LOCAL, SMALL, fails_with, run
+from command_cases import LOCAL, fails_with, run
 
 from sigmax import LocalRegressor, fit_parquet
 from sigmax.cli.rows import (

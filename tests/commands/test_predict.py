@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from command_cases import fails_with, run
 
-from sigmax.estimators import load_estimator
 from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.errors import InvalidDataError
+from sigmax.estimators import load_estimator
 from sigmax.table_model import PredictOptions, load_folder, new_names, predict_chunks
 
 ADDED = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]

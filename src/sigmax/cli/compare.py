@@ -95,6 +95,10 @@ COMPARED = {
         is_network=False,
     ),
 }
+ENCODED = (
+    "* cannot read categories or missing values, so it got a numeric version: standardised numbers,"
+    " missing-value flags, the 20 most frequent categories one-hot."
+)
 PAIRED = ("crps", "log_likelihood")
 """Scores whose differences between methods are computed on the same rows."""
 
@@ -339,8 +343,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         rows=rows,
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",
-            "* cannot read categories or missing values, so it got a numeric version: standardised"
-            " numbers, missing-value flags, the 20 most frequent categories one-hot.",
+            *[ENCODED] * any(row[0].endswith("*") for row in rows),
             *failure_notes(records).values(),
         ],
     )

@@ -180,7 +180,7 @@ class Evaluation:
         title = f"scores of {self.target} on {self.n_rows:,} rows"
         tables = [score_table(title, {"model": self.scores})]
         if self.parts:
-            titles = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
+            titles = {"crps": "CRPS", "rmse": "RMSE"}
             titles |= {"coverage_90": "90 % coverage", "width_90": "90 % width"}
             hidden = len(self.parts) - MOST_GROUPS
             rows = [

@@ -34,6 +34,7 @@ from sigmax.cli.rows import (
     Split,
     UsableRows,
     fingerprint,
+    group_labels,
     hash_rows,
     hold_out_rows,
     read_features,
@@ -334,10 +335,12 @@ def fit_model(
         model.set_params(verbose=int(verbose))
     if many is not None:
         model.fit_stream(many.stream(data, columns, split))
-    elif split is not None:
-        model.fit(data.X.iloc[split.train], data.y[split.train])
     else:
-        model.fit(data.X, data.y)
+        rows = np.arange(len(data.y)) if split is None else split.train
+        groups = {}
+        if isinstance(model, SigmaxRegressor) and columns.group_column is not None:
+            groups["groups"] = group_labels(data.frame[columns.group_column].iloc[rows], 1)
+        model.fit(data.X.iloc[rows], data.y[rows], **groups)
     if has_bar:
         model.set_params(verbose=0)
     return time.perf_counter() - begin

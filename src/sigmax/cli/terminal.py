@@ -10,6 +10,7 @@ from typing import Any
 
 import rich.table
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -88,13 +89,22 @@ def show_item(item: Any) -> None:
     if isinstance(item, str):
         console.print(escape(item), soft_wrap=True)
     else:
-        console.print(rich_table(item) if isinstance(item, ReportTable) else item)
+        is_table = isinstance(item, ReportTable)
+        console.print(*("", rich_table(item)) if is_table else (item,), sep="\n")
 
 
 def rich_table(table: ReportTable) -> rich.table.Table:
-    result = rich.table.Table(title=escape(table.title), caption=escape(" ".join(table.notes)))
+    result = rich.table.Table(
+        title=escape(table.title),
+        caption=escape(" ".join(table.notes)),
+        box=SIMPLE_HEAD,
+        show_edge=False,
+    )
+    result.padding, result.title_justify, result.caption_justify = (0, 1, 0, 0), "left", "left"
     for i, column in enumerate(table.header):
-        result.add_column(escape(column), justify="right" if i else "left", no_wrap=i == 0)
+        width = max(len(row[i].replace("**", "")) for row in table.rows)  # headers may wrap
+        justify = "right" if i else "left"
+        result.add_column(escape(column), justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         result.add_row(*(escape(text.replace("**", "")) for text in row))
     return result

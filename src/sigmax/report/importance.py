@@ -21,19 +21,19 @@ from sigmax.report.tables import (
 from sigmax.report.validation import COVERAGE, values_of
 from sigmax.tables import Kind, Schema
 
-MOST_ROWS = 400
+MOST_ROWS = 300
 """Held-out rows whose values are permuted."""
-MOST_PREDICTIONS = 60_000
+MOST_PREDICTIONS = 4_000
 """Rows to predict, over all columns: with many columns, fewer rows and permutations are used."""
-MOST_PERMUTATIONS = 3
+MOST_PERMUTATIONS = 2
 FEWEST_ROWS = 40
 MOST_BARS = 15
 BLOCK = 2_048
 """Rows per prediction, so that all but the last have one shape."""
-DEPENDENCE_ROWS = 128
+DEPENDENCE_ROWS = 64
 """Held-out rows over which the partial dependence is averaged."""
-DEPENDENCE_COLUMNS = 12
-MOST_VALUES = 16
+DEPENDENCE_COLUMNS = 8
+MOST_VALUES = 12
 """Values of a column at which the partial dependence is computed."""
 UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 

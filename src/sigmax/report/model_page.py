@@ -282,23 +282,20 @@ def leaderboard_tables(model: Any) -> list[ReportTable]:
     """Weights and scores of the experts of a stack; empty for other models."""
     if not isinstance(model, SigmaxRegressor):
         return []
-    shown = {
-        "expert": ("expert", str),
-        "weight": ("weight", TableCell.share),
-        "log_likelihood": ("log-likelihood", lambda value: TableCell(f"{value:.3f}", value)),
-        "crps": ("CRPS", lambda value: TableCell.number(value, 3)),
-        "seconds": ("seconds to fit", lambda value: TableCell.number(value, 2)),
+    shown: dict[str, Callable[[Any], str]] = {
+        "expert": str,
+        "weight": TableCell.share,
+        "crps": lambda value: TableCell(f"{value:.3f}", value),
+        "log_likelihood": lambda value: TableCell(f"{value:.3f}", value),
+        "seconds": lambda value: TableCell(f"{value:.1f}", value),
     }
-    board = model.leaderboard_
-    names = [name for name in shown if name in board]
+    titles = {"crps": "CRPS", "log_likelihood": "log-likelihood"}
+    board = model.leaderboard_.to_dict("records")
     return [
         ReportTable(
-            title="Experts of the model",
-            header=[shown[name][0] for name in names],
-            rows=[
-                [shown[name][1](value) for name, value in zip(names, row, strict=True)]
-                for row in board[names].itertuples(index=False)
-            ],
+            title="Experts and their weights",
+            header=[titles.get(name, name) for name in shown],
+            rows=[[text(row[name]) for name, text in shown.items()] for row in board],
             notes=[
                 "Scores of training rows under fits that have not seen them, for a target with"
                 " standard deviation 1. The weights maximise the log-likelihood of the mixture."

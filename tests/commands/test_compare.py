@@ -76,19 +76,6 @@ def test_the_curve_of_a_record_is_the_coverage_of_central_intervals(table, tmp_p
             assert curve[level] == pytest.approx(record.scores[f"coverage_{100 * level:g}"])
 
 
-def test_records_of_before_have_a_page_without_curves(table, tmp_path):
-    out = tmp_path / "out"
-    run("compare", table, "--target", "minutes", "--out", out, "--methods", "marginal", *SMALL[:2])
-    lines = (out / "records.jsonl").read_text().splitlines()
-    old = [json.loads(line) for line in lines]
-    for record in old:
-        del record["curves"][COVERED]
-    (out / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
-    assert run("report", out).exit_code == 0
-    page = (out / "report.html").read_text()
-    assert "only method" in page and "Are the intervals right?" not in page
-
-
 def test_another_content_of_the_file_is_another_comparison(table, tmp_path):
     copy, out = tmp_path / "copy.csv", tmp_path / "out"
     copy.write_bytes(table.read_bytes())
@@ -175,7 +162,7 @@ def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_p
     assert page.count("<figure ") == 2
     both = compare_page(tmp_path, [*records, *close])
     ids = re.findall(r' id="([^"]*)"', both)
-    assert len(ids) == len(set(ids)) and "2 comparisons" in both
+    assert len(ids) == len(set(ids)) and "may well be chance" in both  # the last comparison
 
 
 def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):

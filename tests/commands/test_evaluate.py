@@ -27,7 +27,7 @@ def scores(model, table, tmp_path_factory):
     out = tmp_path_factory.mktemp("scores") / "new" / "scores.json"  # no such folder yet
     result = run("evaluate", model, table, "--by", "vehicle", "--out", out)
     assert result.exit_code == 0, result.output
-    assert "Left out 5 rows" in result.output and "scores of parts" in result.output
+    assert "Left out 5 rows" in result.output and "Scores of parts" in result.output
     return json.loads(out.read_text())
 
 

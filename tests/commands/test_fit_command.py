@@ -25,7 +25,7 @@ from sigmax.report.tables import ReportTable
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
     words = ("weather", "missing in 5 rows, which are left out", "Held out 51 of 255 rows")
-    words = (*words, "than a linear model", "scores of minutes")
+    words = (*words, "than a linear model", "Scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
@@ -100,7 +100,7 @@ def test_coverage_that_is_off_is_a_warning_in_the_terminal(tmp_path):
     result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "out", *options)
     text = " ".join(result.output.split())
     assert "WARNING: intervals too narrow: The 90 % intervals contained" in text
-    assert text.index("than the overall") < text.index("WARNING") < text.index("scores of y")
+    assert text.index("than the overall") < text.index("WARNING") < text.index("Scores of y")
     steady = frame[frame["day"] < 400]
     steady.to_csv(tmp_path / "table.csv", index=False)
     result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "other", *options)

@@ -1,9 +1,9 @@
-"""Models without neighbours or without support for missing values."""
+"""Models without neighbours, and stacks."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from serve_cases import get, has_words, post
+from serve_cases import get, post
 from typer.testing import CliRunner
 
 from sigmax import GPRegressor
@@ -11,9 +11,6 @@ from sigmax.cli import app as command_line
 from sigmax.serve.app import create_app
 from sigmax.serve.limits import ServeOptions
 from sigmax.table_model import load_folder
-
-REQUIRED = 'data-kind="number" required'
-"""Field of the page for a number that may not be missing."""
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +60,19 @@ def test_a_gaussian_process_is_served(process):
         post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5)
     )
     assert missing["predictions"][0]["std"] > known["predictions"][0]["std"]
-    page = get(app, "/").text
-    assert "Training rows" not in page and REQUIRED not in page
+    assert "Nearest training rows" not in get(app, "/").text
 
 
-def test_missing_values_are_an_error_for_a_model_that_does_not_allow_them(process, monkeypatch):
-    tags = GPRegressor().__sklearn_tags__()
-    tags.input_tags.allow_nan = False
-    monkeypatch.setattr(GPRegressor, "__sklearn_tags__", lambda _: tags)
-    app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
-    failed = post(app, "/predict", {"row": {"a": None, "b": 1}})
-    assert has_words(failed, 422, "valid number, got None", '"a"')
-    assert get(app, "/").text.count(REQUIRED) == 2
+def test_a_stack_is_served_with_numbers_of_training_rows(stack, rows, frame):
+    saved = load_folder(stack)
+    app = create_app(saved, ServeOptions(request_seconds=600.0), warm_up=False)
+    answer = post(app, "/predict", {"rows": rows[:3]})
+    assert answer.status_code == 200, answer.text
+    means = [one["mean"] for one in answer.json()["predictions"]]
+    np.testing.assert_allclose(means, saved.model.predict(frame[saved.features][:3]), rtol=1e-4)
+    found = post(app, "/density", {"row": rows[0], "n_neighbors": 3}).json()["neighbors"]
+    expected, weights = saved.model.explain_neighbors(frame[saved.features][:1], k=3)
+    assert [one["row"] - 1 for one in found] == expected[0].tolist()
+    np.testing.assert_allclose([one["weight"] for one in found], weights[0], rtol=1e-4)
+    assert all(one.keys() == {"row", "weight"} for one in found)
+    assert "Nearest training rows" in get(app, "/").text

@@ -165,15 +165,16 @@ def test_the_page_is_accessible_and_does_not_scroll_sideways(open_page, scheme, 
     page.screenshot(path=folder / f"page-{scheme}-{width}.png", full_page=True)
 
 
-def test_the_page_asks_for_the_token(browser, saved):
+def test_the_page_asks_for_the_token_as_a_password(browser, saved):
     with served(saved, ServeOptions(port=0, token=TOKEN, request_seconds=600.0)) as port:
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{port}/")
-        page.get_by_label("Token").fill("wrong")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("[role=alert]")
-        page.get_by_label("Token").fill(TOKEN)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#curve .outline")
-        context.close()
+        for password, status in (("wrong", 401), (TOKEN, 200)):
+            credentials = {"username": "anybody", "password": password}
+            context = browser.new_context(http_credentials=credentials)
+            page = context.new_page()
+            answer = page.goto(
+                f"http://127.0.0.1:{port}/", wait_until="commit" if status == 401 else "load"
+            )
+            assert answer.status == status
+            if status == 200:
+                page.wait_for_selector("#curve .outline")
+            context.close()

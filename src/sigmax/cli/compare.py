@@ -307,18 +307,18 @@ def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, lis
 
 
 def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
-    groups = record_groups(records)
-    return [make(group) for group in groups for make in (ranked_table, other_scores)]
+    last = last_comparison(records)
+    return [ranked_table(last), other_scores(last)]
 
 
-def record_groups(records: Sequence[Record]) -> list[list[Record]]:
-    """Records of each comparison: one table with one set of options."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        task = record.task
-        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # as in the file
-        groups.setdefault(key, []).append(record)
-    return list(groups.values())
+def last_comparison(records: Sequence[Record]) -> list[Record]:
+    """Records of the table and the options of the last one."""
+    last = records[-1].task
+    return [
+        one
+        for one in records
+        if (one.task.dataset, one.task.settings) == (last.dataset, last.settings)
+    ]
 
 
 def ranked_table(records: Sequence[Record]) -> ReportTable:
@@ -344,7 +344,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",
             *[ENCODED] * any(row[0].endswith("*") for row in rows),
-            *failure_notes(records).values(),
+            *(caution.text for caution in failures(records)),
         ],
     )
 
@@ -453,44 +453,33 @@ def block_error(values: NDArray[np.float64]) -> float:
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def failed_methods(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def failures(records: Sequence[Record]) -> list[Caution]:
+    """Warning about every method without scores on all folds."""
+    failed: dict[str, list[Record]] = {}
     for record in records:
         if record.status != "done":
-            found.setdefault(record.task.method, []).append(record)
-    return found
-
-
-def failure_notes(records: Sequence[Record]) -> dict[str, str]:
-    """Sentence for every method without scores on all folds."""
-    methods, notes = by_method(records), {}
-    for method, failed in failed_methods(records).items():
-        what = "not applicable" if failed[0].status == "infeasible" else "failed"
-        where = f" on {len(failed)} folds, compared with the best on the others"
+            failed.setdefault(record.task.method, []).append(record)
+    methods, cautions = by_method(records), []
+    for method, found in failed.items():
+        what = "not applicable" if found[0].status == "infeasible" else "failed"
+        where = f" on {len(found)} folds, compared with the best on the others"
         where = where if method in methods else ""
-        notes[method] = f"{method}: {what}{where}: {failed[0].reason}."
-    return notes
+        text = f"{method}: {what}{where}: {found[0].reason}."
+        cautions.append(Caution("no scores", text, is_grave=found[0].status == "failed"))
+    return cautions
 
 
 def compare_page(folder: Path, records: Sequence[Record]) -> str:
-    groups = record_groups(records)
-    last, many = groups[-1], len(groups) > 1
+    """Page of the last comparison in a folder."""
+    last = last_comparison(records)
     table = last[0].task.settings["table"]
     page = Page(
-        title=f"{len(groups)} comparisons" if many else full_title(last),
+        title=full_title(last),
         subtitle=f"{count_text(n_tested(last), 'row')}, predicted by models that had not seen them",
-        headline=" ".join(f"{ranked_verdict(one)} {best_method(one)}".strip() for one in groups),
-        warnings=[
-            Caution("no scores", text, is_grave=failed_methods(group)[method][0].status == "failed")
-            for group in groups
-            for method, text in failure_notes(group).items()
-        ],
+        headline=f"{ranked_verdict(last)} {best_method(last)}".strip(),
+        warnings=failures(last),
         no_warnings="No method failed.",
-        parts=[
-            part
-            for i, group in enumerate(groups, start=1)
-            for part in page_parts(group, f"-{i}" if many else "")
-        ],
+        parts=page_parts(last),
         command=repeat_comparison(folder, last),
         metadata=[
             ("table", last[0].task.dataset),
@@ -527,37 +516,36 @@ def best_method(records: Sequence[Record]) -> str:
     )
 
 
-def page_parts(records: Sequence[Record], suffix: str) -> list[PagePart]:
-    """Charts and tables; ``suffix`` makes their names unique on the page."""
+def page_parts(records: Sequence[Record]) -> list[PagePart]:
     found = by_method(records)
-    tables = PagePart(name=f"tables{suffix}", heading="All scores", tables=compare_tables(records))
+    tables = PagePart(name="tables", heading="All scores", tables=compare_tables(records))
     if not found:
         return [tables]
     methods = {method_title(*one): one[1] for one in found.items()}
-    target = records[0].task.settings["table"]["options"]["target"]
     ranking = PagePart(
-        name=f"ranking{suffix}",
-        heading=full_title(records) if suffix else "Scores",
+        name="ranking",
+        heading="Scores",
         lead="Mean CRPS on held-out rows, in units of the target; lower is better.",
-        charts=[score_chart(methods, target, f"scores{suffix}")],
+        charts=[score_chart(methods, records[0].task.settings["table"]["options"]["target"])],
     )
-    curves = {}
-    for name, folds in methods.items():
-        shares = [record.curves.get(COVERED) for record in folds.values()]
-        if all(shares):  # records of older versions have none
-            curves[name] = np.average(np.array(shares), axis=0, weights=n_test_rows(folds))
-    if not curves:
-        return [ranking, tables]
+    curves = {
+        name: np.average(
+            np.array([record.curves[COVERED] for record in folds.values()]),
+            axis=0,
+            weights=n_test_rows(folds),
+        )
+        for name, folds in methods.items()
+    }
     calibration = PagePart(
-        name=f"calibration{suffix}",
+        name="calibration",
         heading="Are the intervals right?",
         lead="Above the diagonal: wider than needed. Below: too narrow.",
-        charts=[curves_chart(curves, n_tested(records), f"calibration{suffix}")],
+        charts=[curves_chart(curves, n_tested(records), "calibration")],
     )
     return [ranking, calibration, tables]
 
 
-def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
+def score_chart(methods: Mapping[str, Folds], target: str) -> Chart:
     names, best = list(methods), next(iter(methods.values()))
     found = [mean_score(folds, "crps") for folds in methods.values()]
     minus_best = [difference(folds, best, "crps") for folds in methods.values()]
@@ -567,7 +555,7 @@ def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
     y = np.arange(len(names))
     texts = ["the best", *(f"{estimate_text(one)} above" for one in minus_best[1:])]
     return Chart(
-        name=name,
+        name="scores",
         title="CRPS",
         x=Axis(f"CRPS, in units of {target}", low=0.0 if values.min() >= 0 else None),
         y=Axis("", "category", levels=tuple(names)),
@@ -584,25 +572,19 @@ def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
 def repeat_comparison(folder: Path, records: Sequence[Record]) -> str:
     task = records[0].task
     table = task.settings["table"]
-    chosen = table["options"] | table["reading"]
-    options = {
-        "target": [chosen["target"]],
-        "out": [folder],
-        "methods": [",".join(dict.fromkeys(record.task.method for record in records))],
-        "folds": [chosen["n_folds"]],
-        "category": chosen["categories"],
-        "number": chosen["numbers"],
-        "drop": chosen["drop"],
-        "seed": [chosen["seed"]] if chosen["seed"] else [],
-        "set": [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, value in task.settings.items()
-            if name != "table"
-        ],
+    names = {"n_folds": "folds", "categories": "category", "numbers": "number"}
+    chosen = {
+        "target": table["options"]["target"],
+        "out": folder,
+        "methods": ",".join(dict.fromkeys(record.task.method for record in records)),
+        **{
+            str(names.get(k, k)).replace("_", "-"): v
+            for k, v in (table["options"] | table["reading"]).items()
+        },
+        "set": [f"{k}={json.dumps(v)}" for k, v in task.settings.items() if k != "table"],
     }
-    for name in ("time_column", "group_column", "delimiter", "encoding", "sheet"):
-        options[name.replace("_", "-")] = [chosen[name]] if chosen.get(name) else []
-    words = [f"--{name}={value}" for name, values in options.items() for value in values]
+    lists = {name: v if isinstance(v, list) else [v] for name, v in chosen.items() if v is not None}
+    words = [f"--{name}={value}" for name, values in lists.items() for value in values]
     return shlex.join(["sigmax", "compare", task.dataset, *words])
 
 

@@ -177,7 +177,7 @@ class Evaluation:
 
     def tables(self) -> list[ReportTable]:
         """All scores in one table, and the main ones of every part in another."""
-        title = f"scores of {self.target} on {self.n_rows:,} rows"
+        title = f"Scores of {self.target} on {self.n_rows:,} rows"
         tables = [score_table(title, {"model": self.scores})]
         if self.parts:
             titles = {"crps": "CRPS", "rmse": "RMSE"}
@@ -190,7 +190,7 @@ class Evaluation:
             notes = [f"{hidden:,} smaller parts are left out."] if hidden > 0 else []
             header = ["part", "rows", *titles.values()]
             tables.append(
-                ReportTable(title="scores of parts", header=header, rows=rows, notes=notes)
+                ReportTable(title="Scores of parts", header=header, rows=rows, notes=notes)
             )
         return tables
 

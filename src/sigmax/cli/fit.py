@@ -266,7 +266,7 @@ def fit_table(
     show(Text(sentence, "bold"))
     for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
         show(caution_line(caution))
-    scores_shown = score_table(f"scores of {columns.target} on held-out rows", summaries)
+    scores_shown = score_table(f"Scores of {columns.target} on held-out rows", summaries)
     for table in (scores_shown, *leaderboard_tables(model)):
         show(table)
     metadata = fit_metadata(columns, options, data, profile, split, name)

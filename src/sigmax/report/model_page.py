@@ -1,8 +1,7 @@
 """Report of a model on rows that it had not seen: `sigmax fit` and `sigmax evaluate`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsFloat, final
 
@@ -92,29 +91,22 @@ class ModelReport:
         headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
         sampled = self.rows.cells.loc[self.rows.sample()]
         X: Any = sampled[self.schema.names]
+        progress("importance of columns", 0.0)
         importance = permutation_importance(
             self.model,
             X,
             self.rows.y[sampled.index.to_numpy()],
             together=[column.name for column in self.schema.of_kind(Kind.TIME)],
-            progress=lambda share: progress("importance of columns", share),
         )
         order = [name for i in importance.order() for name in importance.units[i]]
-        dependence = find_dependence(
-            self.model,
-            X,
-            self.schema,
-            order,
-            progress=lambda share: progress("dependence on columns", share),
-        )
+        progress("dependence on columns", 0.0)
+        dependence = find_dependence(self.model, X, self.schema, order)
         cautions = [
             *self.cautions,
             *too_good(importance, self.rows, self.target),
             *self.few_groups(),
         ]
         progress("rows worth a look", 0.0)
-        titles = [re.sub("^scores", "Scores", table.title) for table in self.scores]
-        scores = [replace(table, title=t) for table, t in zip(self.scores, titles, strict=True)]
         columns = self.group_column, self.time_column
         rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
@@ -156,7 +148,9 @@ class ModelReport:
                     * any(table.details for table in rows_shown),
                     tables=rows_shown,
                 ),
-                PagePart(name="scores", heading="Scores and data", tables=[*scores, *self.about]),
+                PagePart(
+                    name="scores", heading="Scores and data", tables=[*self.scores, *self.about]
+                ),
             ],
             command=self.command,
             metadata=self.metadata,

@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, final
-from urllib.parse import parse_qs
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader
@@ -26,11 +25,9 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.serve.columns import form_field
 from sigmax.serve.limits import (
-    COOKIE,
     CSV_PATH,
     RequestGuard,
     ServeOptions,
-    Token,
     http_error,
     http_error_response,
 )
@@ -60,7 +57,7 @@ ERRORS = {
     422: "A field or cell is missing or wrong; `loc` names it",
     429: "Too many requests at the same time: try again after Retry-After seconds",
     431: "Path and headers are too long",
-    503: "Too many bytes in memory or connections: try again after Retry-After seconds",
+    503: "Too many connections",
     504: "The response took too long",
 }
 CSV = {"text/csv": {"schema": {"type": "string"}}}
@@ -94,7 +91,7 @@ def create_app(
     add_page(app, predictor, options)
     add_json_paths(app, service)
     add_csv_path(app, service)
-    return RequestGuard(app, options, render_token_page())
+    return RequestGuard(app, options)
 
 
 @final
@@ -215,7 +212,6 @@ def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
         target=predictor.saved.target,
         metadata=predictor.saved.metadata,
         fields=[form_field(column, rows) for column in columns],
-        allows_missing=predictor.format.allows_missing,
         has_neighbors=predictor.has_neighbors,
         options=options,
     )
@@ -223,18 +219,6 @@ def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page)
-
-    @app.post("/session", include_in_schema=False)
-    async def start_session(request: Request) -> Response:
-        """Receive the token from the form, and set the cookie of the page."""
-        form = parse_qs((await request.body()).decode("utf-8", "replace"))
-        response = RedirectResponse("/", status_code=303)
-        if options.token is not None:
-            token = Token(options.token)
-            if not token.is_token(form.get("token", [""])[0].strip()):
-                return HTMLResponse(render_token_page(is_wrong=True), status_code=401)
-            response.set_cookie(COOKIE, token.digest, httponly=True, samesite="strict")
-        return response
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=HealthResponse, responses=error_responses(400, 431))
@@ -323,10 +307,6 @@ async def check_content_type(expected: str, request: Request) -> None:
 
 def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": ErrorResponse, "description": ERRORS[code]} for code in codes}
-
-
-def render_token_page(*, is_wrong: bool = False) -> str:
-    return TEMPLATES.get_template("token.html").render(is_wrong=is_wrong)
 
 
 async def show_validation_errors(request: Request, error: Any) -> Response:

@@ -154,7 +154,6 @@ class RowFormat:
         by_name = {column.name: column for column in rows.schema}
         self.columns = [by_name[name] for name in saved.features]
         self.typical = {column.name: rows.typical(column) for column in self.columns}
-        self.allows_missing = bool(saved.model.__sklearn_tags__().input_tags.allow_nan)
         # Columns may have any name, fields of pydantic models may not.
         self.fields = {f"column_{j}": column for j, column in enumerate(self.columns)}
         types: Any = {
@@ -180,8 +179,7 @@ class RowFormat:
     def cell_type(self, column: Column) -> Any:
         """Type, conversion and JSON schema of the cells of a column."""
         cell: Any = float
-        is_always_there = self.allows_missing and not column.has_missing
-        text = " No training row has a missing value." if is_always_there else ""
+        text = "" if column.has_missing else " No training row has a missing value."
         if column.kind is Kind.CATEGORY:
             names = list(column.categories[:MAX_LISTED])
             schemas: list[Any] = [{"enum": names}] if names else []
@@ -195,11 +193,9 @@ class RowFormat:
         else:
             schemas = [{"type": "number"}]
             text = f"Training data: {training_range(column)}.{text}"
-        if self.allows_missing:
-            cell = cell | None
-            schemas.append({"type": "null"})
+        schemas.append({"type": "null"})
         return Annotated[
-            cell,
+            cell | None,
             BeforeValidator(partial(convert_cell, column=column)),
             WithJsonSchema({"anyOf": schemas, "description": text, "title": column.name}),
         ]

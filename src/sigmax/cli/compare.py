@@ -30,7 +30,7 @@ from sigmax.cli.app import (
     parse_settings,
     split_names,
 )
-from sigmax.cli.fit import FITTED, FitOptions
+from sigmax.cli.fit import FITTED, FitOptions, fit_rows
 from sigmax.cli.peers import (
     PACKAGES,
     CatBoost,
@@ -251,7 +251,8 @@ def run_task(task: Task) -> Record:
     table = read_task_table(task.dataset, json.dumps(task.settings["table"]))
     train, test = table.folds[task.split]
     method = COMPARED[task.method]
-    form = "numbers" if task.method in PACKAGES[1:] else "as it is"  # catboost reads tables
+    is_encoded = task.method in PACKAGES and task.method != "catboost"
+    form = "numbers" if is_encoded else "as it is"
     counts = {"n_train": len(train), "n_test": len(test), "input": form}
     if method.largest is not None and len(train) > method.largest:
         reason = f"{len(train):,} training rows, but its limit is {method.largest:,}"
@@ -259,7 +260,8 @@ def run_task(task: Task) -> Record:
     X_train, X_test = prepare_inputs(task.method, table, train, test)
     model, y = create_model(task), table.data.y
     with stopwatch() as fitting:
-        model.fit(X_train, y[train])
+        is_grouped = task.settings["table"]["options"]["group_column"] is not None
+        fit_rows(model, X_train, y[train], table.clusters[train] if is_grouped else None)
     with stopwatch() as predicting:
         dist = model.predict_dist(X_test)
         scores = score_rows(y[test], dist)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast, final
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 from rich.text import Text
 
 from sigmax.atomic import check_new_folder, new_folder
@@ -337,13 +338,21 @@ def fit_model(
         model.fit_stream(many.stream(data, columns, split))
     else:
         rows = np.arange(len(data.y)) if split is None else split.train
-        groups = {}
-        if isinstance(model, SigmaxRegressor) and columns.group_column is not None:
-            groups["groups"] = group_labels(data.frame[columns.group_column].iloc[rows], 1)
-        model.fit(data.X.iloc[rows], data.y[rows], **groups)
+        name, groups = columns.group_column, None
+        if name is not None:
+            groups = group_labels(data.frame[name].iloc[rows], 1)
+        fit_rows(model, data.X.iloc[rows], data.y[rows], groups)
     if has_bar:
         model.set_params(verbose=0)
     return time.perf_counter() - begin
+
+
+def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any) -> None:
+    """Fit; a stack weighs its experts by how well they predict other groups, if there are any."""
+    if isinstance(model, SigmaxRegressor) and groups is not None and len(np.unique(groups)) > 1:
+        model.fit(X, y, groups=groups)
+    else:
+        model.fit(X, y)
 
 
 def score_held_out(

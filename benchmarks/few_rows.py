@@ -1,6 +1,6 @@
 """Coverage and width of intervals against the number of rows, from 2 to 200.
 
-    python benchmarks/few_rows.py run --label after --out few_rows.jsonl
+    python benchmarks/few_rows.py run --label after --out few_rows.jsonl [--jobs 2]
     python benchmarks/few_rows.py table few_rows.jsonl
     python benchmarks/few_rows.py picture few_rows.jsonl --out docs/few_rows.png
 
@@ -18,12 +18,16 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from panel import create, one_thread
 
-from sigmax import CombinedRegressor, GPRegressor, LocalRegressor, MeanVarianceRegressor
+from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.estimators import fit_together
 
 SIZES = (2, 3, 5, 10, 20, 50, 100, 200)
@@ -39,8 +43,12 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "Combined (fast)": lambda seed: CombinedRegressor("fast", random_state=seed),
     "Ens-NN": lambda seed: MeanVarianceRegressor(n_members=5, random_state=seed),
     "Ens-NN (fast)": lambda seed: MeanVarianceRegressor("fast", n_members=5, random_state=seed),
-    "GP": lambda seed: GPRegressor(random_state=seed),
+    "GP": partial(create, "gp"),
+    "quick": partial(create, "quick"),
+    "default": partial(create, "default"),
 }
+NETWORKS = tuple(name for name in METHODS if name not in ("GP", "quick", "default"))
+"""Methods that learn all problems of one size in one training."""
 REFERENCE = "known GP"
 COLORS = {"Local (fast)": "C0", "Combined (fast)": "C1", "Ens-NN (fast)": "C2", "GP": "C3"}
 
@@ -73,27 +81,28 @@ def judge(y: np.ndarray, mean: np.ndarray, dist: Any) -> dict[str, Any]:
     }
 
 
-def run_method(method: str, n_features: int, n_rows: int, n_problems: int) -> list[dict]:
-    """All problems of one size, networks in one training."""
+def run_networks(method: str, n_features: int, n_rows: int, n_problems: int) -> list[dict]:
+    """All problems of one size in one training."""
     problems = [make_problem(seed, n_features, n_rows) for seed in range(n_problems)]
-    if method == REFERENCE:
-        return [judge_reference(seed, n_features, n_rows) for seed in range(n_problems)]
     models = [METHODS[method](seed) for seed in range(n_problems)]
-    if models[0].is_network:
-        fit_together(models, [(X, y) for X, y, *_ in problems])
-    else:
-        for model, (X, y, *_) in zip(models, problems, strict=True):
-            model.fit(X, y)
-    dists = [
-        model.predict_dist(X_new) for model, (_, _, X_new, _) in zip(models, problems, strict=True)
-    ]
-    return [
-        judge(y_new, dist.mean, dist)
-        for dist, (_, _, _, y_new) in zip(dists, problems, strict=True)
-    ]
+    fit_together(models, [(X, y) for X, y, *_ in problems])
+    return [score(model, *new) for model, (_, _, *new) in zip(models, problems, strict=True)]
 
 
-def judge_reference(seed: int, n_features: int, n_rows: int) -> dict[str, Any]:
+def score(model: Any, X_new: np.ndarray, y_new: np.ndarray) -> dict[str, Any]:
+    dist = model.predict_dist(X_new)
+    return judge(y_new, dist.mean, dist)
+
+
+def run_problem(method: str, n_features: int, n_rows: int, seed: int) -> dict[str, Any]:
+    """One problem."""
+    if method == REFERENCE:
+        return judge_reference(n_features, n_rows, seed)
+    X, y, *new = make_problem(seed, n_features, n_rows)
+    return score(METHODS[method](seed).fit(X, y), *new)
+
+
+def judge_reference(n_features: int, n_rows: int, seed: int) -> dict[str, Any]:
     """A Gaussian process that knows the scales of the problem, by scikit-learn."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -121,17 +130,23 @@ def run(options: argparse.Namespace) -> None:
         for d in map(int, options.features.split(","))
         for method in options.methods.split(",")
     ]
-    for method, d, n in cells:
-        if (label, method, d, n) in known:
-            continue
-        begin = time.perf_counter()
-        scores = run_method(method, d, n, options.problems)
-        line = {"label": label, "method": method, "features": d, "rows": n, "scores": scores}
-        line["seconds"] = time.perf_counter() - begin
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        means = summarise(line)
-        print(f"{label} {method}, {d} x {n}: {means}, {line['seconds']:.0f} s", flush=True)
+    if options.jobs > 1:
+        one_thread()
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for method, d, n in cells:
+            if (label, method, d, n) in known:
+                continue
+            begin = time.perf_counter()
+            if method in NETWORKS:
+                scores = run_networks(method, d, n, options.problems)
+            else:
+                scores = [*pool.map(partial(run_problem, method, d, n), range(options.problems))]
+            line = {"label": label, "method": method, "features": d, "rows": n, "scores": scores}
+            line["seconds"] = time.perf_counter() - begin
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            means = summarise(line)
+            print(f"{label} {method}, {d} x {n}: {means}, {line['seconds']:.0f} s", flush=True)
 
 
 def read(path: Path) -> list[dict]:
@@ -249,6 +264,7 @@ def main() -> None:
     runner.add_argument("--sizes", default=",".join(map(str, SIZES)))
     runner.add_argument("--features", default=",".join(map(str, FEATURES)))
     runner.add_argument("--problems", type=int, default=100)
+    runner.add_argument("--jobs", type=int, default=1, help="processes for all but networks")
     runner.set_defaults(call=run)
     tables = commands.add_parser("table")
     tables.add_argument("records")

@@ -1,13 +1,17 @@
 """The panel of 76 small real tables on which experts and defaults are chosen.
 
-    python benchmarks/panel.py run quick [--folds 0,1,2,3,4] [--jobs 2] [--out quick.jsonl]
+    python benchmarks/panel.py run quick [--folds 0,1,2,3,4] [--jobs 2] --out quick.jsonl
     python benchmarks/panel.py report docs/panel/*.jsonl [--picture docs/panel/panel.png]
 
 Every table of ``$SIGMAX_DATA/panel`` is divided into five folds; each is predicted by a fit to the
 other four. A record has the mean CRPS and log-likelihood of its test rows in standard deviations of
 the training targets, the coverage of 90 % intervals and the seconds of fit and prediction. A run
-appends to its file and leaves out what is there. `report` compares each method with the first one:
-geometric means over tables of the ratio of CRPS, by number of rows.
+takes one or several methods, separated by commas, appends to its file and leaves out what is there.
+`report` compares each method with the first one: geometric means over tables of the ratio of CRPS,
+by number of rows, and with ``--tables`` the mean difference of every table.
+
+A run uses only the public interface, so that PYTHONPATH of an older checkout with ``--label`` gives
+the figures of that version. `small.py` and `standard.py` have the same commands for UCI sets.
 
 The other data sets of this repository (UCI, ``tables``, ``foundation``) are tests: no default is
 chosen on them.
@@ -18,42 +22,54 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
 
-PANEL = Path(os.environ.get("SIGMAX_DATA", "../shared/data")) / "panel"
+DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 N_FOLDS, COVERAGE = 5, 0.9
 SIZES = {"under 100": (0, 100), "100 to 299": (100, 300), "300 to 999": (300, 1000)}
 SIZES |= {"1,000 and more": (1000, 10**9), "all": (0, 10**9)}
 
 
-def create(method: str) -> Any:
-    """Estimator by the name of a method."""
+@final
+@dataclass(frozen=True)
+class Tables:
+    """Tables of a benchmark, and how they are divided into training and test rows."""
+
+    names: Callable[[], Sequence[str]]
+    """Names of the tables, the largest first."""
+    read: Callable[[str, int], tuple[Any, np.ndarray, Any, np.ndarray]]
+    """Training rows, their targets, test rows and theirs, by table and fold."""
+    n_folds: int
+    sizes: dict[str, tuple[int, int]]
+    """Groups of tables by their numbers of training rows."""
+
+
+def create(method: str, seed: int = 0) -> Any:
+    """Estimator by the name of a method: those here, and those of `sigmax.runs.methods`."""
     import sigmax
+    from sigmax.runs.methods import METHODS
 
     if method in ("quick", "default", "best"):
-        return sigmax.SigmaxRegressor(method, random_state=0)
-    if method in ("local", "local-fast"):
-        return sigmax.LocalRegressor("fast" if method == "local-fast" else None, random_state=0)
-    if method == "gp":
-        return sigmax.GPRegressor(random_state=0)
+        return sigmax.SigmaxRegressor(method, random_state=seed)
     if method == "linear":
-        from sigmax.estimators import LinearRegressor
-
-        return LinearRegressor()
+        return sigmax.LinearRegressor()
     if method == "catboost":
         from sigmax.cli.peers import CatBoost
 
-        return CatBoost(random_state=0)
+        return CatBoost(random_state=seed)
     if method == "ridge":
         return BayesianRidgeOneHot()
-    raise SystemExit(f"There is no method {method!r}.")
+    if method not in METHODS:
+        raise SystemExit(f"There is no method {method!r}.")
+    return METHODS[method].create(seed)
 
 
 class BayesianRidgeOneHot:
@@ -65,43 +81,56 @@ class BayesianRidgeOneHot:
         from sigmax.cli.peers import numeric_encoding
 
         self.encoding = numeric_encoding()
-        self.model = BayesianRidge().fit(self.encoding.fit_transform(X), y)
+        self.model = BayesianRidge().fit(self.encoding.fit_transform(pd.DataFrame(X)), y)
         return self
 
     def predict_dist(self, X: Any) -> Any:
         from sigmax.distributions import Normal, Predictive
 
-        mean, std = self.model.predict(self.encoding.transform(X), return_std=True)
+        mean, std = self.model.predict(self.encoding.transform(pd.DataFrame(X)), return_std=True)
         return Predictive(Normal(mean, std))
 
 
-def read(name: str, target: str) -> tuple[Any, np.ndarray]:
-    frame: Any = pd.read_csv(PANEL / f"{name}.csv.gz")
-    return frame.drop(columns=target), frame[target].to_numpy(float)
+def panel_index() -> dict[str, dict[str, Any]]:
+    """Metadata of the tables by name, the largest table first."""
+    index = json.loads((DATA / "panel" / "index.json").read_text())
+    return {one["name"]: one for one in sorted(index, key=lambda one: -one["rows"])}
 
 
-def run_task(method: str, name: str, target: str, fold: int) -> dict[str, Any]:
-    """Record of one method on one fold of one table."""
-    warnings.filterwarnings("ignore")
-    X, y = read(name, target)
+def read_panel(name: str, fold: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+    X: Any = pd.read_csv(DATA / "panel" / f"{name}.csv.gz")
+    y = X.pop(panel_index()[name]["target"]).to_numpy(float)
     test = np.sort(np.random.default_rng(0).permutation(len(y))[fold::N_FOLDS])
     train = np.setdiff1d(np.arange(len(y)), test)
-    record = {"method": method, "table": name, "fold": fold, "rows": len(train)}
-    unit = y[train].std() or 1.0
+    return X.iloc[train], y[train], X.iloc[test], y[test]
+
+
+def categories_as_text(X: Any) -> Any:
+    """Frame without missing values in columns that are not numbers, which CatBoost rejects."""
+    names = X.select_dtypes(exclude="number").columns
+    cells = {name: X[name].astype(object).where(X[name].notna(), "").astype(str) for name in names}
+    return X.assign(**cells)
+
+
+def run_task(read: Any, method: str, label: str, table: str, fold: int) -> dict[str, Any]:
+    """Record of one method on one fold of one table."""
+    warnings.filterwarnings("ignore")
+    X, y, X_new, y_new = read(table, fold)
+    if method == "catboost" and isinstance(X, pd.DataFrame):
+        X, X_new = categories_as_text(X), categories_as_text(X_new)
+    record = {"method": label, "table": table, "fold": fold, "rows": len(y)}
+    unit = y.std() or 1.0
     start = time.perf_counter()
     model = create(method)
-    if method == "catboost":
-        texts = X.select_dtypes(exclude="number").columns
-        X = X.assign(**{column: X[column].astype(str) for column in texts})
-    model.fit(X.iloc[train], y[train])
-    dist = model.predict_dist(X.iloc[test])
+    model.fit(X, y)
+    dist = model.predict_dist(X_new)
     low, high = dist.interval(COVERAGE).T
     record["seconds"] = time.perf_counter() - start
-    record["crps"] = float(dist.crps(y[test]).mean() / unit)
-    record["log_likelihood"] = float(np.mean(dist.log_prob(y[test])) + np.log(unit))
-    record["coverage"] = float(np.mean((low <= y[test]) & (y[test] <= high)))
+    record["crps"] = float(dist.crps(y_new).mean() / unit)
+    record["log_likelihood"] = float(np.mean(dist.log_prob(y_new)) + np.log(unit))
+    record["coverage"] = float(np.mean((low <= y_new) & (y_new <= high)))
     record["width"] = float(np.mean(high - low) / unit)
-    record["test_rows"] = len(test)
+    record["test_rows"] = len(y_new)
     if hasattr(model, "leaderboard_"):
         board = model.leaderboard_
         record["weights"] = dict(zip(board["expert"], board["weight"].round(4), strict=True))
@@ -109,77 +138,118 @@ def run_task(method: str, name: str, target: str, fold: int) -> dict[str, Any]:
 
 
 def one_thread() -> None:
+    """Settings of processes that share the cores, and a GPU if JAX_PLATFORMS names one."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 
-def run(method: str, folds: Sequence[int], jobs: int, out: Path) -> None:
-    """Append the records of a method that the file does not have."""
-    index = json.loads((PANEL / "index.json").read_text())
-    done = {(one["table"], one["fold"]) for one in load([out])} if out.exists() else set()
+def run(tables: Tables, given: argparse.Namespace) -> None:
+    """Append the records that the file does not have."""
+    done = load([given.out]) if given.out.exists() else []
+    known = {(one["method"], one["table"], one["fold"]) for one in done}
+    folds = map(int, given.folds.split(",")) if given.folds else range(tables.n_folds)
+    names = given.only.split(",") if given.only else tables.names()
     tasks = [
-        (method, one["name"], one["target"], fold)
-        for one in sorted(index, key=lambda one: -one["rows"])
+        (method, given.label or method, name, fold)
         for fold in folds
-        if (one["name"], fold) not in done
+        for name in names
+        for method in given.methods.split(",")
+        if (given.label or method, name, fold) not in known
     ]
     one_thread()  # before the workers start: they inherit it
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool, out.open("a") as file:
-        pending = {pool.submit(run_task, *task): task for task in tasks}
+    context = get_context("spawn")
+    with ProcessPoolExecutor(given.jobs, mp_context=context) as pool, given.out.open("a") as file:
+        pending = {pool.submit(run_task, tables.read, *task): task for task in tasks}
         for number, future in enumerate(as_completed(pending), 1):
             try:
                 record = future.result()
             except Exception as error:
-                print(f"{pending[future]}: {error!r}")
+                print(f"{pending[future]}: {error!r}", flush=True)
                 continue
             file.write(json.dumps(record) + "\n")
             file.flush()
-            print(f"{number} of {len(tasks)}: {record['table']}, CRPS {record['crps']:.4f}")
+            print(
+                f"{number} of {len(tasks)}: {record['method']}, {record['table']},"
+                f" CRPS {record['crps']:.4f}, {record['seconds']:.1f} s",
+                flush=True,
+            )
 
 
 def load(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    """Records of files, without an incomplete last line."""
+    texts = [path.read_text().rsplit("\n", 1)[0] for path in paths]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
-def by_table(records: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
-    """Means of the records of every method by table, in the order of the methods."""
-    frame = pd.DataFrame(list(records))
-    methods = list(dict.fromkeys(frame["method"]))
-    keys = ["table", "fold"]
-    common = set.intersection(
-        *(set(map(tuple, frame.loc[frame["method"] == one, keys].to_numpy())) for one in methods)
-    )
-    shared: Any = frame[[tuple(row) in common for row in frame[keys].to_numpy()]]
-    numbers = ["rows", "test_rows", "crps", "log_likelihood", "coverage", "width", "seconds"]
-    return {
-        one: shared[shared["method"] == one].groupby("table")[numbers].mean() for one in methods
+def common(records: Sequence[dict[str, Any]]) -> dict[str, pd.DataFrame]:
+    """Records of every method by table and fold, of the folds that all methods have."""
+    frame = pd.DataFrame(list(records)).drop_duplicates(["method", "table", "fold"], keep="last")
+    frame = frame.set_index(["table", "fold"]).sort_index()
+    found = {
+        one: frame[frame["method"] == one] for one in dict.fromkeys(r["method"] for r in records)
     }
+    shared = None
+    for own in found.values():
+        shared = own.index if shared is None else shared.intersection(own.index)
+    return {method: own.loc[shared] for method, own in found.items()}
 
 
-def report(paths: Sequence[Path], picture: Path | None) -> None:
-    """Print ratios of CRPS to the first method, and draw them."""
-    tables = by_table(load(paths))
-    reference, *others = tables
-    first = tables[reference]
-    for method, own in tables.items():
+def means(frame: pd.DataFrame) -> Any:
+    numbers = ["rows", "test_rows", "crps", "log_likelihood", "coverage", "width", "seconds"]
+    return frame[numbers].groupby("table").mean()
+
+
+def report(tables: Tables, given: argparse.Namespace) -> None:
+    """Print ratios of CRPS to the first method, by numbers of rows, and draw them."""
+    found = common(load(given.records))
+    averages = {method: means(own) for method, own in found.items()}
+    reference, *others = averages
+    first = averages[reference]
+    for method, own in averages.items():
         ratio = own["crps"] / first["crps"]
         gain = own["log_likelihood"] - first["log_likelihood"]
         sizes = []
-        for name, (low, high) in SIZES.items():
+        for name, (low, high) in tables.sizes.items():
             mask = (first["rows"] >= low) & (first["rows"] < high)
-            sizes.append(f"{name} {np.exp(np.log(ratio[mask]).mean()):.3f}")
+            if mask.any():
+                sizes.append(f"{name} {np.exp(np.log(ratio[mask]).mean()):.3f}")
         large = own[own["test_rows"] >= 100]["coverage"]
         print(f"{method} / {reference}, CRPS: {', '.join(sizes)}")
         print(
             f"    lower on {int((ratio < 1).sum())} of {len(ratio)}, higher by more than 2 % on"
             f" {int((ratio > 1.02).sum())}; log-likelihood {gain.mean():+.3f} (median"
             f" {gain.median():+.3f}); coverage {own['coverage'].mean():.3f}, lowest with 100 test"
-            f" rows {large.min():.3f}; seconds {own['seconds'].mean():.1f}"
+            f" rows {large.min():.3f}; width {own['width'].mean():.3f}; seconds"
+            f" {own['seconds'].mean():.1f}"
         )
-    if picture is not None and others:
-        draw(tables, reference, others, picture)
+    if given.tables:
+        for method in others:
+            print(differences(found[reference], found[method], reference, method))
+    if given.picture is not None and others:
+        draw(averages, reference, others, given.picture)
+
+
+def differences(first: pd.DataFrame, own: pd.DataFrame, reference: str, method: str) -> str:
+    """Markdown table of paired differences: mean over the folds and its standard error."""
+    lines = [
+        f"\n| table | rows | folds | CRPS of {reference} | of {method} | difference | coverage |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    change = (own["crps"] - first["crps"]).groupby("table")
+    for name, fold_changes in change:
+        n = len(fold_changes)
+        error = f" ± {fold_changes.std() / np.sqrt(n):.4f}" if n > 1 else ""
+        old, new = first.loc[[name]], own.loc[[name]]
+        lines.append(
+            f"| {name} | {new['rows'].mean():.0f} | {n} | {old['crps'].mean():.4f} |"
+            f" {new['crps'].mean():.4f} | {fold_changes.mean():+.4f}{error} |"
+            f" {new['coverage'].mean():.3f} |"
+        )
+    return "\n".join(lines)
 
 
 def draw(tables: dict[str, Any], reference: str, others: Sequence[str], picture: Path) -> None:
@@ -203,24 +273,28 @@ def draw(tables: dict[str, Any], reference: str, others: Sequence[str], picture:
     figure.savefig(picture, dpi=150)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
+def main(tables: Tables, about: str) -> None:
+    """Commands `run` and `report` of a benchmark."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
     running = commands.add_parser("run")
-    running.add_argument("method")
-    running.add_argument("--folds", default="0,1,2,3,4")
+    running.add_argument("methods", help="one or several, separated by commas")
+    running.add_argument("--label", help="name of the method in the records")
+    running.add_argument("--folds", help="all if left out")
+    running.add_argument("--only", help="names of tables, separated by commas")
     running.add_argument("--jobs", type=int, default=2)
-    running.add_argument("--out", type=Path)
+    running.add_argument("--out", type=Path, required=True)
+    running.set_defaults(call=run)
     reporting = commands.add_parser("report")
     reporting.add_argument("records", type=Path, nargs="+")
+    reporting.add_argument("--tables", action="store_true", help="differences of every table")
     reporting.add_argument("--picture", type=Path)
+    reporting.set_defaults(call=report)
     given = parser.parse_args()
-    if given.command == "run":
-        folds = [int(fold) for fold in given.folds.split(",")]
-        run(given.method, folds, given.jobs, given.out or Path(f"{given.method}.jsonl"))
-    else:
-        report(given.records, given.picture)
+    given.call(tables, given)
 
+
+PANEL = Tables(lambda: list(panel_index()), read_panel, N_FOLDS, SIZES)
 
 if __name__ == "__main__":
-    main()
+    main(PANEL, __doc__ or "")

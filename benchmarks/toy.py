@@ -12,12 +12,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
+from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor, SigmaxRegressor
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
 from sigmax.paper.toy import score_toy
 
 VARIANTS = {
+    "Stack": (SigmaxRegressor, {}),
+    "Stack, quick": (SigmaxRegressor, {"effort": "quick"}),
     "Local": (LocalRegressor, {}),
     "default": (CombinedRegressor, {}),
     "mean left alone": (CombinedRegressor, {"shrink_mean": False}),

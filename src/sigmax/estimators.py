@@ -1089,8 +1089,9 @@ class SigmaxRegressor(AbstractRegressor):
 
     Each expert is fitted to all rows, or to a random sample of as many as it can take, and predicts
     training rows from a fit that has not seen them. The weights of the mixture maximise the
-    likelihood of these predictions (Yao et al. 2018), so that which kind of function suits the table is decided by the data. Away from them, the
-    prediction tends to the overall distribution of the target.
+    likelihood of these predictions (Yao et al. 2018), so that which kind of function suits the
+    table is decided by the data. Away from them, the prediction tends to the overall distribution
+    of the target.
 
     Parameters
     ----------

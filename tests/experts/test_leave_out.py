@@ -189,7 +189,7 @@ def test_densities_of_a_matern_process_are_those_without_the_group(n_groups):
     fitted = MaternProcess().fit(rows, make_key(0))
     dist: Any = fitted.held_out.dist
     X, weight = np.asarray(rows.X.coordinates), rows.weight / rows.weight.mean()
-    noise = np.exp(fitted.theta[0, 1]) * fitted.point_noise[:, 0] / weight
+    noise = np.exp(fitted.theta[0, 1]) * fitted.relative_noise[:, 0] / weight
     C = Covariance(fitted.group)(fitted.theta[0], X, X) + np.diag(noise + JITTER)
     groups = members_of(rows)
     assert max(map(len, groups)) < len(rows) / 2

@@ -10,7 +10,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from sigmax.estimators import LinearRegressor
-from sigmax.experts.matern import JITTER, Covariance, MaternProcess
+from sigmax.experts.leave_out import DuplicateGroups
+from sigmax.experts.matern import JITTER, Covariance, MaternProcess, infer
 from sigmax.experts.rows import Rows
 from sigmax.features import TargetUnits
 from sigmax.random import make_key
@@ -43,7 +44,7 @@ def test_predictions_are_those_of_scikit_learn_at_the_same_hyper_parameters():
     kernel = ConstantKernel(signal) * Matern(scale, nu=2.5) + ConstantKernel(
         slope / 2
     ) * DotProduct(np.sqrt(2))
-    relative = fitted.point_noise[:, 0]
+    relative = fitted.relative_noise[:, 0]
     process = GaussianProcessRegressor(
         kernel + WhiteKernel(1e-12), alpha=noise * relative + JITTER, optimizer=None
     ).fit(fitted.X, fitted.y[:, 0])
@@ -62,7 +63,7 @@ def test_left_out_rows_are_predicted_by_the_others(repeats):
     rows = make_rows(repeats=repeats)
     fitted = MaternProcess().fit(rows, make_key(0))
     theta, covariance = fitted.theta[0], Covariance(fitted.group)
-    noise = np.exp(theta[1]) * fitted.point_noise[:, 0] + JITTER
+    noise = np.exp(theta[1]) * fitted.relative_noise[:, 0] + JITTER
     mean = np.asarray(fitted.held_out.dist.components.mean)[0, :, 0]
     for row in (0, 7, 31):
         kept = np.flatnonzero(rows.given.duplicate_group != rows.given.duplicate_group[row])
@@ -83,9 +84,31 @@ def test_noise_that_varies_with_x_is_found():
     assert np.mean(scale[X[:, 0] > 0.3]) > 4 * np.mean(scale[X[:, 0] < -0.3])
 
 
-def test_more_rows_than_points_are_held_out_too():
+def test_a_sparse_process_without_a_group_is_that_of_the_other_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    noise, is_point = rng.uniform(0.1, 0.5, 60), np.arange(60) < 12
+    covariance, theta = Covariance(np.array([0, 1])), np.array([0.1, -1.0, -1.0, 0.2, 0.5])
+    groups = DuplicateGroups.create(np.r_[np.arange(40), np.repeat([40, 41, 42], [2, 3, 15])])
+    found = infer(covariance, theta, X, y, noise, is_point, groups)
+    for group in (20, 41, 42):  # of which no row is an inducing point
+        own, kept = groups.label == group, groups.label != group
+        alone = infer(covariance, theta, X[kept], y[kept], noise[kept], is_point[kept])
+        across = covariance(theta, X[own], X[is_point])
+        np.testing.assert_allclose(found.mean[own], across @ alone.weights, atol=1e-7)
+        reduced = np.sum((across @ alone.reduction) * across, axis=1)
+        expected = covariance.variance(theta, X[own]) - reduced
+        np.testing.assert_allclose(found.latent[own], expected, rtol=1e-4)
+
+
+def test_a_sparse_process_is_close_to_the_exact_one():
     rows = make_rows(n=120)
-    fitted = MaternProcess(n_points=80, n_search=50, n_polish=60).fit(rows, make_key(0))
-    assert len(fitted.X) == 80 and len(fitted.held_out) == 120
-    error = np.asarray(fitted.held_out.dist.components.mean)[0] - rows.y
+    exact = MaternProcess(n_search=50, n_polish=60).fit(rows, make_key(0))
+    sparse = MaternProcess(n_search=50, n_polish=60, n_exact=119, n_points=60)
+    sparse = sparse.fit(rows, make_key(0))
+    assert exact.is_point.all() and sparse.is_point.sum() == 60 and len(sparse.held_out) == 120
+    new = make_rows(seed=4).X
+    errors = exact.density(new).components.mean - sparse.density(new).components.mean
+    assert np.sqrt(np.mean(errors**2)) < 0.1
+    error = np.asarray(sparse.held_out.dist.components.mean)[0] - rows.y
     assert np.sqrt(np.mean(error**2)) < 0.5

@@ -48,11 +48,12 @@ class HeldOut(eqx.Module):
 
     @classmethod
     def of_rows(
-        cls, dist: Mixture, rows: Rows, at: Int[np.ndarray, " k"] | None = None
+        cls, dist: Mixture | Stacked, rows: Rows, at: Int[np.ndarray, " k"] | None = None
     ) -> "HeldOut":
-        """All rows, or the rows ``at``, each left out by every member."""
+        """All rows, or the rows ``at``, each left out by every member; a stack has one."""
         at = np.arange(len(rows)) if at is None else at
-        members = np.ones((len(at), dist.n_members), dtype=bool)
+        n_members = 1 if isinstance(dist, Stacked) else dist.n_members
+        members = np.ones((len(at), n_members), dtype=bool)
         return cls(dist, rows.y[at], rows.weight[at], at, members)
 
     @classmethod

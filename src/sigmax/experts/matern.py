@@ -9,23 +9,25 @@ $$k(x, x') = s_f^2 (1 + t + t^2/3) e^{-t} + s_l^2 (1 + x^\top x' / G), \qquad
 The hyper-parameters maximise the evidence times weak log-normal priors; the gradient is analytic,
 so that nothing is compiled. The relative noise $g$ is a kernel smoother of the logarithms of the
 squared leave-one-out residuals. Scale and tails of the predictions are those that suit the
-leave-one-out residuals best.
+leave-one-out residuals best. With many rows, the function is the one that some of them determine
+(Snelson and Ghahramani 2006): its weights have a closed posterior, and rows are left out as in a
+linear model.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy import linalg, optimize
 from scipy.linalg import get_lapack_funcs
 from threadpoolctl import threadpool_limits
 
 from sigmax.distributions import Mixture, StudentT
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
-from sigmax.experts.leave_out import DuplicateGroups
+from sigmax.experts.leave_out import DuplicateGroups, inverse_blocks
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.random import named_generator
@@ -151,58 +153,122 @@ class Covariance:
 
 
 @final
+class Posterior(NamedTuple):
+    """Posterior of the function: what predictions need, and rows without their group."""
+
+    weights: Vector
+    """Weights of the covariances with the inducing points in the mean."""
+    reduction: Matrix
+    """Matrix of the quadratic form of these covariances that the variance is reduced by."""
+    mean: Vector
+    """Mean of the function at every row given the rows of other groups."""
+    latent: Vector
+    """Its variance."""
+
+
+def infer(
+    covariance: "Covariance",
+    theta: Vector,
+    X: Matrix,
+    y: Vector,
+    noise: Vector,
+    is_point: Bool[np.ndarray, " rows"],
+    groups: DuplicateGroups | None = None,
+) -> Posterior:
+    """Posterior of the function; without ``groups`` no row is left out."""
+    noise = noise + JITTER
+    if is_point.all():
+        total = covariance(theta, X, X)
+        total[np.diag_indices(len(X))] += noise
+        root = linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
+        inverse = linalg.cho_solve((root, True), np.eye(len(X)), check_finite=False)
+        weights = inverse @ y
+        if groups is None:
+            return Posterior(weights, inverse, y, noise)
+        error, variance = weights / np.diag(inverse), 1 / np.diag(inverse)
+        for rows in groups.several():
+            block = np.linalg.inv(inverse[np.ix_(rows, rows)])
+            error[rows], variance[rows] = block @ weights[rows], np.diag(block)
+        return Posterior(weights, inverse, y - error, np.maximum(variance - noise, 1e-9))
+    points, eye = X[is_point], np.eye(is_point.sum())
+    root = linalg.cholesky(covariance(theta, points, points) + JITTER * eye, lower=True)
+    basis = linalg.solve_triangular(root, covariance(theta, points, X), lower=True)
+    total = noise + np.maximum(covariance.variance(theta, X) - np.sum(basis**2, axis=0), 0)
+    inner = linalg.cholesky(eye + (basis / total) @ basis.T, lower=True)
+    along = linalg.solve_triangular(inner, basis, lower=True)
+    of_basis = linalg.solve_triangular(inner, along @ (y / total), lower=True, trans=1)
+    weights = linalg.solve_triangular(root, of_basis, lower=True, trans=1)
+    shrunk = linalg.solve_triangular(inner, eye, lower=True)
+    back = linalg.solve_triangular(root, eye - shrunk.T @ shrunk, lower=True, trans=1)
+    reduction = linalg.solve_triangular(root, back.T, lower=True, trans=1)
+    if groups is None:
+        return Posterior(weights, reduction, y, noise)
+    unit = np.sqrt(total)
+    residual = (y - basis.T @ of_basis) / unit
+    error, diagonal = inverse_blocks(groups, (along / unit).T, np.ones(len(eye)), residual)
+    latent = np.maximum(total * diagonal - noise, 1e-9)
+    return Posterior(weights, reduction, y - unit * error, latent)
+
+
+@final
 class MaternFitted(AbstractFitted):
     """Fitted Gaussian processes, one for every output."""
 
-    X: Float[np.ndarray, "points coordinates"]
+    X: Float[np.ndarray, "rows coordinates"]
     """Coordinates of the rows that predictions rest on."""
-    y: Float[np.ndarray, "points outputs"]
-    weight: Float[np.ndarray, " points"]
+    y: Float[np.ndarray, "rows outputs"]
+    weight: Float[np.ndarray, " rows"]
+    is_point: Bool[np.ndarray, " rows"]
+    """Rows that determine the function: all of them, or inducing points."""
     group: Int[np.ndarray, " coordinates"]
     """Length-scale of every coordinate, numbered from 0."""
     theta: Float[np.ndarray, "outputs parameters"]
     """Logarithms of the variances and length-scales of every output."""
     log_noise: Float[np.ndarray, "points outputs"]
-    """Logarithms of squared residuals less their mean, which are smoothed over."""
-    point_noise: Float[np.ndarray, "points outputs"]
-    """Relative noise of the points, smoothed without their own residuals."""
+    """Logarithms of squared residuals of these rows less their mean, which are smoothed over."""
+    relative_noise: Float[np.ndarray, "rows outputs"]
+    """Relative noise of the rows, smoothed without their own residuals."""
     bandwidth: Float[np.ndarray, " outputs"]
     """Bandwidth of this smoother in length-scales; infinite where the noise is constant."""
     factor: Float[np.ndarray, " outputs"]
     """Factor on the scales of predictions."""
     df: Float[np.ndarray, " outputs"]
     held_out: HeldOut
-    """Leave-one-out densities in closed form, at the hyper-parameters given all rows."""
+    """Densities without each row, in closed form, at the hyper-parameters given all rows."""
 
     @cached_property
-    def solved(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Cholesky factor of the covariance of the points, and weights of predictions."""
-        found = []
+    def posteriors(self) -> list[Posterior]:
+        """Posterior of every output."""
         with threadpool_limits(1, user_api="blas"):
-            for output, y in enumerate(self.y.T):
-                theta = self.theta[output]
-                noise = np.exp(theta[1]) * self.point_noise[:, output] / self.weight
-                root = factorized(Covariance(self.group), theta, self.X, noise)
-                found.append((root, linalg.cho_solve((root, True), y)))
-        return found
+            return [
+                infer(
+                    Covariance(self.group),
+                    self.theta[output],
+                    self.X,
+                    y,
+                    np.exp(self.theta[output, 1]) * self.relative_noise[:, output] / self.weight,
+                    self.is_point,
+                )
+                for output, y in enumerate(self.y.T)
+            ]
 
     def noise(self, X: Matrix, output: int) -> Vector:
         """Variance of the noise at rows of weight 1, without `JITTER`."""
         theta, bandwidth = self.theta[output], self.bandwidth[output]
         if np.isinf(bandwidth):
             return np.full(len(X), np.exp(theta[1]))
-        covariance, log_noise = Covariance(self.group), self.log_noise[:, output]
-        return np.exp(theta[1] + smoothed(covariance, theta, X, self.X, log_noise, bandwidth))
+        points = self.X[self.is_point], self.log_noise[:, output]
+        return np.exp(theta[1] + smoothed(Covariance(self.group), theta, X, *points, bandwidth))
 
     def density(self, X: Inputs) -> Mixture:
         """Student-t densities of new measurements, with noise."""
         rows, covariance, parts = coordinates(X), Covariance(self.group), []
-        for output, (root, solved) in enumerate(self.solved):
+        for output, own in enumerate(self.posteriors):
             theta = self.theta[output]
-            across = covariance(theta, rows, self.X)
-            reduced = linalg.solve_triangular(root, across.T, lower=True, check_finite=False)
-            latent = covariance.variance(theta, rows) - np.sum(reduced**2, axis=0)
-            parts.append((across @ solved, np.maximum(latent, 1e-9), self.noise(rows, output)))
+            across = covariance(theta, rows, self.X[self.is_point])
+            reduced = np.sum((across @ own.reduction) * across, axis=1)
+            latent = np.maximum(covariance.variance(theta, rows) - reduced, 1e-9)
+            parts.append((across @ own.weights, latent, self.noise(rows, output)))
         mean, latent, noise = (np.stack(part, axis=-1)[None] for part in zip(*parts, strict=True))
         return student_t(mean, latent, noise, self.factor, self.df)
 
@@ -217,13 +283,6 @@ class MaternFitted(AbstractFitted):
 
 def coordinates(X: Inputs) -> Matrix:
     return np.asarray(X.coordinates, np.float64)
-
-
-def factorized(covariance: Covariance, theta: Vector, X: Matrix, noise: Vector) -> Matrix:
-    """Cholesky factor of the covariance of rows with their noise."""
-    total = covariance(theta, X, X)
-    total[np.diag_indices(len(X))] += noise + JITTER
-    return linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
 
 
 def smoothed(
@@ -258,26 +317,28 @@ class MaternProcess(AbstractExpert):
 
     n_search: int = setting(400, COUNT, "Rows on which hyper-parameters are searched, at most.")
     n_polish: int = setting(1000, COUNT, "Rows on which the search goes on for a few iterations.")
-    n_points: int = setting(2000, COUNT, "Rows that predictions rest on, at most.")
+    n_exact: int = setting(2000, COUNT, "Rows with which the process is exact, at most.")
+    n_points: int = setting(1000, COUNT, "Inducing points with more rows than that.")
     max_iter: int = setting(60, COUNT, "Iterations of the search, at most.")
 
     POLISH_ITER = 8
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MaternFitted:
         """Fit one process per output, to random rows if there are too many."""
-        X, scored = coordinates(rows.X), rows.scored
+        X, scored = coordinates(rows.X)[rows.scored], rows.scored
         group = np.arange(X.shape[1])
         if not rows.features.schema.is_plain:
             group = np.asarray(rows.features.length_scale_groups())
         rng = named_generator(key, "rows")
-        chosen = np.sort(rng.permutation(len(scored))[: self.n_points])
-        if rows.given.group is not None:  # of other rows, the same group may have been learned from
-            scored, chosen = scored[chosen], np.arange(len(chosen))
-        X, y, weight = X[scored], rows.y[scored], rows.weight[scored] / rows.weight.mean()
-        label = rows.given.duplicate_group[scored]
+        order = rng.permutation(len(X))
+        is_point = np.ones(len(X), dtype=bool)
+        if len(X) > self.n_exact:
+            is_point[order[self.n_points :]] = False
+        y, weight = rows.y[scored], rows.weight[scored] / rows.weight.mean()
+        groups = DuplicateGroups.create(rows.given.duplicate_group[scored])
         with threadpool_limits(1, user_api="blas"):
             found = [
-                self.fit_output(X, column, weight, group, chosen, label, rng)
+                self.fit_output(X, column, weight, group, is_point, order, groups)
                 for column in np.ascontiguousarray(y.T)
             ]
         theta, log_noise, relative, bandwidth, factor, df, left_out = zip(*found, strict=True)
@@ -285,13 +346,14 @@ class MaternProcess(AbstractExpert):
             np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True)
         )
         return MaternFitted(
-            X=X[chosen],
-            y=y[chosen],
-            weight=weight[chosen],
+            X=X,
+            y=y,
+            weight=weight,
+            is_point=is_point,
             group=group,
             theta=np.stack(theta),
             log_noise=np.stack(log_noise, axis=-1),
-            point_noise=np.stack(relative, axis=-1),
+            relative_noise=np.stack(relative, axis=-1),
             bandwidth=np.array(bandwidth),
             factor=np.array(factor),
             df=np.array(df),
@@ -300,60 +362,42 @@ class MaternProcess(AbstractExpert):
             ),
         )
 
-    def fit_output(self, X, y, weight, group, chosen, label, rng):
-        """Parameters and leave-one-out predictions of one output, from the ``chosen`` rows."""
-        covariance, order = Covariance(group), rng.permutation(len(chosen))
-        some = chosen[order[: self.n_search]]
+    def fit_output(self, X, y, weight, group, is_point, order, groups):
+        """Parameters of one output, and predictions of rows without their groups."""
+        covariance, some = Covariance(group), order[: self.n_search]
         theta = covariance.search(
             covariance.starts(), X[some], y[some], weight[some], self.max_iter
         )
-        if len(chosen) > self.n_search:
-            some = chosen[order[: self.n_polish]]
+        if len(X) > self.n_search:
+            some = order[: self.n_polish]
             theta = covariance.search([theta], X[some], y[some], weight[some], self.POLISH_ITER)
-        groups = DuplicateGroups.create(label[chosen])
-        others = np.setdiff1d(np.arange(len(X)), chosen)
 
         def leave_out(relative: Vector) -> tuple[Vector, Vector, Vector]:
-            """Mean, latent and noise variance of every row given all but its duplicates."""
-            noise = np.exp(theta[1]) * relative
-            own = noise[chosen] / weight[chosen] + JITTER
-            root = factorized(covariance, theta, X[chosen], own - JITTER)
-            inverse = linalg.cho_solve((root, True), np.eye(len(chosen)))
-            solved = inverse @ y[chosen]
-            error, variance = solved / np.diag(inverse), 1 / np.diag(inverse)
-            for rows in groups.several():
-                block = np.linalg.inv(inverse[np.ix_(rows, rows)])
-                error[rows], variance[rows] = block @ solved[rows], np.diag(block)
-            mean, latent = np.zeros(len(X)), np.zeros(len(X))
-            mean[chosen], latent[chosen] = y[chosen] - error, np.maximum(variance - own, 1e-9)
-            if len(others):
-                across = covariance(theta, X[others], X[chosen])
-                mean[others] = across @ solved
-                reduced = np.sum((across @ inverse) * across, axis=1)
-                variance = covariance.variance(theta, X[others])
-                latent[others] = np.maximum(variance - reduced, 1e-9)
-            return mean, latent, noise / weight
+            """Mean, latent and noise variance of every row without its group."""
+            noise = np.exp(theta[1]) * relative / weight
+            found = infer(covariance, theta, X, y, noise, is_point, groups)
+            return found.mean, found.latent, noise
 
-        relative, bandwidth, log_noise = np.ones(len(X)), np.inf, np.zeros(len(chosen))
+        relative, bandwidth, log_noise = np.ones(len(X)), np.inf, np.zeros(is_point.sum())
         mean, latent, noise = leave_out(relative)
-        if len(chosen) >= FEWEST_VARYING:
-            squared = (y - mean)[chosen] ** 2 / (latent + noise)[chosen]
-            log_noise = np.log(squared + 1e-3)
+        if len(X) >= FEWEST_VARYING:
+            log_noise = np.log((y - mean) ** 2 / (latent + noise) + 1e-3)[is_point]
             log_noise -= log_noise.mean()
+            points = X[is_point], log_noise
             tried = [
-                smoothed(covariance, theta, X[chosen], X[chosen], log_noise, h, leave_out=True)
+                smoothed(covariance, theta, points[0], *points, h, leave_out=True)
                 for h in BANDWIDTHS
             ]
             errors = [np.mean((log_noise - own) ** 2) for own in tried]
             if min(errors) < np.mean(log_noise**2):
-                bandwidth = BANDWIDTHS[int(np.argmin(errors))]
-                relative[chosen] = np.exp(tried[int(np.argmin(errors))])
-                if len(others):
-                    points = X[others], X[chosen], log_noise, bandwidth
-                    relative[others] = np.exp(smoothed(covariance, theta, *points))
+                best = int(np.argmin(errors))
+                bandwidth = BANDWIDTHS[best]
+                if not is_point.all():
+                    relative = np.exp(smoothed(covariance, theta, X, *points, bandwidth))
+                relative[is_point] = np.exp(tried[best])
                 mean, latent, noise = leave_out(relative)
         factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight)
-        return theta, log_noise, relative[chosen], bandwidth, factor, df, (mean, latent, noise)
+        return theta, log_noise, relative, bandwidth, factor, df, (mean, latent, noise)
 
 
 def best_scale_and_tails(error: Vector, scale: Vector, weight: Vector) -> tuple[float, float]:

@@ -8,6 +8,7 @@ maximisation solves. $\nu$ is the paper's extrapolation gate (EX), once for all 
 the data, the stack tends to the marginal distribution $p_0$ of the target.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+from scipy import optimize
 
 from sigmax.compilation import by_blocks, compiled
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
@@ -74,6 +76,9 @@ GATE_FACTORS, LEAST_GAIN = (8.0, 5.0, 3.0, 2.0, 1.0), 1e-3
 beyond the data: the widest is taken unless another one has so much more held-out log-likelihood."""
 
 MAX_ROUNDS = 500
+
+MOST_WIDENED, FACTOR_ROWS = (-0.5, 0.5), 100
+"""Bounds of the logarithm of the factor on scales, and the rows with which it is halved."""
 
 MORE_NEIGHBORS = 8
 """Neighbours that every expert names, for each one that is asked of the stack."""
@@ -139,6 +144,8 @@ class StackFitted(AbstractFitted):
 
     experts: tuple[StackedExpert, ...]
     extrapolation: ExtrapolationGate
+    factor: float
+    """Factor on the scales of all components, which calibrates the stack."""
     held_out: HeldOut
     """Densities of the stack at the rows that all experts hold out."""
 
@@ -155,7 +162,8 @@ class StackFitted(AbstractFitted):
         """`density`, and the ``gate``."""
         gate = self.gate(X)
         parts = [one.part(one.fitted.density(X)) for one in self.experts]
-        return stacked(parts, [one.weight for one in self.experts], gate), {"gate": gate}
+        dist = stacked(parts, [one.weight for one in self.experts], gate)
+        return dist.widen(self.factor), {"gate": gate}
 
     def shares(self, gate: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "experts rows"]:
         """Weight of every expert at rows with this ``gate``."""
@@ -187,6 +195,8 @@ class StackFitted(AbstractFitted):
         weight = np.array([one.weight for one in self.experts])
         if not (len(weight) and np.all(weight >= 0) and abs(weight.sum() - 1) < 1e-6):
             raise ValueError("weights of experts must not be negative, and sum to 1")
+        if not self.factor > 0:
+            raise ValueError("the factor on scales must be above 0")
 
 
 @compiled
@@ -329,18 +339,14 @@ class Stack(AbstractExpert):
         parts = [one.held_out(common) for one in experts]
         weight = [one.weight for one in experts]
         gate, opening = fit_gate(rows, parts, weight, common, key)
-        held_out = HeldOut(
-            stacked(parts, weight, opening),
-            rows.y[common],
-            rows.weight[common],
-            common,
-            np.ones((len(common), 1), dtype=bool),
-        )
+        dist = stacked(parts, weight, opening)
+        factor = calibration_factor(dist, rows, common)
+        held_out = HeldOut.of_rows(dist.widen(factor), rows, common)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
         )
-        return StackFitted(experts=experts, extrapolation=gate, held_out=held_out)
+        return StackFitted(experts=experts, extrapolation=gate, factor=factor, held_out=held_out)
 
 
 def fit_gate(
@@ -370,6 +376,22 @@ def fit_gate(
         if score > best + LEAST_GAIN:
             best, found = score, (wider, opening)
     return found
+
+
+def calibration_factor(dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]) -> float:
+    """Factor on all scales with the largest held-out log score, nearer to 1 with few rows."""
+    weight = rows.weight[at]
+    n_rows = weight.sum() ** 2 / np.sum(weight**2)
+
+    def loss(log_factor: float) -> float:
+        wider = dist.widen(math.exp(log_factor))
+        own = np.exp(wider.log_weight)
+        parts = zip(own, wider.parts, strict=True)
+        density = sum(share * densities(part, rows, at) for share, part in parts)
+        return -float(np.average(np.log(np.maximum(density, 1e-300)).mean(axis=1), weights=weight))
+
+    best = optimize.minimize_scalar(loss, bounds=MOST_WIDENED, method="bounded").x
+    return math.exp(best * n_rows / (n_rows + FACTOR_ROWS))
 
 
 def fit_expert(

@@ -22,9 +22,7 @@ from sigmax.cli.compare import (
     ranked_table,
     read_task_table,
 )
-from sigmax.cli.peers import numeric_encoding
-from sigmax.cli.rows import ColumnOptions, read_features, text_categories
-from sigmax.data.deliveries import make_deliveries
+from sigmax.cli.rows import ColumnOptions
 from sigmax.report.validation import CURVE_LEVELS
 from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import Task, done, read_records
@@ -118,7 +116,7 @@ def make_record(method, split, crps, blocks, n_test=100, **table):
             COVERED: CURVE_LEVELS.tolist(),
         },
         seconds={"fit": 1.0},
-        data={"n_test": n_test, "input": "numbers"},
+        data={"n_test": n_test},
         machine={},
     )
 
@@ -149,7 +147,7 @@ def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_p
         make_record(hostile, 0, 3.0, [2.9, 3.1, 3.0]),
     ]
     assert best_method(records) == (
-        "a * predicts y best of 3 methods; the next, b *, has a 20 % larger error (CRPS), more than"
+        "a predicts y best of 3 methods; the next, b, has a 20 % larger error (CRPS), more than"
         " chance would explain."
     )
     close = [
@@ -236,20 +234,6 @@ def test_mistakes_are_reported_before_anything_is_run(table, tmp_path):
     }.items():
         assert fails_with(run("compare", *arguments, "--out", out), *words), arguments
     assert not out.exists()
-
-
-def test_the_numeric_encoding_is_numbers_flags_and_categories():
-    frame = make_deliveries(200)
-    table = read_features(frame.drop(columns="minutes"))
-    encoding = numeric_encoding().fit(text_categories(table[np.arange(150)]))
-    numbers: Any = encoding.transform(text_categories(table))
-    assert numbers.shape == (200, 3 + 1 + 8 + 4 + 4) and np.isfinite(numbers).all()
-    np.testing.assert_allclose(numbers[:150, :3].std(axis=0), 1, atol=0.06)
-    is_missing = frame["weight_kg"].isna()
-    np.testing.assert_array_equal(numbers[:, 3], is_missing)
-    own: Any = text_categories(table)
-    assert own["weather"].isin(["dry", "rain", "snow", "(gap)"]).all()
-    pd.testing.assert_series_equal(own["weight_kg"].isna(), is_missing, check_names=False)
 
 
 def test_records_can_be_reported_again(table, tmp_path):

@@ -34,11 +34,8 @@ from sigmax.cli.fit import FITTED, FitOptions, fit_rows
 from sigmax.cli.peers import (
     PACKAGES,
     CatBoost,
-    NGBoost,
-    XGBoostDistribution,
     is_installed,
     load_package,
-    numeric_encoding,
 )
 from sigmax.cli.rows import (
     ColumnOptions,
@@ -88,17 +85,7 @@ COMPARED = {
     **{"sigmax": FITTED["sigmax"], "sigmax-quick": QUICK},
     **{name: FITTED[name] for name in ("linear", "marginal", *OURS)},
     "catboost": Method("CatBoost", lambda seed: CatBoost(random_state=seed), is_network=False),
-    "ngboost": Method("NGBoost", lambda seed: NGBoost(random_state=seed), is_network=False),
-    "xgboost-distribution": Method(
-        "XGBoost-distribution",
-        lambda seed: XGBoostDistribution(random_state=seed),
-        is_network=False,
-    ),
 }
-ENCODED = (
-    "* cannot read categories or missing values, so it got a numeric version: standardised numbers,"
-    " missing-value flags, the 20 most frequent categories one-hot."
-)
 PAIRED = ("crps", "log_likelihood")
 """Scores whose differences between methods are computed on the same rows."""
 
@@ -115,8 +102,8 @@ class CompareOptions:
     methods: Annotated[
         str,
         typer.Option(
-            help="Comma-separated; by default sigmax, sigmax-quick, linear, marginal and the"
-            f" installed ones of {', '.join(PACKAGES)}; also {', '.join(OURS)}."
+            help="Comma-separated; by default sigmax, sigmax-quick, linear, marginal and, if it is"
+            f" installed, catboost; also {', '.join(OURS)}."
         ),
     ] = ""
     seed: Seed = 0
@@ -251,19 +238,21 @@ def run_task(task: Task) -> Record:
     table = read_task_table(task.dataset, json.dumps(task.settings["table"]))
     train, test = table.folds[task.split]
     method = COMPARED[task.method]
-    is_encoded = task.method in PACKAGES and task.method != "catboost"
-    form = "numbers" if is_encoded else "as it is"
-    counts = {"n_train": len(train), "n_test": len(test), "input": form}
+    counts = {"n_train": len(train), "n_test": len(test)}
     if method.largest is not None and len(train) > method.largest:
         reason = f"{len(train):,} training rows, but its limit is {method.largest:,}"
         return infeasible(task, reason, data=counts, machine=machine)
-    X_train, X_test = prepare_inputs(task.method, table, train, test)
+    of_package = task.method in PACKAGES
+    X = [
+        text_categories(table.table[part]) if of_package else table.data.X.iloc[part]
+        for part in (train, test)
+    ]
     model, y = create_model(task), table.data.y
     with stopwatch() as fitting:
         is_grouped = task.settings["table"]["options"]["group_column"] is not None
-        fit_rows(model, X_train, y[train], table.clusters[train] if is_grouped else None)
+        fit_rows(model, X[0], y[train], table.clusters[train] if is_grouped else None)
     with stopwatch() as predicting:
-        dist = model.predict_dist(X_test)
+        dist = model.predict_dist(X[1])
         scores = score_rows(y[test], dist)
     covered = coverage_curve(covering_levels(y[test], dist, CURVE_LEVELS))
     return done(
@@ -286,19 +275,6 @@ def create_model(task: Task) -> Any:
         name: options[chosen] for name, chosen in kinds.items() if name in known and options[chosen]
     }
     return with_settings(model, task.method, settings)
-
-
-def prepare_inputs(
-    method: str, table: TaskTable, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> tuple[Any, Any]:
-    """The training and the test rows in the form that the method reads."""
-    if method not in PACKAGES:
-        return table.data.X.iloc[train], table.data.X.iloc[test]
-    X_train, X_test = (text_categories(table.table[rows]) for rows in (train, test))
-    if method == "catboost":
-        return X_train, X_test
-    encoding = numeric_encoding()
-    return encoding.fit_transform(X_train), encoding.transform(X_test)
 
 
 def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, list[float]]:
@@ -331,7 +307,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         minus_best = difference(folds, next(iter(methods.values())), "crps")
         rows.append(
             [
-                method_title(method, folds),
+                method,
                 estimate_text(mean_score(folds, "crps")),
                 estimate_text(minus_best) if i else "",
                 estimate_text(mean_score(folds, "log_likelihood")),
@@ -345,7 +321,6 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         rows=rows,
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",
-            *[ENCODED] * any(row[0].endswith("*") for row in rows),
             *(caution.text for caution in failures(records)),
         ],
     )
@@ -382,7 +357,7 @@ def other_scores(records: Sequence[Record]) -> ReportTable:
     methods = by_method(records)
     for i, (method, folds) in enumerate(methods.items()):
         minus_best = difference(folds, next(iter(methods.values())), "log_likelihood")
-        row = [method_title(method, folds), number_cell(pooled_rmse(folds), ".4g")]
+        row = [method, number_cell(pooled_rmse(folds), ".4g")]
         row.append(estimate_text(minus_best) if i else "")
         for level in LEVELS:
             percent = f"{100 * level:g}"
@@ -406,12 +381,6 @@ def full_title(records: Sequence[Record]) -> str:
     file = Path(records[0].task.dataset).name
     by_time = f" by {options['time_column']}" if options.get("time_column") else ""
     return f"{options['target']} of {file}, {options['n_folds']} folds{by_time}"
-
-
-def method_title(method: str, folds: Folds) -> str:
-    """The name of a method, with a star if its input was encoded."""
-    is_encoded = next(iter(folds.values())).data["input"] == "numbers"
-    return f"{method} *" if is_encoded else method
 
 
 def mean_seconds(folds: Folds) -> float:
@@ -504,7 +473,7 @@ def best_method(records: Sequence[Record]) -> str:
     methods = by_method(records)
     if not methods:
         return "No method has scores."
-    best, *others = (method_title(*one) for one in methods.items())
+    best, *others = methods
     if not others:
         return f"{best} is the only method that has scores."
     first, second, *_ = methods.values()
@@ -523,12 +492,11 @@ def page_parts(records: Sequence[Record]) -> list[PagePart]:
     tables = PagePart(name="tables", heading="All scores", tables=compare_tables(records))
     if not found:
         return [tables]
-    methods = {method_title(*one): one[1] for one in found.items()}
     ranking = PagePart(
         name="ranking",
         heading="Scores",
         lead="Mean CRPS on held-out rows, in units of the target; lower is better.",
-        charts=[score_chart(methods, records[0].task.settings["table"]["options"]["target"])],
+        charts=[score_chart(found, records[0].task.settings["table"]["options"]["target"])],
     )
     curves = {
         name: np.average(
@@ -536,7 +504,7 @@ def page_parts(records: Sequence[Record]) -> list[PagePart]:
             axis=0,
             weights=n_test_rows(folds),
         )
-        for name, folds in methods.items()
+        for name, folds in found.items()
     }
     calibration = PagePart(
         name="calibration",

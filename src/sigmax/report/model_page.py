@@ -278,7 +278,7 @@ def leaderboard_tables(model: Any) -> list[ReportTable]:
         return []
     shown: dict[str, Callable[[Any], str]] = {
         "expert": str,
-        "weight": TableCell.share,
+        "weight": lambda value: TableCell(f"{100 * value:.1f} %", value),
         "crps": lambda value: TableCell(f"{value:.3f}", value),
         "log_likelihood": lambda value: TableCell(f"{value:.3f}", value),
         "seconds": lambda value: TableCell(f"{value:.1f}", value),

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from command_cases import LOCAL, SMALL, run
+from command_cases import SMALL, run
 
 from sigmax.data.deliveries import make_deliveries
 
@@ -33,12 +33,3 @@ def fitted(table, tmp_path_factory):
 @pytest.fixture(scope="session")
 def model(fitted):
     return fitted[1]
-
-
-@pytest.fixture(scope="session")
-def local(table, tmp_path_factory):
-    """The folder of a `LocalRegressor`, which stores its training rows."""
-    folder = tmp_path_factory.mktemp("local") / "model"
-    result = run("fit", table, "--target", "minutes", "--out", folder, *LOCAL)
-    assert result.exit_code == 0, result.output
-    return folder

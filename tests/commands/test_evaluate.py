@@ -14,7 +14,6 @@ from sigmax.cli.evaluate import (
     find_parts,
     new_content,
 )
-from sigmax.cli.fit import stored_targets
 from sigmax.cli.rows import fingerprint, hash_rows, training_row_caution
 from sigmax.estimators import load_estimator
 from sigmax.metrics import crps, interval_width, log_likelihood, rmse
@@ -125,14 +124,6 @@ def test_a_report_names_columns_with_unseen_categories_and_values_out_of_range(m
     assert rows.rows is not None
     page = evaluation_report(saved, "new.csv", rows, rows.rows, EvaluateOptions()).page()
     assert {"unseen categories", "out of range"} <= {warning.code for warning in page.warnings}
-
-
-def test_training_rows_of_a_saved_model_have_the_targets_of_the_file(local, table):
-    frame = pd.read_csv(table).dropna(subset=["minutes"])
-    loaded = load_estimator(local / "model")
-    learned = stored_targets(loaded)
-    assert learned is not None
-    np.testing.assert_allclose(learned.y, frame["minutes"], rtol=1e-5)
 
 
 def test_training_rows_are_known_again_whatever_their_order_and_types(model, table):

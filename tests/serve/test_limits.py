@@ -8,7 +8,7 @@ from serve_cases import ask, has_words, post
 from sigmax.errors import InvalidArgumentError
 from sigmax.serve.app import create_app
 from sigmax.serve.limits import ServeOptions
-from sigmax.serve.predictions import CsvFile, Predictor
+from sigmax.serve.predictions import Predictor, predict_upload
 
 
 def limited(saved, **limits):
@@ -58,7 +58,7 @@ def slow(monkeypatch):
         return wait
 
     monkeypatch.setattr(Predictor, "predict_batch", waiting(Predictor.predict_batch))
-    monkeypatch.setattr(CsvFile, "check", waiting(CsvFile.check))
+    monkeypatch.setattr("sigmax.serve.app.predict_upload", waiting(predict_upload))
     yield free
     free.set()
 

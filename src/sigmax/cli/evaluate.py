@@ -16,7 +16,7 @@ from rich.text import Text
 from sigmax.checks import check_choice
 from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
-from sigmax.cli.fit import first_time_column, model_report, stored_targets
+from sigmax.cli.fit import first_time_column, model_report
 from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
 from sigmax.cli.scores import (
     Estimate,
@@ -104,8 +104,8 @@ def evaluate(
         save_json("Scores", found.to_json(), out)
     if report is not None and found.rows is not None:
         page = evaluation_report(saved, short_name(data), found, found.rows, options)
-        with new_file(report) as stream, show_share("report") as progress:
-            stream.write(page.page(progress).to_html().encode())
+        with new_file(report) as stream, show_share("report"):
+            stream.write(page.page().to_html().encode())
         show_item(f"Report saved to {report}")
 
 
@@ -301,7 +301,6 @@ def evaluation_report(
             for one in metadata.get("findings", [])
             if one["code"] == "leak"
         ],
-        training=stored_targets(saved.model),
         group_column=options.by or group_column,
         time_column=options.time_column or first_time_column(saved.schema),
         are_grouped=group_column is not None,

@@ -63,10 +63,9 @@ from sigmax.estimators import (
     MarginalRegressor,
     SigmaxRegressor,
 )
-from sigmax.experts.local import LocalFitted
 from sigmax.experts.rows import duplicate_groups
 from sigmax.experts.stack import EFFORTS
-from sigmax.report import HeldOutRows, LearnedRows, ModelReport
+from sigmax.report import HeldOutRows, ModelReport
 from sigmax.report.model_page import TOO_GOOD, coverage_cautions, leaderboard_tables
 from sigmax.report.tables import ReportTable, TableCell
 from sigmax.runs.methods import METHODS, Method, with_settings
@@ -278,8 +277,7 @@ def fit_table(
             "in_files": many.files.n_rows,
         }
         metadata["fitted_to"] += ", in shards"
-    with bar("report") as progress:
-        training = stored_targets(model) if many is not None else data.learned(split.train)
+    with bar("report"):
         page = fit_report(
             SavedTableModel(model, metadata),
             rows,
@@ -288,9 +286,9 @@ def fit_table(
             seconds,
             scores=[scores_shown],
             verdict=sentence,
-            training=training,
+            training=data.learned(split.train) if many is None else None,
             command=command,
-        ).page(progress)
+        ).page()
     for caution in page.warnings:
         if caution.code == TOO_GOOD:
             show(caution_line(caution))
@@ -475,17 +473,6 @@ def model_report(
 def first_time_column(schema: Schema) -> str | None:
     """The column over which coverage is shown if no other is named."""
     return next((column.name for column in schema.of_kind(Kind.TIME)), None)
-
-
-def stored_targets(model: AbstractRegressor) -> LearnedRows | None:
-    """Targets of the training rows that a model stores, in their original order."""
-    fitted = model.model_.fitted
-    if not isinstance(fitted, LocalFitted):
-        return None
-    rows = fitted.rows
-    y = np.full(int(rows.indices.max()) + 1, np.nan)
-    y[rows.indices] = model.model_.target.restore(np.asarray(rows.y, np.float64))[:, 0]
-    return LearnedRows(y)
 
 
 def columns_table(profile: Profile) -> ReportTable:

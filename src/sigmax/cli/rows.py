@@ -148,7 +148,7 @@ class UsableRows:
         return self.frame.filter(items=self.features)
 
     def learned(self, rows: NDArray[np.intp]) -> LearnedRows:
-        return LearnedRows(self.y[rows], self.X.iloc[rows], self.numbers[rows])
+        return LearnedRows(self.X.iloc[rows], self.y[rows], self.numbers[rows])
 
 
 @final

@@ -52,9 +52,6 @@ N_SUPPORTERS = 5
 """Training rows behind the prediction of a row."""
 N_FEATURES = 5
 
-Progress = Callable[[str, float], None]
-"""Takes the name of the work and its finished share."""
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,12 +83,11 @@ class ModelReport:
     metadata: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
-    def page(self, progress: Progress = lambda what, share: None) -> Page:
+    def page(self) -> Page:
         """Compute importance and dependence, and assemble the page."""
         headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
         sampled = self.rows.cells.loc[self.rows.sample()]
         X: Any = sampled[self.schema.names]
-        progress("importance of columns", 0.0)
         importance = permutation_importance(
             self.model,
             X,
@@ -99,14 +95,12 @@ class ModelReport:
             together=[column.name for column in self.schema.of_kind(Kind.TIME)],
         )
         order = [name for i in importance.order() for name in importance.units[i]]
-        progress("dependence on columns", 0.0)
         dependence = find_dependence(self.model, X, self.schema, order)
         cautions = [
             *self.cautions,
             *too_good(importance, self.rows, self.target),
             *self.few_groups(),
         ]
-        progress("rows worth a look", 0.0)
         columns = self.group_column, self.time_column
         rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
@@ -199,8 +193,6 @@ def rows_tables(
         notes = [note]
         if not supporters:
             notes.append("This method does not name training rows behind a prediction.")
-        elif training is not None and training.numbers is None:
-            notes.append("Training rows are counted without those whose target is missing.")
         return ReportTable(
             title=title,
             header=["row", measure, target, "predicted", "90 % interval", "error in std", *shown],
@@ -246,21 +238,18 @@ def find_supporters(
     if training is None or found is None:
         return []
     indices, weights = found
-    X, y, numbers = training.X, training.y, training.numbers
-    numbers = np.arange(1, len(y) + 1) if numbers is None else numbers
-    shown = [] if X is None else list(columns)
-    features = [] if X is None else [X[name] for name in shown]
+    features = [training.X[name] for name in columns]
     tables = []
     for supporters, shares in zip(indices.tolist(), weights.tolist(), strict=True):
         rest = share_text(max(0.0, 1 - sum(shares)))
         table = ReportTable(
             title="Training rows with the largest shares in this prediction",
-            header=["training row", "share", target, *shown],
+            header=["training row", "share", target, *columns],
             rows=[
                 [
-                    f"row {numbers[row]:,}",
+                    f"row {training.numbers[row]:,}",
                     TableCell.share(share),
-                    TableCell.number(y[row]),
+                    TableCell.number(training.y[row]),
                     *(TableCell.feature(cells.iloc[row]) for cells in features),
                 ]
                 for row, share in zip(supporters, shares, strict=True)

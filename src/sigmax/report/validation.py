@@ -199,11 +199,10 @@ class HeldOutRows:
 class LearnedRows:
     """Training rows, in the order in which the model got them."""
 
+    X: pd.DataFrame
     y: NDArray[np.float64]
-    X: pd.DataFrame | None = None
-    """None if the model was saved without its features."""
-    numbers: NDArray[np.int64] | None = None
-    """Row numbers in the file, from 1; by default the order of the training rows."""
+    numbers: NDArray[np.int64]
+    """Row numbers in the file, from 1."""
 
 
 def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:

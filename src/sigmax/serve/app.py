@@ -16,7 +16,7 @@ from typing import Annotated, Any, final
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader
@@ -31,7 +31,7 @@ from sigmax.serve.limits import (
     http_error,
     http_error_response,
 )
-from sigmax.serve.predictions import QUICK_ROWS, CsvFile, Predictor
+from sigmax.serve.predictions import QUICK_ROWS, Predictor, predict_upload
 from sigmax.serve.requests import (
     CsvQuery,
     DensityResponse,
@@ -198,12 +198,6 @@ class Service:
         """Call a function in the thread for large requests."""
         return await asyncio.get_running_loop().run_in_executor(self.bulk, function, *arguments)
 
-    async def parts(self, file: CsvFile, end: float) -> AsyncIterator[bytes]:
-        """Parts of a response; a part that is not computed in time ends it with an error."""
-        parts, time = file.parts(), asyncio.get_running_loop().time
-        while part := await asyncio.wait_for(self.in_bulk(next, parts, b""), end - time()):
-            yield part
-
 
 def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
     """Add the page, the form for the token and the state of the server."""
@@ -255,37 +249,38 @@ def add_csv_path(app: FastAPI, service: Service) -> None:
     """Add the path that takes a CSV file."""
     options = service.options
 
-    async def receive_file(
-        request: Request, query: Annotated[CsvQuery, Query()]
-    ) -> AsyncIterator[CsvFile]:
+    async def receive_file(request: Request) -> AsyncIterator[Path]:
         """Write a request body to disk until the response has been sent."""
-        try:
-            predict_options = PredictOptions(**query.model_dump())
-            predict_options.check()
-        except InvalidArgumentError as error:
-            raise http_error(422, str(error).replace("--", ""), "query") from None
         async with slot(service.uploads, f"{options.max_uploads:,} files"):
             with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
                 path = Path(folder) / "rows.csv"
                 with path.open("wb") as file:
                     async for part in request.stream():
                         file.write(part)
-                yield CsvFile(service.predictor, path, predict_options, options.max_upload_rows)
+                yield path
 
     route = service.route("text/csv")
     route["openapi_extra"] = {"requestBody": {"required": True, "content": CSV}}
     route["responses"][200] = {"description": "The rows with their predictions", "content": CSV}
 
-    @app.post(CSV_PATH, response_class=StreamingResponse, **route)
-    async def predict_csv(file: Annotated[CsvFile, Depends(receive_file)]) -> StreamingResponse:
+    @app.post(CSV_PATH, response_class=FileResponse, **route)
+    async def predict_csv(
+        query: Annotated[CsvQuery, Query()], path: Annotated[Path, Depends(receive_file)]
+    ) -> FileResponse:
         """Rows of a CSV file with their predictions in further columns."""
-        end = asyncio.get_running_loop().time() + options.upload_seconds
+        chosen = PredictOptions(**query.model_dump())
         try:
-            await asyncio.wait_for(asyncio.to_thread(file.check), options.upload_seconds)
+            chosen.check()
+        except InvalidArgumentError as error:
+            raise http_error(422, str(error).replace("--", ""), "query") from None
+        work = asyncio.to_thread(
+            predict_upload, service.predictor.saved, path, chosen, options.max_upload_rows
+        )
+        try:
+            out = await asyncio.wait_for(work, options.upload_seconds)
         except TimeoutError:
-            raise http_error(504, "The file took too long to read.", "body") from None
-        headers = {"content-disposition": 'attachment; filename="predicted.csv"'}
-        return StreamingResponse(service.parts(file, end), headers=headers, media_type="text/csv")
+            raise http_error(504, "The file took too long to predict.", "body") from None
+        return FileResponse(out, filename=out.name, media_type="text/csv")
 
 
 @asynccontextmanager

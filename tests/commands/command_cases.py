@@ -7,10 +7,6 @@ from typer.testing import CliRunner
 from sigmax.cli import app
 
 SMALL = ("--effort", "quick")
-LOCAL = (
-    *("--method", "local", "--effort", "quick", "--set", "n_steps=20", "--set", "n_members=1"),
-    *("--set", "hidden_sizes=[8]"),
-)
 
 
 def run(*arguments, stdin: str | bytes | None = None) -> Any:

@@ -1,14 +1,16 @@
 """`sigmax fit` of Parquet files with more rows than are read at once."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import LOCAL, fails_with, run
+from command_cases import SMALL, fails_with, run
 
 from sigmax import LocalRegressor, fit_parquet
+from sigmax.cli.fit import FitOptions
 from sigmax.cli.rows import (
     ColumnOptions,
     ManyRows,
@@ -64,9 +66,13 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_BLOCK", 900)
 
 
-def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once, tmp_path):
+def test_many_rows_are_learned_from_and_a_sample_is_held_out(
+    folder, few_at_once, tmp_path, monkeypatch
+):
+    usual, small = FitOptions.in_shards, {"n_steps": 20, "n_members": 1, "hidden_sizes": [8]}
+    monkeypatch.setattr(FitOptions, "in_shards", lambda it: replace(usual(it), settings=small))
     out = tmp_path / "out"
-    result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *LOCAL[2:])
+    result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *SMALL)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
     assert "by `--method local` alone" in output
@@ -124,7 +130,7 @@ def test_few_rows_of_many_files_are_read_as_one_table(folder):
 def test_a_folder_with_another_kind_of_file_raises_an_error(folder, tmp_path):
     FRAME.head().to_csv(tmp_path / "rows.csv", index=False)
     FRAME.to_parquet(tmp_path / "rows.parquet")
-    result = run("fit", tmp_path, "--target", "y", "--out", tmp_path / "out", *LOCAL)
+    result = run("fit", tmp_path, "--target", "y", "--out", tmp_path / "out", *SMALL)
     assert fails_with(result, "rows.csv", "not a Parquet file")
 
 

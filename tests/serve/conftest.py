@@ -25,23 +25,12 @@ def table(frame, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def folder(table):
-    """Folder of a model trained on all rows."""
-    small = ["--method", "local", "--effort", "quick", "--set", "n_steps=20"]
-    small += ["--set", "n_members=1", "--set", "hidden_sizes=[8]"]
-    return fit(table, "model", *small)
-
-
-@pytest.fixture(scope="session")
-def stack(table):
-    """Folder of a stack of quick experts."""
-    return fit(table, "stack", "--effort", "quick")
-
-
-def fit(table, name, *options):
-    command = ["fit", str(table), "--target", "minutes", "--out", str(table.parent / name)]
-    result = CliRunner().invoke(command_line, [*command, *options])
+    """Folder of a stack of quick experts, trained on all rows."""
+    out = table.parent / "model"
+    command = ["fit", str(table), "--target", "minutes", "--effort", "quick", "--out", str(out)]
+    result = CliRunner().invoke(command_line, command)
     assert result.exit_code == 0, result.output
-    return table.parent / name
+    return out
 
 
 @pytest.fixture(scope="session")

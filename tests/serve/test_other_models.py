@@ -1,4 +1,4 @@
-"""Models without neighbours, and stacks."""
+"""Baselines, and models without neighbours."""
 
 import numpy as np
 import pandas as pd
@@ -61,18 +61,3 @@ def test_a_gaussian_process_is_served(process):
     )
     assert missing["predictions"][0]["std"] > known["predictions"][0]["std"]
     assert "Nearest training rows" not in get(app, "/").text
-
-
-def test_a_stack_is_served_with_numbers_of_training_rows(stack, rows, frame):
-    saved = load_folder(stack)
-    app = create_app(saved, ServeOptions(request_seconds=600.0), warm_up=False)
-    answer = post(app, "/predict", {"rows": rows[:3]})
-    assert answer.status_code == 200, answer.text
-    means = [one["mean"] for one in answer.json()["predictions"]]
-    np.testing.assert_allclose(means, saved.model.predict(frame[saved.features][:3]), rtol=1e-4)
-    found = post(app, "/density", {"row": rows[0], "n_neighbors": 3}).json()["neighbors"]
-    expected, weights = saved.model.explain_neighbors(frame[saved.features][:1], k=3)
-    assert [one["row"] - 1 for one in found] == expected[0].tolist()
-    np.testing.assert_allclose([one["weight"] for one in found], weights[0], rtol=1e-4)
-    assert all(one.keys() == {"row", "weight"} for one in found)
-    assert "Nearest training rows" in get(app, "/").text

@@ -40,6 +40,7 @@ from sigmax.cli.rows import (
     hold_out_rows,
     read_features,
     read_rows,
+    typical_values,
 )
 from sigmax.cli.scores import (
     BASELINES,
@@ -267,9 +268,9 @@ def fit_table(
     for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
         show(caution_line(caution))
     scores_shown = score_table(f"Scores of {columns.target} on held-out rows", summaries)
-    for table in (scores_shown, *leaderboard_tables(model)):
-        show(table)
-    metadata = fit_metadata(columns, options, data, profile, split, name)
+    for shown in (scores_shown, *leaderboard_tables(model)):
+        show(shown)
+    metadata = fit_metadata(columns, options, data, profile, split, name, typical_values(table))
     if many is not None:
         metadata["rows"] |= {
             "with_target": many.n_with_target,
@@ -422,13 +423,17 @@ def fit_metadata(
     profile: Profile,
     split: Split,
     name: str,
+    typical: Mapping[str, float | str | None],
 ) -> dict[str, Any]:
     packages = ("jax", "numpy", "pandas", "scikit-learn")
     versions = {"python": platform.python_version(), "sigmax": __version__}
     return {
         "source": name,
         "target": columns.target,
-        "features": [{"name": column.name, "kind": column.kind.value} for column in profile.schema],
+        "features": [
+            {"name": column.name, "kind": column.kind.value, "typical": typical[column.name]}
+            for column in profile.schema
+        ],
         "rows": {"with_target": len(data.y), "train": len(split.train), "test": len(split.test)},
         "split": split.how,
         "fitted_to": "the training rows" if options.no_refit else "all rows",

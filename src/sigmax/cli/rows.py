@@ -273,6 +273,17 @@ def text_categories(table: Table) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def typical_values(table: Table) -> dict[str, float | str | None]:
+    """Median or most frequent category of every column, times in seconds; None: mostly missing."""
+    found: dict[str, float | str | None] = {}
+    for name, cells in text_categories(table).items():
+        if cells.dtype == object:
+            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
+        else:
+            found[str(name)] = None if cells.isna().mean() > 0.5 else float(cells.median())
+    return found
+
+
 @final
 @dataclass(frozen=True)
 class Split:

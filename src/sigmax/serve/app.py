@@ -70,7 +70,7 @@ def create_app(
 ) -> RequestGuard:
     """Application of a model, with all functions compiled."""
     options.check()
-    predictor = Predictor(saved, show_rows=options.shows_rows)
+    predictor = Predictor(saved)
     if warm_up:
         predictor.warm_up()
     service = Service(predictor, options)
@@ -201,11 +201,11 @@ class Service:
 
 def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
     """Add the page, the form for the token and the state of the server."""
-    rows, columns = predictor.training_rows, predictor.format.columns
+    rows = predictor.format
     page = TEMPLATES.get_template("page.html").render(
         target=predictor.saved.target,
         metadata=predictor.saved.metadata,
-        fields=[form_field(column, rows) for column in columns],
+        fields=[form_field(column, rows.typical[column.name]) for column in rows.columns],
         has_neighbors=predictor.has_neighbors,
         options=options,
     )

@@ -52,15 +52,6 @@ class ServeOptions:
             " of this machine on a loopback address, and any name otherwise.",
         ),
     ] = ()
-    show_rows: Annotated[
-        bool | None,
-        typer.Option(
-            "--show-rows/--hide-rows",
-            help="Show the values of training rows, or only their numbers and weights. By default"
-            " values are shown on a loopback address only.",
-            show_default=False,
-        ),
-    ] = None
     max_rows: Annotated[int, typer.Option(help="Largest number of rows in a JSON request.")] = 1000
     max_body: Annotated[float, typer.Option(help="Largest size of a JSON request in MiB.")] = 4.0
     max_upload: Annotated[float, typer.Option(help="Largest size of a file in MiB.")] = 100.0
@@ -101,11 +92,6 @@ class ServeOptions:
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
-
-    @property
-    def shows_rows(self) -> bool:
-        """True if cells and targets of training rows are part of responses."""
-        return self.is_loopback if self.show_rows is None else self.show_rows
 
     @property
     def known_hosts(self) -> frozenset[str] | None:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.errors import TableFileError
-from sigmax.serve.columns import RestoredRows, RowFormat
+from sigmax.serve.columns import RowFormat
 from sigmax.serve.limits import http_error
 from sigmax.serve.requests import (
     AbstractDensityRequest,
@@ -49,10 +49,8 @@ BatchRequest = AbstractPredictRequest | AbstractDistributionRequest
 class Predictor:
     """Responses of one loaded model. All methods are thread-safe."""
 
-    def __init__(self, saved: SavedTableModel, *, show_rows: bool = True):
-        self.saved, self.show_rows = saved, show_rows
-        self.training_rows = RestoredRows(saved)
-        self.format = RowFormat(saved, self.training_rows)
+    def __init__(self, saved: SavedTableModel):
+        self.saved, self.format = saved, RowFormat(saved)
         typical = self.format.frame([self.format.row_model.model_validate(self.format.typical)])
         self.has_neighbors = find_neighbors(saved.model, typical, 1) is not None
 
@@ -117,16 +115,11 @@ class Predictor:
 
     def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
         """Nearest training rows of the first row, None for estimators without any."""
-        nearest = find_neighbors(self.saved.model, X, max(1, k)) if self.has_neighbors else None
-        if nearest is None:
+        found = find_neighbors(self.saved.model, X, max(1, k)) if self.has_neighbors else None
+        if found is None:
             return None
-        rows, found = self.training_rows, []
-        for index, weight in zip(*(part[0, :k].tolist() for part in nearest), strict=True):
-            if weight > 0:
-                found.append({"row": index + 1, "weight": weight})
-                if self.show_rows and rows.are_stored:
-                    found[-1] |= {"target": rows.target(index), "cells": rows.cells(index)}
-        return found
+        pairs = zip(*(part[0, :k].tolist() for part in found), strict=True)
+        return [{"row": row + 1, "weight": weight} for row, weight in pairs if weight > 0]
 
     def warm_up(self) -> None:
         row = self.format.typical

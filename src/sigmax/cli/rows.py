@@ -277,10 +277,10 @@ def typical_values(table: Table) -> dict[str, float | str | None]:
     """Median or most frequent category of every column, times in seconds; None: mostly missing."""
     found: dict[str, float | str | None] = {}
     for name, cells in text_categories(table).items():
-        if cells.dtype == object:
-            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
-        else:
+        if pd.api.types.is_numeric_dtype(cells):
             found[str(name)] = None if cells.isna().mean() > 0.5 else float(cells.median())
+        else:
+            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
     return found
 
 

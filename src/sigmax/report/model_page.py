@@ -348,19 +348,19 @@ class Headline:
     @property
     def is_rounded(self) -> bool:
         """True if intervals contain too many rows only because they end at values that occur."""
-        n_within = self.n_inside - self.rows.n_at_end
-        return share_interval(n_within, len(self.rows))[0] <= COVERAGE < self.bounds[0]
+        return self.bounds[0] > COVERAGE and not self.cautions
+
+    @cached_property
+    def cautions(self) -> list[Caution]:
+        return coverage_cautions(self.n_inside, self.rows.n_at_end, len(self.rows))
 
     @property
     def verdict(self) -> str:
         """Comparison of observed and nominal coverage."""
-        if self.bounds[1] < COVERAGE:
-            return "so they are too narrow"
         if self.is_rounded:
             return f"more than {share_text(COVERAGE)} because the target is rounded"
-        if self.bounds[0] > COVERAGE:
-            return "so they are wider than needed"
-        return "as expected"
+        found = [one.code.removeprefix("intervals ") for one in self.cautions]
+        return f"so they are {found[0]}" if found else "as expected"
 
     @property
     def sentence(self) -> str:
@@ -399,7 +399,7 @@ def find_cautions(
 ) -> list[Caution]:
     """All warnings: leaks, then the other grave ones, then the rest."""
     n_rows, share = len(headline.rows), headline.share_out_of_distribution or 0.0
-    scores = coverage_cautions(headline.n_inside, headline.rows.n_at_end, n_rows)
+    scores = list(headline.cautions)
     if n_rows < FEW_ROWS:
         few = count_text(n_rows, "row")
         text = f"The scores are computed from {few} only. Hold out more rows if you can."

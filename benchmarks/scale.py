@@ -61,8 +61,10 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     slow = timed(neighbor_graph, graphs)
     with patch("sigmax.experts.ensemble.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
-    model, expert = models[0], models[0].expert(n_rows)
-    assert isinstance(expert, Local) and expert.n_steps is not None
+    model, expert = models[0], models[0].expert()
+    assert isinstance(expert, Local)
+    expert = expert.fit_to(n_rows)
+    assert expert.n_steps is not None
     X, y = make_rows(n_new, n_features, seed=99)
     begin = time.perf_counter()
     model.predict_dist(X[:2048])

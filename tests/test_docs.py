@@ -18,6 +18,7 @@ from sigmax import GPRegressor, LocalRegressor, SparseGPRegressor
 from sigmax.cli.app import load_command
 from sigmax.experts.combined import PRESETS
 from sigmax.experts.gaussian_process import expert as gaussian_process
+from sigmax.experts.local.expert import DECAY_ROWS
 from sigmax.networks import gate
 
 ROOT = Path(__file__).parent.parent
@@ -123,7 +124,7 @@ def test_stated_settings_are_those_of_the_code():
     steps = f"{gate.N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
     assert f"{paper.n_inducing} centres of k-means, {steps}" in method
     decay = LocalRegressor().settings()["weight_decay"]
-    assert f"of {decay:.0f}/N," in method
+    assert f"of {decay:.0f}/(N + {DECAY_ROWS}). Checkpoints" in method
     path = ROOT / "benchmarks" / "local_choices.py"
     spec = importlib.util.spec_from_file_location("local_choices", path)
     assert spec is not None and spec.loader is not None

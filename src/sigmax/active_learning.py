@@ -51,7 +51,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils import _safe_indexing
 
 from sigmax.checks import check_choice, check_count, check_number
-from sigmax.distributions import Bounded, Mapped, Mixture, Predictive
+from sigmax.distributions import Bounded, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
@@ -510,8 +510,7 @@ class JointUncertainty:
         if not hasattr(model, "predict_dist"):
             return cls.of_matrix(*_given_covariance(model, X))
         dist: Any = model.predict_dist(X).dist
-        dist = dist.base if isinstance(dist, Bounded) else dist
-        mixture = dist.base if isinstance(dist, Mapped) else dist
+        mixture = dist.base if isinstance(dist, Bounded) else dist
         if not isinstance(mixture, Mixture):
             raise _unsupported(model)
         of_members, known = _deviations(mixture), Predictive(mixture)

@@ -94,22 +94,13 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     random_state: Any = None
     verbose: int = 0
 
-    def expert(self, n_rows: int | None = None) -> AbstractExpert:
-        """Expert with all settings in force: those of the preset, and the given ones.
-
-        Parameters
-        ----------
-        n_rows : int, optional
-            Number of rows, on which some defaults depend. Before `fit`, and without it, many.
-        """
+    def expert(self) -> AbstractExpert:
+        """Expert with all settings in force: those of the preset, and the given ones."""
         given = self.changed_arguments()
         name = "default" if self.preset is None else self.preset
         if isinstance(self.preset, AbstractExpert):
             name, given = "default", self.preset.changes() | given
-        expert = self.presets[check_choice("preset", name, self.presets)]
-        if n_rows is not None:
-            expert = expert.for_rows(n_rows)
-        return expert.override(given)
+        return self.presets[check_choice("preset", name, self.presets)].override(given)
 
     def changed_arguments(self) -> dict[str, Any]:
         """Arguments of the constructor that differ from their defaults."""
@@ -121,9 +112,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             if name not in NO_SETTINGS and not is_equal(value, defaults[name].default)
         }
 
-    def settings(self, n_rows: int | None = None) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """All settings in force, by name, as `expert` has them."""
-        expert = self.expert(n_rows)
+        expert = self.expert()
         names = [name for name in self.get_params(deep=False) if name not in NO_SETTINGS]
         return {name: getattr(expert, name) for name in names}
 
@@ -343,11 +334,10 @@ def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple])
     all devices.
     """
     copies = [estimator.unfitted() for estimator in estimators]
+    experts = [copy.expert() for copy in copies]  # raises errors of wrong settings first
     for copy in copies:
-        copy.expert()  # raises errors of wrong settings first
         check_count("verbose", copy.verbose, minimum=0)
     rows = [copy.read_training(*given) for copy, given in zip(copies, data, strict=True)]
-    experts = [copy.expert(len(own)) for copy, own in zip(copies, rows, strict=True)]
     if any(expert != experts[0] for expert in experts):
         raise InvalidArgumentError(
             "Models that are fitted together need the same settings and data of the same shape."
@@ -374,8 +364,7 @@ class CombinedRegressor(AbstractRegressor):
         replaces the preset's value if it differs from its own default. All further settings are
         fields of `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
     n_members : int
-        Ensemble members, trained at once, of which the prediction is the equal mixture. Left at its
-        default, it is ten with fewer than 200 rows.
+        Ensemble members, trained at once, of which the prediction is the equal mixture.
     locality, split, inverse_gamma, extrapolate : bool
         The four ideas of the paper: LS, MV, IG and EX.
     hidden_sizes : tuple of int
@@ -385,9 +374,9 @@ class CombinedRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam for the mean.
     validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
-        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
-        40 % with fewer than 200 rows.
+        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
+        X are held out together.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
@@ -454,7 +443,7 @@ class MeanVarianceRegressor(AbstractRegressor):
         `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
     n_members : int
         Ensemble members, trained at once, of which the prediction is the equal mixture. One is a
-        single network, whatever the number of rows.
+        single network.
     loss : "beta", "faithful" or "likelihood"
         Plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared error for the mean and
         the likelihood around it for the variance (Stirn et al.).
@@ -465,9 +454,9 @@ class MeanVarianceRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam for the mean.
     validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
-        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
-        40 % with fewer than 200 rows.
+        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
+        X are held out together.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
@@ -542,9 +531,9 @@ class MCDropoutRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam.
     validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
-        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
-        40 % with fewer than 200 rows.
+        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
+        X are held out together.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
@@ -617,9 +606,9 @@ class BayesianRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam.
     validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
-        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
-        40 % with fewer than 200 rows.
+        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
+        X are held out together.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
@@ -674,8 +663,7 @@ class LocalRegressor(AbstractRegressor):
     embedding and in input space, update it in closed form, each weighted by a kernel: the paper's
     local likelihood, with a metric that is learned. All networks are trained on the leave-one-out
     likelihood of the training rows. Where no row is near, the prediction is the prior, which tends
-    to the mean and the variance of y. The prediction is the mixture of the ensemble members, with a
-    forest for every network where validation rows are likelier with it.
+    to the mean and the variance of y. The prediction is the mixture of the ensemble members.
 
     The fitted model stores the training rows; with more than 524,288, the networks learn from all,
     in random shards, and one of at most 65,536 is stored. A memory-mapped array is then never read
@@ -688,8 +676,7 @@ class LocalRegressor(AbstractRegressor):
         differs from its own default. All further settings are fields of `sigmax.experts.Local`, as
         in ``preset=Local(batch_size=64)``.
     n_members : int
-        Ensemble members, trained at once, of which the prediction is the equal mixture. Left at its
-        default, it is ten with fewer than 200 rows.
+        Ensemble members, trained at once, of which the prediction is the equal mixture.
     hidden_sizes : tuple of int
         Units of the hidden layers of each network.
     n_steps : int, optional
@@ -697,17 +684,11 @@ class LocalRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam, which falls to 0 along half a cosine.
     weight_decay : float
-        Decoupled weight decay, over the number of rows; with fewer than 3,600 rows less than that.
-    n_trees : int
-        Extremely randomised trees per ensemble member, at most; their weight in the mixture is
-        chosen on the validation rows. 0 disables forests, as do fewer than 200 different rows.
+        Decoupled weight decay, times 1,500 plus the number of rows.
     validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint; 0 keeps
-        the last one. Rows of equal X are held out together. Left at its default, it is 20 rows or
-        40 % with fewer than 200 rows.
-    target_map : "auto", "none" or "normal-scores"
-        Target transform: none, or the monotone function that makes the distribution Normal; "auto"
-        chooses on validation rows. With fewer than 200 different rows there is none.
+        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
+        X are held out together.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
@@ -747,10 +728,8 @@ class LocalRegressor(AbstractRegressor):
         hidden_sizes=(128, 128),
         n_steps=None,
         learning_rate=4e-3,
-        weight_decay=900.0,
-        n_trees=30,
+        weight_decay=1000.0,
         validation_fraction=0.1,
-        target_map="auto",
         support="auto",
         categorical_features=None,
         numeric_features=None,
@@ -776,7 +755,7 @@ class LocalRegressor(AbstractRegressor):
         """Fit to the rows of a stream, which need not fit into memory."""
         copy = self.unfitted()
         check_count("verbose", copy.verbose, minimum=0)
-        expert, key = copy.expert(stream.n_rows), make_key(copy.random_state)
+        expert, key = copy.expert(), make_key(copy.random_state)
 
         def read(X: Any, schema: Any) -> Table:
             return Table.read(copy, X, schema)
@@ -789,7 +768,7 @@ class LocalRegressor(AbstractRegressor):
     def add_rows(self: R, X, y, sample_weight=None) -> R:
         """Add rows to the stored training rows of every ensemble member, without fitting again.
 
-        Networks, the learned metric and the target transform stay; predictions near the new rows
+        Networks, the learned metric and the units of the target stay; predictions near the new rows
         rest on them from now on, and the gate is closed there. The result is the same whether rows
         come together or one by one. On an error the model is as it was.
 

@@ -94,8 +94,7 @@ def fit_models(
     verbose: int = 0,
 ) -> list[Model]:
     """Fit an expert to several data sets, each as if it were alone."""
-    targets = expert.targets(rows, keys)
-    encoded = [Rows.encode(own, target) for own, target in zip(rows, targets, strict=True)]
+    encoded = [Rows.encode(own, expert.target(own)) for own in rows]
     fitted = expert.fit_together(encoded, keys, verbose=verbose)
     return [
         Model(own.features, own.target, one, own.given.is_single_output)

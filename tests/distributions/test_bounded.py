@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sigmax.distributions import Bounded, Mapped, Mixture, MonotoneSpline, Predictive, StudentT
+from sigmax.distributions import Bounded, Mixture, Predictive, StudentT
 
 RNG = np.random.default_rng(0)
 N = 5
@@ -91,13 +91,7 @@ def test_what_lies_far_from_a_bound_is_as_without_it():
     np.testing.assert_allclose(far.interval(), base.interval(), rtol=1e-6)
 
 
-def test_a_mapped_density_and_several_outputs_have_bounds_of_their_own():
-    knots = np.array([-8.0, 0.0, 2.0, 9.0]), np.array([-4.0, 0.0, 1.5, 3.0])
-    mapped = Predictive(Bounded.create(Mapped(BASE, MonotoneSpline.through(*knots)), 0.0, np.inf))
-    assert mapped.quantile(0.01).min() >= 0 and repr(mapped).startswith("Predictive(Bounded of 3")
-    drawn = mapped.sample(500, 1)
-    np.testing.assert_allclose(mapped.mean, drawn.mean(axis=0), atol=0.8)
-    np.testing.assert_allclose(mapped.std, drawn.std(axis=0), rtol=0.4)
+def test_several_outputs_have_bounds_of_their_own():
     leaves = (COMPONENTS.mean, COMPONENTS.df, COMPONENTS.scale)
     two = Mixture(StudentT(*(np.stack([leaf, leaf], axis=-1) for leaf in leaves)))
     both = Predictive(Bounded.create(two, np.array([0.0, -np.inf]), np.array([np.inf, 1.0])))

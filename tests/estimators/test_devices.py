@@ -68,7 +68,7 @@ assert shares == {(1, 16 * n_members // n_devices, 3)}, shares
 
 data = np.load(sys.argv[1])
 model = LocalRegressor("fast", n_members=n_members, n_steps=12, hidden_sizes=(8,), random_state=0)
-model.set_settings(n_trees=0, n_components=1)
+model.set_settings(n_components=1)
 model.fit(data["X"], data["y"])
 dist = model.predict_dist(data["X"])
 np.savez(sys.argv[2], mean=dist.mean, std=dist.std, score=model.history_["distribution"])

@@ -150,8 +150,8 @@ def test_without_patience_all_steps_are_taken(rows):
 def test_the_divergence_is_shared_by_the_rows_that_are_learned_from(rows):
     X, y = rows
     model, key = BayesianRegressor(validation_fraction=0.5), make_key(0)
-    given, expert = model.read_training(X, y), model.expert(len(y))
+    given, expert = model.read_training(X, y), model.expert()
     assert isinstance(expert, AbstractNetworkExpert)
-    start = prepare(expert, Rows.encode(given, expert.targets([given], [key])[0]), key)
+    start = prepare(expert, Rows.encode(given, expert.target(given)), key)
     folds = Fold.create([given.weight], start.held_out, [0], 256)
     assert float(folds.n_learned[0]) == 125

@@ -38,7 +38,6 @@ def build(
         spread=spread.create(rng, *shape, activation="tanh"),
         gate=ExtrapolationGate.create(centers, 10, scale=0.1) if gate else None,
         factor=jnp.ones(()),
-        shrinkage=jnp.zeros(()),
         prior_variance=prior_variance,
         shrink_mean=shrink_mean,
     )

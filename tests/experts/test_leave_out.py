@@ -55,7 +55,7 @@ def encoded_rows(expert, n=40, *, n_outputs=1, seed=0, n_groups=None) -> Rows:
     given = TrainingRows.read(BaseEstimator(), X.reset_index(drop=True), y, weight)
     if n_groups is not None:
         given = replace(given, group=(index * n_groups // n)[given.indices])
-    return Rows.encode(given, expert.targets([given], [make_key(0)])[0])
+    return Rows.encode(given, expert.target(given))
 
 
 def conditional(C, y, group, prior=None):

@@ -1,7 +1,5 @@
 """Factor and tails for a mixture of known members; intervals and predictions from few rows."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,24 +8,24 @@ import pytest
 from estimator_list import COMBINED, SHORT, build
 from scipy import stats
 
-from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
-from sigmax.distributions import Normal, StudentT
+from sigmax import (
+    CombinedRegressor,
+    LocalRegressor,
+    MeanVarianceRegressor,
+    SigmaxRegressor,
+)
+from sigmax.distributions import StudentT
 from sigmax.estimators import fit_together
 from sigmax.experts.ensemble import (
     FLATTERED_ROWS,
-    Recalibration,
-    cross_fitted_recalibration,
     few_rows_factor,
-    few_rows_spread,
     held_out_densities,
     held_out_factor,
     held_out_predictions,
     mixture_recalibration,
-    recalibrated,
     trusted,
 )
 from sigmax.inputs import Inputs
-from sigmax.networks import toward_prior
 from sigmax.training import Fold, Stage, TrainingData
 
 N_ROWS = 4000
@@ -40,8 +38,6 @@ class Guess(eqx.Module):
     std: jax.Array
     factor: jax.Array
     most_df: jax.Array
-    shrinkage: jax.Array
-    prior_variance: float = eqx.field(static=True, default=1.0)
 
 
 def guess(network, rows, data):
@@ -84,33 +80,34 @@ def make_case(errors: np.ndarray, std: float, df: float = np.inf):
     held_out = [np.arange(N_ROWS // 2) * 2 for _ in errors]
     folds = Fold.create([np.ones(N_ROWS)], held_out, [0] * n_members, data.n_slots)
     ones = jnp.ones(n_members)
-    parts = jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones, 0 * ones
+    parts = jnp.diag(jnp.asarray(errors)), std * ones, ones, jnp.inf * ones
     return Guess(*parts), folds, data
 
 
 def recalibrate(errors: np.ndarray, std: float, df: float = np.inf):
-    """Recalibration, and the factor by which single members are too narrow, by brute force."""
+    """Factor and bound on the tails; factor by which members are too narrow, by brute force."""
     networks, folds, data = make_case(errors, std, df)
-    found = mixture_recalibration(held_out_predictions(networks, folds, data, STAGE))
+    predicted = held_out_predictions(networks, folds, data, STAGE)
+    factor, most_df = map(float, mixture_recalibration(predicted))
     rows = folds.validation[0][folds.validation_weight[0] > 0]
     X, y = np.asarray(data.X.numbers)[0][rows], np.asarray(data.y)[0][rows]
     residuals = y - X * errors  # of every member
-    return found, brute_force_factor(residuals / std, float(found.most_df))
+    return factor, most_df, brute_force_factor(residuals / std, most_df)
 
 
 @pytest.mark.parametrize("error", [0.0, 0.3, 0.5])
 def test_the_mixture_gets_the_spread_that_its_mean_needs(monkeypatch, error):
     monkeypatch.setattr("sigmax.experts.ensemble.ROWS_TO_DISAGREE_ON", 2000)
     n_members, std = 5, 0.7
-    found, single = recalibrate(np.full(n_members, error, np.float32), std)
-    df = min(float(found.most_df), 1e6)
+    factor, most_df, single = recalibrate(np.full(n_members, error, np.float32), std)
+    df = min(most_df, 1e6)
     spread = single * np.sqrt(df / (df - 2))  # of standard deviations
     assert spread == pytest.approx(np.sqrt(1 + error**2) / std, rel=0.05)
     # The members' means have the variance error², most often less: its median over rows.
     draws = np.random.default_rng(1).normal(0, error, size=(20_000, n_members))
     disagreement = np.median(draws.var(axis=1, ddof=1)) * (df - 2) / df
     expected = np.sqrt(single**2 - 2 * disagreement / std**2)
-    assert float(found.factor) == pytest.approx(expected, rel=0.02)
+    assert factor == pytest.approx(expected, rel=0.02)
 
 
 def test_every_member_predicts_what_every_other_holds_out():
@@ -139,24 +136,24 @@ def test_the_likeliest_factor_of_single_members_is_that_of_their_errors(error):
 
 
 def test_one_member_has_nobody_to_disagree_with():
-    found, single = recalibrate(np.array([0.5], np.float32), 0.7)
-    assert float(found.factor) == pytest.approx(single, rel=0.01)
+    factor, _, single = recalibrate(np.array([0.5], np.float32), 0.7)
+    assert factor == pytest.approx(single, rel=0.01)
 
 
 def test_wild_members_lose_at_most_half_of_the_factor():
-    found, single = recalibrate(np.full(4, 3.0, np.float32), 1.0)
-    assert float(found.factor) == pytest.approx(single / 2, rel=0.01)
+    factor, _, single = recalibrate(np.full(4, 3.0, np.float32), 1.0)
+    assert factor == pytest.approx(single / 2, rel=0.01)
 
 
 @pytest.mark.parametrize("std", [0.125, 8.0])
 @pytest.mark.parametrize(("df", "expected"), [(np.inf, np.inf), (12.0, 12.0), (3.0, 4.0)])
 def test_the_tails_are_those_of_held_out_rows(df, expected, std):
-    found, _ = recalibrate(np.zeros(3, np.float32), std, df)
-    assert float(found.most_df) == expected
+    factor, most_df, _ = recalibrate(np.zeros(3, np.float32), std, df)
+    assert most_df == expected
     if df >= 12:
         n_rows = 3 * N_ROWS / 2  # held out, of which a factor below 1 is taken back a little
         kept = 1.0 if std < 1 else n_rows / (n_rows + FLATTERED_ROWS)
-        assert float(found.factor) == pytest.approx((1 / std) ** kept, rel=0.05)
+        assert factor == pytest.approx((1 / std) ** kept, rel=0.05)
 
 
 def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():
@@ -165,58 +162,7 @@ def test_what_few_rows_make_narrower_is_taken_back_and_what_they_widen_is_not():
     assert float(trusted(jnp.asarray(1.5), weight)) == 1.5
 
 
-def test_all_members_get_factor_and_tails():
-    networks, _, _ = make_case(np.zeros(3, np.float32), 1.0)
-    found = Recalibration(jnp.asarray(1.5), jnp.asarray(6.0), jnp.asarray(0.25))
-    networks = recalibrated(networks, found)
-    np.testing.assert_array_equal(networks.factor, [1.5, 1.5, 1.5])
-    np.testing.assert_array_equal(networks.most_df, [6.0, 6.0, 6.0])
-    np.testing.assert_array_equal(networks.shrinkage, [0.25, 0.25, 0.25])
-
-
-def test_the_cross_fitted_choice_is_that_of_a_loop_over_rows():
-    rng = np.random.default_rng(0)
-    n_rows, n_members = 24, 4
-    X = rng.normal(size=(n_rows, 2)).astype(np.float32)
-    y = (0.7 * X[:, :1] + 0.5 * rng.normal(size=(n_rows, 1))).astype(np.float32)
-    single = np.arange(n_rows)[:, None]
-    data = TrainingData.create([Inputs(X)], [y], [np.full(n_rows, -1)], {"single": [single]})
-    held_out = [rng.permutation(n_rows)[:9] for _ in range(n_members)]
-    folds = Fold.create([np.ones(n_rows)], held_out, [0] * n_members, data.n_slots)
-    errors = np.array([[1.0, 0.2], [0.6, -0.4], [0.9, 0.0], [0.3, 0.3]], np.float32)
-    ones = jnp.ones(n_members)
-    members = Guess(jnp.asarray(errors), 0.2 * ones, ones, jnp.inf * ones, 0 * ones)
-    dist = held_out_densities(members, folds, data, STAGE)
-    found = cross_fitted_recalibration(dist, folds, data, 1.0, np.linspace(0, 1, 5))
-
-    def score(factor, shrinkage):
-        total = 0.0
-        for row in range(n_rows):
-            own = [m for m in range(n_members) if row in held_out[m]]
-            if own:
-                means = (1 - shrinkage) * errors[own] @ X[row]
-                std = np.sqrt((1 - shrinkage) * (factor * 0.2) ** 2 + shrinkage)
-                log_prob = stats.norm.logpdf(y[row, 0], means, std)
-                total += np.log(np.mean(np.exp(log_prob)))
-        return total
-
-    grid = [(f, d) for f in np.geomspace(0.5, 8, 60) for d in np.linspace(0, 1, 5)]
-    factor, shrinkage = max(grid, key=lambda pair: score(*pair))
-    assert float(found.shrinkage) == shrinkage
-    if shrinkage < 1:
-        assert float(found.factor) == pytest.approx(factor, rel=0.05)
-    assert score(float(found.factor), float(found.shrinkage)) >= score(factor, shrinkage) - 1e-3
-
-
 # Few rows.
-
-MODELS = {
-    "local": lambda seed: LocalRegressor("fast", n_steps=100, random_state=seed),
-    "combined": lambda seed: CombinedRegressor("fast", n_steps=400, random_state=seed),
-    "ens-nn": lambda seed: MeanVarianceRegressor(
-        "fast", n_members=5, n_steps=400, random_state=seed
-    ),
-}
 
 
 def make_problem(seed, n_rows, n_features):
@@ -229,23 +175,46 @@ def make_problem(seed, n_rows, n_features):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n_rows", [3, 12])
-@pytest.mark.parametrize("name", MODELS)
-def test_intervals_from_few_rows_cover_what_they_say(name, n_rows):
-    """Ten problems of five features; coverage differs by about 0.2 between problems, so its mean
-    has a standard error of 0.06: a true 0.88 fails for fewer than one choice of seeds in 100. The
-    seeds are fixed; without any allowance for few rows the mean is below 0.5."""
-    problems = [make_problem(seed, n_rows, 5) for seed in range(10)]
-    models = [MODELS[name](seed) for seed in range(10)]
-    fit_together(models, [(X, y) for X, y, *_ in problems])
+@pytest.mark.parametrize("n_rows", [5, 12, 25, 50])
+def test_intervals_from_few_rows_cover_what_they_say(n_rows):
+    """Ten problems of five features, each with 100 new rows.
+
+    Coverage differs by about 0.15 between problems with five rows, so that its mean has a standard
+    error of 0.05; the seeds are fixed.
+    """
     covered, widths = [], []
-    for model, (_, _, X, y) in zip(models, problems, strict=True):
-        lower, upper = model.predict_interval(X, coverage=0.9).T
-        covered.append(np.mean((lower <= y) & (y <= upper)))
+    for seed in range(10):
+        X, y, X_new, y_new = make_problem(seed, n_rows, 5)
+        model = SigmaxRegressor("quick", random_state=seed).fit(X, y)
+        lower, upper = model.predict_interval(X_new, coverage=0.9).T
+        covered.append(np.mean((lower <= y_new) & (y_new <= upper)))
         widths.append(np.mean(upper - lower))
-    assert np.mean(covered) >= 0.75
-    if n_rows == 12:  # the marginal of y has intervals of 2.5
+    assert np.mean(covered) >= 0.85
+    if n_rows >= 12:  # the marginal of y has intervals of 2.5
         assert np.mean(widths) < 3.5
+
+
+@pytest.mark.long
+def test_networks_from_few_rows_are_calibrated_roughly():
+    """Intervals of nominal coverage 0.9: without any allowance for few rows they cover below 0.5.
+
+    Members know three fifths of twelve rows each. The bound is three standard errors of the mean of
+    ten problems below the least coverage measured.
+    """
+    problems = [make_problem(seed, 12, 5) for seed in range(10)]
+    for create in (
+        lambda seed: LocalRegressor("fast", n_steps=100, random_state=seed),
+        lambda seed: CombinedRegressor("fast", n_steps=400, random_state=seed),
+        lambda seed: MeanVarianceRegressor("fast", n_members=5, n_steps=400, random_state=seed),
+    ):
+        models = [create(seed) for seed in range(10)]
+        fit_together(models, [(X, y) for X, y, *_ in problems])
+        covered = []
+        for model, (_, _, X, y) in zip(models, problems, strict=True):
+            lower, upper = model.predict_interval(X, coverage=0.9).T
+            covered.append(np.mean((lower <= y) & (y <= upper)))
+        print(type(models[0]).__name__, np.mean(covered))
+        assert np.mean(covered) >= 0.7
 
 
 @pytest.mark.long
@@ -277,24 +246,7 @@ def test_two_rows_have_a_wide_and_finite_spread():
     assert np.all(np.abs(mean - y.mean()) < 10 * y.std())
 
 
-def test_the_spread_of_a_new_value_is_that_of_student():
-    """The 90 % interval of the next of n Normal values, from their mean and std."""
-    for n in (2, 5, 30):
-        known = stats.t(n - 1).ppf(0.95) * np.sqrt(n / (n - 1)) * np.sqrt(1 + 1 / n)
-        assert few_rows_spread(n) * stats.norm.ppf(0.95) == pytest.approx(known)
-        assert few_rows_factor(n) > 1
-
-
-@pytest.mark.parametrize("kind", [Normal, StudentT])
-def test_shrinkage_leads_from_the_prediction_to_the_prior(kind):
-    rest = (jnp.array([6.0, 9.0]),) if kind is StudentT else ()
-    leaves: Any = (jnp.array([2.0, -1.0]), *rest, jnp.array([0.1, 3.0]))
-    dist = kind(*leaves)
-    np.testing.assert_array_equal(toward_prior(dist, jnp.asarray(0.0), 1.0).mean, dist.mean)
-    np.testing.assert_allclose(toward_prior(dist, jnp.asarray(0.0), 1.0).std, dist.std)
-    half = toward_prior(dist, jnp.asarray(0.5), 4.0)
-    np.testing.assert_allclose(half.mean, dist.mean / 2)
-    np.testing.assert_allclose(half.variance, dist.variance / 2 + 2.0, rtol=1e-6)
-    prior = toward_prior(dist, jnp.asarray(1.0), 4.0)
-    np.testing.assert_allclose(prior.mean, 0.0)
-    np.testing.assert_allclose(prior.variance, 4.0, rtol=1e-6)
+def test_the_factor_for_few_rows_tends_to_one_without_steps():
+    factors = np.array([few_rows_factor(n) for n in range(2, 500)])
+    assert np.all(np.diff(factors) < 0) and 1 < factors[-1] < 1.003
+    assert np.all(np.abs(np.diff(factors[150:])) < 1e-4)

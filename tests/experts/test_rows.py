@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sigmax.experts.ensemble import prepare
-from sigmax.experts.rows import Rows, duplicate_groups, held_out_share, hold_out
+from sigmax.experts.rows import Rows, duplicate_groups, hold_out
 from sigmax.random import named_generator
 
 KEY = jax.random.key(0)
@@ -69,7 +69,7 @@ def test_without_duplicates_folds_are_those_of_a_plain_shuffle():
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_of_the_fewest_rows_some_are_held_out_and_some_learned(n):
-    for rows in hold_out(np.arange(n), held_out_share(n, 0.1), 10, KEY, largest=4096):
+    for rows in hold_out(np.arange(n), 0.1, 10, KEY, largest=4096):
         assert 1 <= len(rows) < n
 
 
@@ -77,8 +77,8 @@ def test_of_the_fewest_rows_some_are_held_out_and_some_learned(n):
 def test_every_network_holds_out_duplicates_together_and_counts_them_once(network):
     X, y = random_rows(150), np.random.default_rng(1).normal(size=300)
     given = fresh(network).read_training(np.r_[X, X.astype(np.float32)], y)
-    expert = network.expert(len(given))
-    start = prepare(expert, Rows.encode(given, expert.targets([given], [KEY])[0]), KEY)
+    expert = network.expert()
+    start = prepare(expert, Rows.encode(given, expert.target(given)), KEY)
     for rows in start.held_out:
         assert len(rows) and set(rows % 150) == set(rows[rows < 150])
     assert given.n_distinct == 300  # equal X with other y are measurements of their own

@@ -35,7 +35,7 @@ X, Y = make_rows(N, 0)
 
 
 def small(**settings):
-    defaults: dict[str, Any] = {"n_steps": 60, "n_trees": 0, "random_state": 0}
+    defaults: dict[str, Any] = {"n_steps": 60, "random_state": 0}
     return LocalRegressor("fast", **defaults | settings)
 
 

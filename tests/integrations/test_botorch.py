@@ -31,7 +31,6 @@ from sigmax.experts.gaussian_process.inference import (
     predict_latent,
     predict_noise,
 )
-from sigmax.features import TargetUnits
 from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model, moments_at
 
 LOCAL: dict[str, Any] = {
@@ -311,7 +310,7 @@ def test_several_targets_are_several_models(model):
         model.posterior(points(1, 2), output_indices=[1])
 
 
-def test_models_without_gradients_raise_an_error(model, local):
+def test_models_without_gradients_raise_an_error(model):
     two = copy.deepcopy(model.estimator)
     two.model_ = replace(two.model_, is_single_output=False)
     with pytest.raises(InvalidArgumentError, match="has one target"):
@@ -322,11 +321,6 @@ def test_models_without_gradients_raise_an_error(model, local):
         fit_sigmax_model(points(4, 2), points(4, 1), preset="fast")
     with pytest.raises(InvalidArgumentError, match="`kind` must be"):
         fit_sigmax_model(points(4, 2), points(4, 1), kind="forest")
-    mapped = copy.deepcopy(local.estimator)
-    target = TargetUnits.fit(np.linspace(0, 1, 40)[:, None], np.ones(40), "normal-scores")
-    mapped.model_ = replace(mapped.model_, target=target)
-    with pytest.raises(InvalidArgumentError, match="`n_trees=0` and `target_map='none'`"):
-        SigmaxModel(mapped)
     with pytest.raises(InvalidDataError, match=r"shapes \(n, d\) and \(n, 1\), got \(3, 2\)"):
         fit_sigmax_model(torch.zeros(3, 2), torch.zeros(3))
     assert isinstance(model.posterior(points(1, 2)), MemberPosterior)

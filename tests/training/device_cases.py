@@ -39,7 +39,6 @@ STAGE = Stage(
     cycles_per_chunk=2,
     score=log_likelihood,
     keep_best=True,
-    is_scored_together=True,
     patience=3,
 )
 
@@ -61,7 +60,6 @@ def make_members() -> tuple[Any, Any, Fold, TrainingData]:
             spread=NormalSpread.create(rng, InputShape(2), (8,), 1, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
-            shrinkage=jnp.zeros(()),
             prior_variance=1.0,
             shrink_mean=False,
         )

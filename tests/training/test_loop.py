@@ -73,7 +73,6 @@ def make_networks():
             spread=InverseGammaSpread.create(rng, InputShape(2), (8,), 2, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
-            shrinkage=jnp.zeros(()),
             prior_variance=1.0,
             shrink_mean=False,
         )
@@ -308,12 +307,11 @@ def test_optimisers_go_on_from_one_stage_to_the_next(run):
 
 
 def test_one_member_trains_as_it_does_among_others(run):
-    """Alone it is not mapped over, and its mean score is its own."""
+    """Alone it is not mapped over."""
     networks, keys, folds, data = run
     one = jax.tree.map(lambda leaf: leaf[1:2] if eqx.is_array(leaf) else leaf, (networks, folds))
     together, (history,) = train_stage(networks, keys, folds, data, STAGE)
-    stage = replace(STAGE, is_scored_together=True)
-    alone, (own,) = train_stage(one[0], keys[1:2], one[1], data, stage)
+    alone, (own,) = train_stage(one[0], keys[1:2], one[1], data, STAGE)
     np.testing.assert_allclose(own["score"][:, 0], history["score"][:, 1], rtol=1e-4, atol=1e-5)
     expected = jax.tree.map(pick(slice(1, 2)), together.best)
     assert eqx.tree_equal(alone.best, expected, rtol=1e-4, atol=1e-5)

@@ -456,7 +456,7 @@ def model_report(
     **details: Any,
 ) -> ModelReport:
     """Report of a model fitted to ``n_rows`` rows; ``details`` are fields of `ModelReport`."""
-    settings = saved.model.settings(n_rows)
+    settings = saved.model.settings()
     return ModelReport(
         title=f"{saved.target} of {source}",
         target=saved.target,

@@ -2,11 +2,9 @@
 
 from sigmax.distributions.base import AbstractComponent, AbstractDistribution
 from sigmax.distributions.bounded import Bounded
-from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
-from sigmax.distributions.spline import MonotoneSpline
 from sigmax.distributions.stacked import ExpertPart, PowerTransform, Stacked, Units
 from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
 
@@ -15,9 +13,7 @@ __all__ = [
     "AbstractDistribution",
     "Bounded",
     "ExpertPart",
-    "Mapped",
     "Mixture",
-    "MonotoneSpline",
     "Normal",
     "PowerTransform",
     "Predictive",

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sigmax.distributions.base import AbstractDistribution, Batch
 from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
-from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
 
 STEPS = np.linspace(-3.5, 2.8, 85)
@@ -42,12 +41,12 @@ class Bounded(AbstractDistribution):
     (Array([0.], dtype=float32), Array([0.5], dtype=float32))
     """
 
-    base: Mixture | Mapped
+    base: Mixture
     low: Batch
     high: Batch
 
     @classmethod
-    def create(cls, base: Mixture | Mapped, low: ArrayLike, high: ArrayLike) -> "Bounded":
+    def create(cls, base: Mixture, low: ArrayLike, high: ArrayLike) -> "Bounded":
         """Create from bounds for all densities or for every output; infinite for no bound."""
         return cls(base, *(np.broadcast_to(np.asarray(b, float), base.shape) for b in (low, high)))
 
@@ -180,6 +179,5 @@ class Bounded(AbstractDistribution):
         self, function: Callable[..., Any], at: Float[Array, "*batch"]
     ) -> Float[Array, "*batch"]:
         """∫ function(F(y), y) dy between the bounds."""
-        cuts = self.base.cuts if isinstance(self.base, Mapped) else cuts_around(self.components)
-        cuts = jnp.clip(cuts, self.low[None], self.high[None])
+        cuts = jnp.clip(cuts_around(self.components), self.low[None], self.high[None])
         return integrate_cdf(self.base, function, at, cuts)

@@ -10,16 +10,14 @@ from sigmax.checks import check_count, check_number
 from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.bounded import Bounded
-from sigmax.distributions.mapped import Mapped
 from sigmax.distributions.mixture import Mixture
-from sigmax.distributions.spline import MonotoneSpline
 from sigmax.distributions.stacked import PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.random import draw_seed
 
 Ends = Callable[[np.ndarray], np.ndarray]
 
-OF_ALL_ROWS = (MonotoneSpline, PowerTransform, Units)
+OF_ALL_ROWS = (PowerTransform, Units)
 """Parts of a density that all rows share."""
 
 ROWS_SOLVED = 1024
@@ -64,7 +62,7 @@ class Predictive:
         name = type(self.dist).__name__
         if isinstance(self.dist, Stacked):
             name += f" of {self.dist.n_members} experts"
-        elif isinstance(self.dist, Mixture | Mapped | Bounded):
+        elif isinstance(self.dist, Mixture | Bounded):
             name += f" of {self.dist.n_members} {type(self.dist.components).__name__}"
         return f"Predictive({name}, shape={self.shape})"
 

@@ -209,12 +209,6 @@ class AbstractExpert(AbstractSettings):
         pairs = zip(rows, keys, strict=True)
         return [self.fit(own, key, verbose=verbose) for own, key in pairs]
 
-    def targets(
-        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
-    ) -> list[TargetUnits]:
-        """Transforms of the targets of several data sets."""
-        return [TargetUnits.fit(own.y, own.weight, support=self.support) for own in rows]
-
-    def for_rows(self, n_rows: int) -> "AbstractExpert":
-        """Defaults that depend on the number of rows."""
-        return self
+    def target(self, rows: TrainingRows) -> TargetUnits:
+        """Units of the target, and its support."""
+        return TargetUnits.fit(rows.y, rows.weight, self.support)

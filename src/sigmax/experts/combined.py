@@ -41,10 +41,10 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
+    few_rows_factor,
     gate_relevance,
     held_out_densities,
     held_out_factor,
-    recalibrate_few_rows,
 )
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -58,7 +58,6 @@ from sigmax.networks import (
     create_gate,
     inverse_softplus,
     mean_gates,
-    toward_prior,
 )
 from sigmax.random import named_generator
 from sigmax.settings import (
@@ -154,22 +153,16 @@ class VarianceNetwork(eqx.Module):
     that of y, which is 0. It does so as $1-\tilde\nu^2$, later than the variance: a row just beyond
     the data should become uncertain before its mean moves.
 
-    ``factor`` multiplies every scale on the data, and ``shrinkage`` takes every prediction part of
-    the way to the mean of y and the prior variance. Both are chosen on validation rows after the
-    training; only `predict` applies the shrinkage.
+    ``factor`` multiplies every scale on the data; it is chosen on validation rows after the
+    training.
     """
 
     mean: TabularMLP
     spread: AbstractSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
-    shrinkage: Float[Array, ""]
     prior_variance: float = eqx.field(static=True)
     shrink_mean: bool = eqx.field(static=True)
-
-    def predict(self, x: Inputs) -> AbstractDistribution:
-        """Density at new rows."""
-        return toward_prior(self(x), self.shrinkage, self.prior_variance)
 
     def __call__(
         self, x: Inputs, own_center: Int[Array, " rows"] | None = None
@@ -333,9 +326,7 @@ class Combined(AbstractNetworkExpert):
     recalibrate: bool = setting(
         True,
         FLAG,
-        """Multiply all scales by the one factor that makes the validation rows likeliest. With
-        fewer than 200 rows these also decide how far predictions are taken back to the mean and
-        the variance of y.""",
+        "Multiply all scales by the one factor that makes the validation rows likeliest.",
     )
 
     def plain(self) -> "Combined":
@@ -376,7 +367,7 @@ class Combined(AbstractNetworkExpert):
             rng = named_generator(key, f"spread of member {member}")
             parts = mean, create(rng, *sizes, activation=self.activation), gate
             settings = self.prior_variance, self.shrink_mean
-            members.append(VarianceNetwork(*parts, jnp.ones(()), jnp.zeros(()), *settings))
+            members.append(VarianceNetwork(*parts, jnp.ones(()), *settings))
         return stack_members(members), own_center
 
     def stages(self) -> tuple[Stage, ...]:
@@ -421,7 +412,6 @@ class Combined(AbstractNetworkExpert):
                 n_cycles=n_cycles,
                 cycles_per_chunk=max(1, n_cycles // N_CHUNKS),
                 keep_best=self.validation_fraction > 0,
-                is_scored_together=self.is_scored_together,
                 patience=self.patience,
                 **scored,
             )
@@ -434,13 +424,11 @@ class Combined(AbstractNetworkExpert):
         stage = replace(self.stages()[-1], score=None, predict=density)
         if self.validation_fraction and self.recalibrate:
             dist = held_out_densities(networks, *rows, stage)
-            if trained.prepared.has_few_rows:
-                networks = recalibrate_few_rows(networks, dist, *rows, trained.prepared.rows)
-            else:
-                # The same rows chose the checkpoints, which look too good: nothing is narrowed.
-                factor = jnp.maximum(held_out_factor(dist, *rows), 1.0)
-                factors = jnp.broadcast_to(factor, networks.factor.shape)
-                networks = eqx.tree_at(lambda n: n.factor, networks, factors)
+            # The same rows chose the checkpoints, which look too good: nothing is narrowed.
+            factor = jnp.maximum(held_out_factor(dist, *rows), 1.0)
+            factor = factor * few_rows_factor(trained.prepared.rows.given.n_distinct)
+            factors = jnp.broadcast_to(factor, networks.factor.shape)
+            networks = eqx.tree_at(lambda n: n.factor, networks, factors)
 
         def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
             dist = held_out_densities(networks, *rows, stage)
@@ -477,7 +465,7 @@ class CombinedFitted(AbstractFitted):
 def predict_members(networks: VarianceNetwork, X: Inputs) -> AbstractDistribution:
     """Density of every member in standardised units."""
     axes = (eqx.if_array(0), None)
-    return eqx.filter_vmap(lambda network, X: network.predict(X), in_axes=axes)(networks, X)
+    return eqx.filter_vmap(lambda network, X: network(X), in_axes=axes)(networks, X)
 
 
 DEFAULT = Combined()

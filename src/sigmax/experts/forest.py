@@ -7,7 +7,7 @@ row at x (Meinshausen 2006): the targets of the leaves are draws from the forest
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -32,9 +32,6 @@ PATHS_AT_ONCE = 2**20
 """Pairs of a tree and a row that are followed at once."""
 
 LEAF = -1
-
-DRAWS = 71
-"""Seed of what is drawn where rows are added to trees."""
 
 
 @final
@@ -97,60 +94,6 @@ class Forests:
         roots = roots.reshape(len(learned), n_trees).astype(np.int32)
         forests = cls(feature, threshold, left, right, roots)
         return forests, np.stack(leaf_rows).reshape(*roots.shape, len(asked))
-
-    def __getitem__(self, members: Int[np.ndarray, " _"]) -> "Forests":
-        """Forests of some members."""
-        return replace(self, roots=self.roots[members])
-
-    def with_rows(
-        self,
-        X: Float[np.ndarray, "rows features"],
-        weight: Float[np.ndarray, " rows"],
-        first: int,
-        n_before: int = 0,
-    ) -> "Forests":
-        """Trees with the rows from number ``first`` on in their leaves.
-
-        Each row is added to every tree: the leaf that it reaches is split between it and the row
-        of the leaf, at a threshold that is uniform between the two, along a feature drawn with a
-        probability proportional to their distance in it. Of rows with the same features, a leaf
-        holds one, drawn by their weights. The draws depend on the row's number alone, which
-        ``n_before`` added rows precede: rows may be added together or one by one.
-        """
-        X = np.ascontiguousarray(X, dtype=np.float32)
-        n_old, n_trees = len(self.feature), self.roots.size
-        room = 0, 2 * n_trees * (len(X) - first)
-        feature = np.pad(self.feature, room, constant_values=LEAF)
-        threshold, left, right = (
-            np.pad(part, room) for part in (self.threshold, self.left, self.right)
-        )
-        grown = replace(self, feature=feature, threshold=threshold, left=left, right=right)
-        for row in range(first, len(X)):
-            chance = np.random.default_rng((DRAWS, n_before + row - first)).random((2, n_trees))
-            leaf = grown._leaves(X[row : row + 1])
-            other = right[leaf]
-            apart = np.abs(X[other] - X[row]).astype(np.float64)
-            is_same = ~apart.any(axis=1)
-            if is_same.any():
-                known = weight[: row + 1][(X[: row + 1] == X[row]).all(axis=1)]
-                is_drawn = is_same & (chance[0] < weight[row] / known.sum())
-                right[leaf[is_drawn]] = row
-            at, other, apart = leaf[~is_same], other[~is_same], apart[~is_same]
-            if not len(at):
-                continue
-            total = np.cumsum(apart, axis=1)
-            axis = np.sum(total <= (chance[0, ~is_same] * total[:, -1])[:, None], axis=1)
-            ends = np.sort([X[other, axis], np.broadcast_to(X[row, axis], len(at))], axis=0)
-            cut = (ends[0] + chance[1, ~is_same] * (ends[1] - ends[0])).astype(np.float32)
-            cut = np.where(cut < ends[1], cut, ends[0])
-            child = n_old + 2 * np.arange(len(at), dtype=np.int32)
-            n_old += 2 * len(at)
-            goes_right = X[row, axis] > cut
-            right[child] = np.where(goes_right, other, row)
-            right[child + 1] = np.where(goes_right, row, other)
-            feature[at], threshold[at], left[at], right[at] = axis, cut, child, child + 1
-        of_nodes = {"feature": feature, "threshold": threshold, "left": left, "right": right}
-        return replace(self, **{name: part[:n_old] for name, part in of_nodes.items()})
 
     def rows_at(self, X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, "members trees n"]:
         """Training row to which every tree sends every row of ``X``."""

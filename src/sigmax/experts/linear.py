@@ -1,7 +1,6 @@
 """Baselines in closed form: a linear model, and the marginal distribution of the target."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -38,18 +37,13 @@ LEVELS = np.append((np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, [0.25, 0.75])
 class AbstractBaseline(AbstractExpert):
     """Expert of standardised targets, without bounds, outliers or repeated values."""
 
-    def targets(
-        self, rows: Sequence[TrainingRows], keys: Sequence[PRNGKeyArray]
-    ) -> list[TargetUnits]:
+    def target(self, rows: TrainingRows) -> TargetUnits:
         """Standardised targets."""
-        return [
-            TargetUnits(
-                Standardizer.fit(own.y, own.weight, constant_scale=1e-6),
-                repeated=(None,) * own.y.shape[1],
-                support=(Support(),) * own.y.shape[1],
-            )
-            for own in rows
-        ]
+        scaling, n_outputs = (
+            Standardizer.fit(rows.y, rows.weight, constant_scale=1e-6),
+            rows.y.shape[1],
+        )
+        return TargetUnits(scaling, None, (None,) * n_outputs, (Support(),) * n_outputs)
 
 
 @final

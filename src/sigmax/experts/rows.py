@@ -198,19 +198,6 @@ def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
     return bool(np.mean(n_targets == 1) >= 0.9)
 
 
-def held_out_share(n_rows: int, share: float) -> float:
-    """Share of rows to hold out: ``share``, and more where rows are few.
-
-    A tenth of twenty rows is two: too few to choose a checkpoint or a scale.
-
-    Examples
-    --------
-    >>> [round(held_out_share(n, 0.1), 2) for n in (10, 50, 100, 200, 1000)]
-    [0.4, 0.4, 0.2, 0.1, 0.1]
-    """
-    return max(share, min(LARGEST_SHARE, FEWEST_HELD_OUT / n_rows))
-
-
 def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:
     """Label of every row, the same for rows that are equal up to single precision.
 
@@ -256,8 +243,18 @@ def near_values(values: Float[np.ndarray, " rows"], std: float) -> Int[np.ndarra
 
 
 def count_held_out(n_rows: int, share: float, largest: int) -> int:
-    """Number of rows that a member holds out, up to duplicates: at least one."""
-    return max(1, min(round(share * n_rows), largest))
+    """Number of rows that a member holds out, up to duplicates.
+
+    It is a share of the rows, but at least 20 or 40 % of them: two rows are too few to choose a
+    checkpoint or a scale.
+
+    Examples
+    --------
+    >>> [count_held_out(n, 0.1, largest=1024) for n in (2, 10, 50, 200, 1000, 100_000)]
+    [1, 4, 20, 20, 100, 1024]
+    """
+    fewest = min(FEWEST_HELD_OUT, LARGEST_SHARE * n_rows)
+    return max(1, min(round(max(share * n_rows, fewest)), largest))
 
 
 def hold_out(
@@ -267,28 +264,34 @@ def hold_out(
     key: PRNGKeyArray,
     *,
     largest: int,
+    first: Int[np.ndarray, " first"] | None = None,
+    keeps_groups: bool = False,
 ) -> list[np.ndarray]:
     """Held-out rows of every member: disjoint folds of a shuffle, a new shuffle when used up.
 
     Rows of one of the ``labels``, those of `duplicate_groups`, are held out together: a member must
     not learn from duplicates of the rows that it is validated on. A label with more rows than a
-    fold is split up. Each member holds out a ``share`` of the rows, at least one unless it is 0,
-    and at most about ``largest``.
+    fold is split up or, with ``keeps_groups``, one with more than half of the rows. Each member
+    holds out a ``share`` of the rows, at least one unless it is 0, and at most about ``largest``;
+    rows ``first`` come before all others.
     """
     n_rows = len(labels)
     if share == 0:
         return [np.empty(0, dtype=int)] * n_members
     n_held_out = count_held_out(n_rows, share, largest)
-    labels = split_large_groups(labels, n_held_out)
+    labels = split_large_groups(labels, n_rows // 2 if keeps_groups else n_held_out)
+    is_last = np.ones(n_rows, dtype=bool)
+    is_last[np.arange(n_rows) if first is None else first] = False
     labels = np.unique(labels, return_inverse=True)[1].reshape(-1)
     n_folds, folds = n_rows // n_held_out, []
     for member in range(n_members):
         shuffled = named_generator(key, f"folds {member // n_folds}").permutation(n_rows)
+        shuffled = shuffled[np.argsort(is_last[shuffled], kind="stable")]
         # Every row is followed by its duplicates; a group is in the fold in which it starts.
-        first = np.full(labels.max() + 1, n_rows)
-        np.minimum.at(first, labels[shuffled], np.arange(n_rows))
-        order = np.argsort(first[labels[shuffled]], kind="stable")
-        together, ranked = shuffled[order], first[labels[shuffled]][order]
+        begin = np.full(labels.max() + 1, n_rows)
+        np.minimum.at(begin, labels[shuffled], np.arange(n_rows))
+        order = np.argsort(begin[labels[shuffled]], kind="stable")
+        together, ranked = shuffled[order], begin[labels[shuffled]][order]
         start = np.searchsorted(ranked, ranked)
         held_out = start // n_held_out == member % n_folds
         if held_out.all():  # two large groups that begin in one fold: one of them is enough

@@ -45,7 +45,7 @@ EXPERTS: dict[str, AbstractExpert] = {
     "linear": Linear(),
     "gp": MaternProcess(),
     "forest": Forest(),
-    "local": LOCAL_PRESETS["fast"],
+    "local": replace(LOCAL_PRESETS["fast"], n_members=5, validation_fraction=0.2),
     "combined": PRESETS["default"],
     "dropout": DROPOUT_PRESETS["default"],
     "bayesian": BAYESIAN_PRESETS["default"],
@@ -405,7 +405,7 @@ def fit_expert(
     start = perf_counter()
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
-    fitted = expert.for_rows(len(rows)).fit(rows, named_key(key, name))
+    fitted = expert.fit(rows, named_key(key, name))
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
 

@@ -304,7 +304,6 @@ class AbstractStochastic(AbstractNetworkExpert):
             cycles_per_chunk=max(1, self.n_steps // N_CHUNKS),
             score=score,
             keep_best=self.validation_fraction > 0,
-            is_scored_together=self.is_scored_together,
             patience=self.patience,
         )
 
@@ -362,12 +361,11 @@ class Dropout(AbstractStochastic):
         return (self.stage((part,), dropout_error, negative_squared_error),)
 
     def finish(self, trained: Trained) -> StochasticFitted:
-        folds, prepared = trained.folds, trained.prepared
+        folds = trained.folds
         folds = folds if self.validation_fraction else validated_on_training_rows(folds)
         precisions = best_precision(trained.networks, folds, trained.data, self.n_draws)
-        if prepared.has_few_rows:
-            n_distinct = prepared.rows.given.n_distinct
-            precisions = precisions - 2 * math.log(few_rows_factor(n_distinct))
+        n_distinct = trained.prepared.rows.given.n_distinct
+        precisions = precisions - 2 * math.log(few_rows_factor(n_distinct))
         networks = eqx.tree_at(lambda n: n.log_precision, trained.networks, precisions)
         return super().finish(replace(trained, networks=networks))
 

@@ -308,7 +308,7 @@ def fit_stream(
     first, numbers = first_shard(deal(stream, seed, n_shards))
     given = read_training(first.X, first.y, first.weight)
     given = replace(given, indices=numbers[given.indices])
-    rows = Rows.encode(given, expert.targets([given], [key])[0])
+    rows = Rows.encode(given, expert.target(given))
     features, target = rows.features, rows.target
     expert = expert.fit_to(stream.n_rows).for_shards(n_shards)
     prepared = prepare(expert, rows, key)

@@ -8,20 +8,16 @@ from sigmax.features.completion import Completion
 from sigmax.features.features import Features
 from sigmax.features.target import (
     SUPPORT,
-    TARGET_TRANSFORMS,
     RepeatedValues,
     Support,
     TargetUnits,
-    repeat_probability,
 )
 
 __all__ = [
     "SUPPORT",
-    "TARGET_TRANSFORMS",
     "Completion",
     "Features",
     "RepeatedValues",
     "Support",
     "TargetUnits",
-    "repeat_probability",
 ]

@@ -1,24 +1,14 @@
-"""Targets: transformed for experts and back, with their support and their repeated values."""
+"""Targets: standardised for experts and back, with their support and their repeated values."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from sigmax.compilation import compiled, padded_blocks
-from sigmax.distributions import (
-    AbstractDistribution,
-    Bounded,
-    Mapped,
-    Mixture,
-    MonotoneSpline,
-    Stacked,
-)
+from sigmax.distributions import AbstractDistribution, Bounded, Mixture, Stacked
 from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.inputs import FARTHEST, Standardizer
+from sigmax.inputs import Standardizer
 from sigmax.settings import Rule
 
 ATOM = 0.02
@@ -173,18 +163,6 @@ def fewest_in_atom(n_rows: int) -> float:
     return max(ATOM * n_rows, FEWEST_IN_ATOM)
 
 
-def repeat_probability(y: NDArray[np.floating]) -> float:
-    """Probability that two rows have the same target.
-
-    Examples
-    --------
-    >>> repeat_probability(np.array([0.0, 0.0, 1.0, 2.0])), repeat_probability(np.arange(4.0))
-    (0.375, 0.25)
-    """
-    _, counts = np.unique(y, return_counts=True)
-    return float(np.sum((counts / len(y)) ** 2))
-
-
 MANY_NEAR = 8
 """Number of rows near 0 from which the support is assumed to be nonnegative."""
 
@@ -266,16 +244,6 @@ SUPPORT = (
 """Setting `support` of estimators."""
 
 
-TARGET_TRANSFORMS = ("none", "normal-scores")
-
-LEVELS = np.concatenate([[0.002, 0.01], np.linspace(0.03, 0.97, 32), [0.99, 0.998]])
-"""Probability levels of the knots of a target transform, at most."""
-
-N_KNOTS = len(LEVELS) + 2
-
-N_IN_TAIL = 4
-"""Number of knots at either end whose mean slope is that of the linear tail."""
-
 TRIMMED = 0.01
 """Share of rows trimmed at either end for the trimmed standard deviation of a target."""
 
@@ -289,20 +257,17 @@ FARTHEST_LEARNED = 10.0
 @final
 @dataclass(frozen=True, eq=False)
 class TargetUnits:
-    """Target transform to numbers with mean 0 and variance 1, and back.
+    """Standardised targets, of mean 0 and variance 1, and back.
 
     Examples
     --------
-    >>> y = np.exp(np.random.default_rng(0).normal(size=(1000, 1)))
-    >>> units = TargetUnits.fit(y, np.ones(1000), "normal-scores")
-    >>> bool(abs(np.mean(units(y) ** 3)) < 0.1), bool(np.allclose(units.restore(units(y)), y))
-    (True, True)
+    >>> units = TargetUnits.fit(np.array([[1.0], [3.0]]), np.ones(2))
+    >>> units(np.array([[5.0]])), units.restore(np.array([[3.0]]))
+    (array([[3.]], dtype=float32), array([[5.]]))
     """
 
     scaling: Standardizer
-    """Standardisation of y without a spline."""
-    spline: MonotoneSpline | None = None
-    """Target transform; None for the standardised y."""
+    """Mean and standard deviation of y."""
     limits: np.ndarray | None = None
     """Limits (p, 2) to which y is clipped; None without outliers."""
     repeated: tuple[RepeatedValues | None, ...] = ()
@@ -311,14 +276,8 @@ class TargetUnits:
     """Support of each output."""
 
     @classmethod
-    def fit(
-        cls,
-        y: np.ndarray,
-        weight: np.ndarray,
-        target_map: str = "none",
-        support: Any = (None, None),
-    ) -> "TargetUnits":
-        """Fit one of the `TARGET_TRANSFORMS` to targets (n, p); ``support`` is "auto" or bounds."""
+    def fit(cls, y: np.ndarray, weight: np.ndarray, support: Any = (None, None)) -> "TargetUnits":
+        """Units of targets (n, p); ``support`` is "auto" or bounds."""
         found = {
             "limits": outlier_limits(y),
             "repeated": tuple(RepeatedValues.find(column) for column in y.T),
@@ -326,19 +285,7 @@ class TargetUnits:
         }
         if found["limits"] is not None:
             y = np.clip(y, *found["limits"].T)
-        scaling = Standardizer.fit(y, weight, constant_scale=1e-6)
-        if target_map == "none":
-            return cls(scaling, **found)
-        knots = [normal_score_knots(column, weight) for column in y.T]
-        x, scores = (np.stack(part, axis=1) for part in zip(*knots, strict=True))
-        spline = MonotoneSpline.through(x, scores)
-        own = Standardizer.fit(in_double("__call__", spline, y), weight)
-        spline = MonotoneSpline(x, (scores - own.mean) / own.scale, spline.slope / own.scale)
-        return cls(scaling, spline, **found)
-
-    def wider(self, factor: float) -> "TargetUnits":
-        """Multiply the scale of a target without a spline by ``factor``."""
-        return replace(self, scaling=replace(self.scaling, scale=factor * self.scaling.scale))
+        return cls(Standardizer.fit(y, weight, constant_scale=1e-6), **found)
 
     def with_values(self, y: np.ndarray) -> "TargetUnits":
         """Transform whose repeated values and support include new targets ``y`` (n, p)."""
@@ -346,45 +293,23 @@ class TargetUnits:
         support = (own.with_values(column) for own, column in zip(self.support, y.T, strict=True))
         return replace(self, repeated=tuple(repeated), support=tuple(support))
 
-    @property
-    def target_map(self) -> str:
-        """Name of the transform, one of `TARGET_TRANSFORMS`."""
-        return TARGET_TRANSFORMS[self.spline is not None]
-
     def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """Transform targets, by default in single precision."""
-        if self.limits is not None:
-            y = np.clip(y, *self.limits.T)
-        if self.spline is None:
-            return self.scaling(y, dtype)
-        return np.clip(in_double("__call__", self.spline, y), -FARTHEST, FARTHEST).astype(dtype)
+        """Standardise targets, by default in single precision."""
+        return self.scaling(y if self.limits is None else np.clip(y, *self.limits.T), dtype)
 
     def restore(self, values: np.ndarray) -> np.ndarray:
-        """Transform values back to units of y; outputs are on the last axis."""
-        if self.spline is None:
-            return self.scaling.mean + self.scaling.scale * values
-        return in_double("inverse", self.spline, values)
-
-    def log_slope(self, y: np.ndarray) -> np.ndarray:
-        """Log-derivative of the transform, to add to a log-density in transformed units."""
-        if self.spline is None:
-            return np.broadcast_to(-np.log(self.scaling.scale), y.shape)
-        return in_double("log_slope", self.spline, y)
+        """Values in units of y; outputs are on the last axis."""
+        return self.scaling.mean + self.scaling.scale * values
 
     def distribution(self, mixture: Mixture | Stacked) -> AbstractDistribution:
-        """Distribution of y from one in transformed units."""
-        if isinstance(mixture, Stacked):
-            dist = mixture.affine(self.scaling.mean, self.scaling.scale)
-            own = self.repeated[0] if len(self.repeated) == 1 else None
-            if own is not None and len(own.values) <= MOST_VALUES:
-                dist = dist.discrete(own.values.mean(axis=1), own.cells)
-        elif self.spline is None:
-            dist = mixture.affine(self.scaling.mean, self.scaling.scale)
-        else:
-            dist = Mapped(mixture, self.spline)
+        """Distribution of y from that of the standardised y."""
+        dist = mixture.affine(self.scaling.mean, self.scaling.scale)
+        own = self.repeated[0] if len(self.repeated) == 1 else None
+        if isinstance(dist, Stacked) and own is not None and len(own.values) <= MOST_VALUES:
+            dist = dist.discrete(own.values.mean(axis=1), own.cells)
         return self.bounded(dist)
 
-    def bounded(self, dist: Mixture | Mapped | Stacked) -> AbstractDistribution:
+    def bounded(self, dist: Mixture | Stacked) -> AbstractDistribution:
         """Clip distributions of y, (n, p) or (n,), to the support."""
         if not any(own.is_bounded for own in self.support):
             return dist
@@ -424,9 +349,7 @@ class TargetUnits:
         return zip(self.repeated, y.T, strict=True)
 
     def check(self) -> None:
-        """Raise ValueError unless the transform increases and all bounds are in order."""
-        if self.spline is not None:
-            self.spline.check()
+        """Raise ValueError unless all bounds are in order."""
         if self.limits is not None and not (self.limits[:, 0] < self.limits[:, 1]).all():
             raise ValueError("limits of the target must be a lower and an upper limit")
         if not all(own.low < own.high for own in self.support):
@@ -454,51 +377,3 @@ def outlier_limits(y: np.ndarray) -> np.ndarray | None:
         return None
     reach = np.where(is_far, FARTHEST_LEARNED * spread, np.inf)
     return np.stack([mean - reach, mean + reach], axis=1)
-
-
-def in_double(name: str, spline: MonotoneSpline, values: np.ndarray) -> np.ndarray:
-    """Evaluate a function of a spline in double precision; outputs are on the last axis."""
-    rows = np.asarray(values, np.float64).reshape(-1, values.shape[-1])
-    parts = []
-    with jax.enable_x64(True):
-        for n_true, block in padded_blocks(len(rows)):
-            parts.append(np.asarray(evaluate(name, spline, rows[block]))[:n_true])
-    return np.concatenate(parts).reshape(values.shape)
-
-
-@compiled
-def evaluate(name: str, spline: MonotoneSpline, values: Any):
-    return getattr(spline, name)(values)
-
-
-def normal_score_knots(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quantiles of y, and the same quantiles of a standard Normal.
-
-    Equal quantiles are one knot, at the mean of their levels. The outermost knots continue the
-    mean slope of the last few.
-    """
-    order = np.argsort(y)
-    level = np.cumsum(weight[order])
-    level = (level - weight[order] / 2) / level[-1]
-    values = np.interp(LEVELS, level, y[order])
-    largest = np.abs(y).max()
-    least = max(1e-6 * (np.ptp(y) or largest or 1.0), 16 * np.finfo(float).eps * largest)
-    group = np.cumsum(np.diff(values, prepend=values[0]) > least)
-    x = np.array([values[group == g].mean() for g in range(group[-1] + 1)])
-    scores = ndtri([LEVELS[group == g].mean() for g in range(group[-1] + 1)])
-    if len(x) == 1:  # nearly all values are equal
-        x, scores = np.array([x[0] - least, x[0] + least]), np.array([-1.0, 1.0])
-    last = min(N_IN_TAIL, len(x)) - 1
-    slopes = (
-        (scores[last] - scores[0]) / (x[last] - x[0]),
-        (scores[-1] - scores[-1 - last]) / (x[-1] - x[-1 - last]),
-    )
-    step = max(np.ptp(x), least)
-    n_more = N_KNOTS - len(x)
-    below = 1 + np.arange(n_more // 2)[::-1]
-    above = 1 + np.arange(n_more - n_more // 2)
-    x_all = np.concatenate([x[0] - step * below, x, x[-1] + step * above])
-    scores_all = np.concatenate(
-        [scores[0] - slopes[0] * step * below, scores, scores[-1] + slopes[1] * step * above]
-    )
-    return x_all, scores_all

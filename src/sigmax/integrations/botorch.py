@@ -237,12 +237,9 @@ class LocalArrays(eqx.Module):
 
     @classmethod
     def create(cls, model: FittedModel) -> "LocalArrays":
-        """Raise InvalidArgumentError for models without gradient or closed-form variance."""
+        """Raise InvalidArgumentError unless all columns are numbers."""
         columns, fitted, target = number_columns(model), model.fitted, model.target.scaling
         assert isinstance(fitted, LocalFitted)
-        if fitted.forests is not None or model.target.spline is not None:
-            rule = "fitted with `n_trees=0` and `target_map='none'`, as `fit_sigmax_model` does"
-            raise InvalidArgumentError(f"`estimator` must be {rule}.")
         predictor, gate = fitted.predictor, fitted.networks.gate
         n_centers = int(np.sum(np.asarray(gate.is_used)[0]))
         centers = shortened((gate.inducing_points, gate.is_used), n_centers)
@@ -554,9 +551,7 @@ class SigmaxModel(Model, FantasizeMixin):
     Parameters
     ----------
     estimator : GPRegressor, SparseGPRegressor or LocalRegressor
-        Fitted. A `LocalRegressor` with ``n_trees=0`` and ``target_map="none"``: forests have no
-        gradient, and a target transform has no variance in closed form. `fit_sigmax_model` sets
-        both.
+        Fitted.
     members : optional
         Ensemble members to use in place of those of the estimator.
 
@@ -658,8 +653,7 @@ def fit_sigmax_model(
         In any units: both are standardised inside.
     kind : "auto", "gp" or "local", default "auto"
         "gp" is a `GPRegressor` averaged over its hyper-parameters, whose noise may depend on x;
-        "local" a `LocalRegressor` without forests and target transforms. "auto" takes the process
-        up to 1,000 rows.
+        "local" a `LocalRegressor`. "auto" takes the process up to 1,000 rows.
     noise_free : bool, default False
         True if the same X always gives the same Y.
     settings

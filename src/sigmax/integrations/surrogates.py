@@ -7,7 +7,6 @@ import numpy as np
 from sigmax.checks import check_choice
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import GPRegressor, LocalRegressor
-from sigmax.experts.ensemble import FEW_ROWS
 from sigmax.experts.gaussian_process import LARGEST_VARYING
 
 KINDS = ("auto", "gp", "local")
@@ -41,23 +40,17 @@ def fit_surrogate(
     model.set_params(**{name: chosen[name] for name in chosen if name in arguments})
     further = {name: chosen[name] for name in chosen if name not in arguments}
     if further:
-        model.set_params(preset=model.expert(len(X)).override(further))
+        model.set_params(preset=model.expert().override(further))
     return model.fit(X, y)
 
 
 def local_defaults(n_rows: int, noise_free: bool) -> dict[str, Any]:
     """Settings of a `LocalRegressor` for optimisation.
 
-    There are no forests, which have no gradient, and no target transform, with which the variance
-    has no closed form. Predictions from few rows are not recalibrated, as shrinkage to the mean of
-    y hides differences between candidates. Few rows are one neighbourhood, which saves time. If
-    ``noise_free``, few rows are interpolated: none are held out for early stopping.
+    If ``noise_free``, rows are interpolated: none are held out for early stopping. Few rows are one
+    neighbourhood, which saves time.
     """
-    defaults: dict[str, Any] = {"n_trees": 0, "target_map": "none"}
-    if n_rows < FEW_ROWS:
-        defaults["recalibrate"] = False
-        if noise_free:
-            defaults["validation_fraction"] = 0.0
+    defaults: dict[str, Any] = {"validation_fraction": 0.0} if noise_free else {}
     if n_rows <= SINGLE_NEIGHBORHOOD:
         defaults["n_primary"] = 1
     return defaults

@@ -182,12 +182,12 @@ def to_torch(dist: Any, dtype: torch.dtype = torch.float64, device: Any = None) 
     """
     import jax
 
-    from sigmax.distributions import Bounded, Mapped, Mixture, Normal, StudentT
+    from sigmax.distributions import Bounded, Mixture, Normal, StudentT
 
     density = getattr(dist, "dist", dist)
-    if isinstance(density, Bounded | Mapped):
-        rule = "without bounds and transform of the target"
-        how = "fit with `support=(None, None)` and `target_map='none'`"
+    if isinstance(density, Bounded):
+        rule = "without bounds of the target"
+        how = "fit with `support=(None, None)`"
         raise InvalidArgumentError(f"`dist` must be {rule}, which PyTorch does not have: {how}.")
 
     def tensor(leaf: Any) -> torch.Tensor:

@@ -7,7 +7,6 @@ from sigmax.networks.gate import (
     create_gate,
     k_means_centers,
     mean_gates,
-    toward_prior,
 )
 from sigmax.networks.mlp import (
     ACTIVATIONS,
@@ -31,5 +30,4 @@ __all__ = [
     "inverse_softplus",
     "k_means_centers",
     "mean_gates",
-    "toward_prior",
 ]

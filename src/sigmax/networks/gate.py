@@ -1,7 +1,7 @@
 """The extrapolation gate of the paper (EX): 0 on the data, 1 far from them.
 
-`ExtrapolationGate` is the function, `create_gate` fits one to data, `blend_factor` and
-`toward_prior` say what a gate, or a share, does to a density.
+`ExtrapolationGate` is the function, `create_gate` fits one to data, `blend_factor` says what a gate
+does to a density.
 
 Distances see every coordinate multiplied by the relevance of its column for the target.
 """
@@ -29,7 +29,6 @@ from sigmax.compilation import (
     pad_rows,
     padded,
 )
-from sigmax.distributions import AbstractDistribution
 from sigmax.random import named_generator
 
 OFFSET = 6.9077
@@ -212,19 +211,6 @@ class ExtrapolationGate(eqx.Module):
 def length(offset: Float[Array, "rows features"]) -> Float[Array, " rows"]:
     """The Euclidean length, whose gradient is finite at 0."""
     return jnp.sqrt(jnp.sum(offset**2, axis=1) + 1e-12)
-
-
-def toward_prior(dist: Any, share: Float[Array, ""], prior_variance: float) -> Any:
-    """Density with its mean moved to 0 and its variance to the prior's, by a share.
-
-    In standardised units 0 is the mean of y. A share of 0 changes nothing; one of 1 leaves nothing
-    of x but the shape of the tails. A density that is no `AbstractDistribution` has a method
-    ``toward`` of its own.
-    """
-    if not isinstance(dist, AbstractDistribution):
-        return dist.toward(prior_variance, share)
-    widened = dist.widen(blend_factor(share, prior_variance, dist.variance))
-    return eqx.tree_at(lambda d: d.mean, widened, (1 - share) * dist.mean)
 
 
 def mean_gates(networks: Any, X: Any) -> Float[np.ndarray, " rows"]:

@@ -128,7 +128,7 @@ class Training:
     ) -> "Training":
         """Prepare the training as `fit` does."""
         given = model.unfitted().read_training(X, y)
-        expert = model.expert(len(given))
+        expert = model.expert()
         assert isinstance(expert, Combined)
         start = prepare_fit(expert, given, make_key(model.random_state))
         graphs = {name: [graph] for name, graph in start.graphs.items()}

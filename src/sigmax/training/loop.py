@@ -21,7 +21,7 @@ import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from sigmax.compilation import bucket_size, compiled, on_device, pad_rows
 from sigmax.inputs import Inputs
@@ -300,8 +300,6 @@ class AbstractStage(ABC):
     """Description in a progress bar."""
     keep_best: bool
     """True if validation rows are scored and the stage ends with each member's best checkpoint."""
-    is_scored_together: bool = False
-    """True if the members of a group keep the checkpoints of one chunk, by their mean score."""
     patience: int
     """Chunks without a better score in any member before the stage ends early; 0 for never."""
 
@@ -731,8 +729,7 @@ def train_stage(
         scores = history[-1]["score"]
         if stage.keep_best:
             is_open = (length == stage.n_chunks)[group]
-            together = stage.is_scored_together
-            trainer.keep(checkpoint_scores(scores, group, is_open, together=together))
+            trainer.keep(np.where(is_open & np.isfinite(scores), scores, np.nan))
         if report is not None:
             report(stage, chunk + 1, history[-1])
         if not stage.keep_best or not stage.patience:
@@ -750,26 +747,6 @@ def train_stage(
         for g in range(n_groups)
     ]
     return trainer.end(), histories
-
-
-def checkpoint_scores(
-    scores: Float[np.ndarray, " members"],
-    group: Int[np.ndarray, " members"],
-    is_open: Bool[np.ndarray, " members"],
-    *,
-    together: bool,
-) -> Float[np.ndarray, " members"]:
-    """Scores of the last checkpoints, nan for those that must not be kept.
-
-    Members that are scored ``together`` have the mean of the finite scores of their group; members
-    with other scores, and members of finished groups, keep their checkpoints.
-    """
-    is_sound = np.isfinite(scores)
-    found = np.where(is_sound, scores, 0.0)
-    if together:
-        total, count = (np.bincount(group, weights) for weights in (found, is_sound))
-        found = (total / np.fmax(count, 1))[group]
-    return np.where(is_sound & is_open, found, np.nan).astype(np.float32)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sigmax import GPRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.experts.local import fitted as local_fitted
 from sigmax.experts.local.fitted import LocalPredictor, StoredRows, as_mixture
-from sigmax.experts.local.forests import Forests, MemberForests
 from sigmax.inputs import Inputs
 
 SMALL = {"preset": "fast", "hidden_sizes": (32, 32), "n_steps": 300, "weight_decay": 300.0}
@@ -83,7 +81,7 @@ def test_predictions_are_those_of_a_predictor_with_all_rows(model, extended, row
         1 - np.asarray(found.gate)
     )
     widened = np.asarray(expected.scale) * np.repeat(scale, 3, axis=0)[..., None]
-    complete: Any = as_mixture(fitted(extended).with_forests(found, inputs)).components
+    complete: Any = as_mixture(found.widened(fitted(extended).added_factor)).components
     np.testing.assert_allclose(complete.scale, widened, rtol=1e-3)
 
 
@@ -249,23 +247,16 @@ def shop_model(shop):
     return LocalRegressor(**SMALL, random_state=1).fit(*shop)
 
 
-def test_leaves_hold_the_added_rows_and_predictions_follow_them(shop_model):
-    with_forests, kept = copy.deepcopy(shop_model), fitted(shop_model).rows
-    X, rng = kept.X.coordinates, np.random.default_rng(0)
-    grown, _ = Forests.grow(X, kept.y, kept.weight, [np.arange(400)] * 2, 12, rng, X[:1])
-    changed = replace(fitted(shop_model), forests=MemberForests(grown, 0.4, 1.0))
-    with_forests.model_ = replace(shop_model.model_, fitted=changed)
+def test_predictions_follow_added_rows_also_of_counts(shop_model):
     rng = np.random.default_rng(4)
     X = pd.DataFrame({"size": rng.uniform(20, 24, 60), "kind": ["a"] * 60})
     y = rng.poisson(40, 60).astype(float)
-    together = copy.deepcopy(with_forests).add_rows(X, y)
-    apart = copy.deepcopy(with_forests)
+    together = copy.deepcopy(shop_model).add_rows(X, y)
+    apart = copy.deepcopy(shop_model)
     for part in (slice(0, 25), slice(25, None)):
         apart.add_rows(X.iloc[part], y[part])
     queries = pd.DataFrame({"size": rng.uniform(20, 24, 200), "kind": ["a"] * 200})
     np.testing.assert_array_equal(parts_of(together, queries), parts_of(apart, queries))
-    coordinates = np.asarray(inputs_of(together, queries).coordinates)
-    assert np.mean(fitted(together).forests.leaf_rows(coordinates) >= 400) > 0.9
     fresh, bounds = rng.poisson(40, 200), together.predict_interval(queries, 0.9)
     assert np.mean((bounds[:, 0] <= fresh) & (fresh <= bounds[:, 1])) > 0.85
     assert np.abs(together.predict(queries) - 40).mean() < 8
@@ -289,24 +280,6 @@ def test_new_targets_are_values_at_which_intervals_may_end(shop_model, shop):
     assert 3.25 not in shop_model.model_.target.repeated[0].values
     own = copy.deepcopy(shop_model).add_rows(X[:2], [3.25, 4.0])
     assert 3.25 in own.model_.target.repeated[0].values
-
-
-def test_trees_with_rows_added_send_every_row_to_itself():
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(120, 3)).astype(np.float32)
-    X[110] = X[3]
-    rows, weight = [np.arange(60), np.arange(60)], np.ones(120)
-    old, _ = Forests.grow(X[:60], X[:60, :1], weight[:60], rows, 5, rng, X[:1])
-    together = old.with_rows(X, weight, 60)
-    apart = old.with_rows(X[:90], weight[:90], 60).with_rows(X, weight, 90, n_before=30)
-    for name in ("feature", "threshold", "left", "right", "roots"):
-        np.testing.assert_array_equal(getattr(together, name), getattr(apart, name))
-    named = together.rows_at(X)
-    own = np.arange(120)
-    single = ~np.isin(own, [3, 110])
-    assert np.all(named[..., single] == own[single])
-    assert set(named[..., 110].ravel()) <= {3, 110} and np.all(old.rows_at(X) < 60)
-    together.check_paths(2, 120, 3)
 
 
 def test_with_a_search_for_the_nearest_rows_sums_run_over_all_added_rows(

@@ -129,7 +129,7 @@ def test_uncertainties_add_up_and_knowledge_grows_with_rows(model, rows):
 
 def test_recalibration_is_one_factor_and_one_bound_on_tails(model, rows):
     X, y = rows
-    plain, scaled = LocalRegressor(Local(recalibrate=False, target_map="auto"), **SMALL), model
+    plain, scaled = LocalRegressor(Local(recalibrate=False), **SMALL), model
     plain.fit(X, y)
     networks, fitted = scaled.model_.fitted.networks, cast(LocalFitted, plain.model_.fitted)
     factor, most_df = networks.factor[0], networks.most_df[0]

@@ -20,7 +20,7 @@ from sigmax.experts.local.network import (
     weighted_sums,
 )
 from sigmax.inputs import Inputs, InputShape
-from sigmax.networks import MLP, ExtrapolationGate, InputLayer, toward_prior
+from sigmax.networks import MLP, ExtrapolationGate, InputLayer
 from sigmax.networks.mlp import PeriodicFeatures, wave
 from sigmax.training import TrainingData
 
@@ -47,7 +47,6 @@ def create_network(n_components=1, n_features=3, n_outputs=2, margin=2.0):
         edges=Edges.none(n_features, n_outputs),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
-        shrinkage=jnp.zeros(()),
         input_scale=1.5,
         min_concentration=1.1,
         prior_variance=1.0,
@@ -552,9 +551,6 @@ def test_a_share_leads_from_the_prediction_to_the_prior(share):
     np.testing.assert_allclose(got.mean, (1 - share) * dist.mean, rtol=1e-4, atol=1e-6)
     expected = (1 - share) * np.asarray(dist.variance) + share * 4
     np.testing.assert_allclose(got.variance, expected, rtol=1e-4)
-    same = toward_prior(dist, jnp.asarray(share), 4.0)
-    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(same), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_in_the_end_all_components_have_one_mean_and_one_variance():

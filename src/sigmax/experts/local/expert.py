@@ -1,13 +1,13 @@
 """The local expert: settings, training and calibration of its ensemble, and the fitted value."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
@@ -15,23 +15,17 @@ from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import HeldOut
 from sigmax.experts.ensemble import (
-    FEW_ROWS,
     N_MEMBERS,
     PATIENCE,
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
-    Prepared,
-    Recalibration,
     Trained,
+    few_rows_factor,
     gate_relevance,
-    held_out_densities,
     held_out_predictions,
     mixture_recalibration,
-    recalibrate_few_rows,
-    recalibrated,
 )
 from sigmax.experts.local.fitted import LocalFitted, Reference, StoredRows
-from sigmax.experts.local.forests import GrownForests, MemberForests, mix
 from sigmax.experts.local.network import (
     COMPONENT_GAIN,
     Edges,
@@ -42,7 +36,6 @@ from sigmax.experts.local.network import (
     held_out_density,
 )
 from sigmax.experts.rows import Rows
-from sigmax.features import repeat_probability
 from sigmax.inputs import Inputs, InputShape
 from sigmax.networks import MLP, InputLayer, create_gate
 from sigmax.random import named_generator
@@ -56,20 +49,13 @@ from sigmax.settings import (
     number,
     setting,
 )
-from sigmax.training import Fold, Part, Phase, Stage
+from sigmax.training import Part, Phase, Stage
 
 FEWEST_STEPS = 600
-STEPS_AS_FOR = 2304
-"""From 200 rows on, training takes at least as many steps as for this number of rows, which
-functions without noise need. With fewer than 200 rows, that many steps would learn the noise."""
-DECAYED = 3600
-"""With fewer rows than these, weight decay no longer grows as their inverse."""
-MANY_ROWS, FEW_SCORINGS = 10_000, 20
-"""Number of rows above which there are only so many validations, which cost more there."""
+DECAY_ROWS = 1500
+"""Number of rows that is added to that of the data in the rule for the weight decay."""
 PATIENT_SHARE = 0.75
 """Share of the chunks after which a training on shards may end without a better score."""
-OFTEN = 0.03
-"""Probability that two rows have the same target, above which peaks would be rewarded."""
 MIXTURES_PER_FEATURE = 8
 FARTHEST_OFFSET = 0.75
 """Offset of the outer components from the mean before training, in standard deviations of y."""
@@ -118,8 +104,7 @@ class Local(AbstractNetworkExpert):
     effort: float = setting(
         25.0,
         POSITIVE,
-        """Without `n_steps`: steps per square root of the number of rows, or of 2,304 if there are
-        fewer.""",
+        "Without `n_steps`: steps per square root of the number of rows, at least 600 in all.",
     )
     n_primary: int = setting(8, COUNT, "Neighbourhoods of a batch.")
     n_neighbors: int = setting(64, COUNT, "Rows of a neighbourhood: the context.")
@@ -130,10 +115,9 @@ class Local(AbstractNetworkExpert):
         4e-3, POSITIVE, "Step size of Adam, which falls to 0 along half a cosine."
     )
     weight_decay: float = setting(
-        900.0,
+        1000.0,
         NOT_NEGATIVE,
-        """Decoupled weight decay times the number of rows; with fewer than 3,600 rows less than
-        that, as smooth functions without noise are learned from few rows, too.""",
+        "Decoupled weight decay, times 1,500 plus the number of rows.",
     )
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error that is added to the likelihood."
@@ -141,27 +125,19 @@ class Local(AbstractNetworkExpert):
     average_weights: bool = setting(
         True, FLAG, "Use averages of the weights over the last steps as checkpoints."
     )
-    n_trees: int = setting(
-        30,
-        COUNT_OR_ZERO,
-        """Maximum number of extremely randomised trees per ensemble member; their mixture weight
-        is chosen on the validation rows. 0 disables forests. With fewer than 200 different rows
-        there are none.""",
-    )
     n_inducing: int = setting(
         1000, COUNT, "Inducing points of the gate, at most; all rows if there are fewer."
     )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
-    patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)
+    patience: int = setting(10, COUNT_OR_ZERO, PATIENCE)
     recalibrate: bool = setting(
         True,
         FLAG,
         """Choose one factor on all scales and one bound on the degrees of freedom on the validation
-        rows; with fewer than 200 rows also the share by which predictions are moved to the mean
-        and the variance of y.""",
+        rows.""",
     )
     largest_hold_out: int = 1024
-    n_scorings: int = 50
+    n_scorings: int = 30
     """Number of validations, at most."""
     decay_per_step: float = 0.0
     """Weight decay for the number of rows: `fit_to` sets it."""
@@ -176,9 +152,8 @@ class Local(AbstractNetworkExpert):
             n_neighbors=k,
             n_queries=min(self.n_queries, k),
             n_steps=self.steps_for(n_rows),
-            n_scorings=self.scorings_for(n_rows),
-            decay_per_step=self.weight_decay / n_rows * min(1.0, n_rows / DECAYED) ** 0.8,
-            longest_chunk=self.steps_for(n_slots) // self.scorings_for(n_slots),
+            decay_per_step=self.weight_decay / (n_rows + DECAY_ROWS),
+            longest_chunk=self.steps_for(n_slots) // self.n_scorings,
         )
 
     def for_shards(self, n_shards: int) -> "Local":
@@ -189,18 +164,8 @@ class Local(AbstractNetworkExpert):
         longest = self.n_steps // n_chunks
         return replace(self, n_scorings=n_chunks, patience=patience, longest_chunk=longest)
 
-    def pilot(self) -> "Local":
-        pilot = super().pilot()
-        assert isinstance(pilot, Local)
-        return replace(pilot, n_trees=0)
-
     def steps_for(self, n_rows: int) -> int:
-        if n_rows >= FEW_ROWS:
-            n_rows = max(n_rows, STEPS_AS_FOR)
         return self.n_steps or max(FEWEST_STEPS, round(self.effort * math.sqrt(n_rows)))
-
-    def scorings_for(self, n_rows: int) -> int:
-        return FEW_SCORINGS if n_rows > MANY_ROWS else self.n_scorings
 
     def graph_sizes(self) -> dict[str, int]:
         return {"queries": self.n_queries, "context": self.n_neighbors}
@@ -214,7 +179,6 @@ class Local(AbstractNetworkExpert):
             "edges": Edges.none(len(rows.features.scaling.mean), n_outputs),
             "factor": on_device(1.0, np.float32),
             "most_df": on_device(np.inf, np.float32),
-            "shrinkage": on_device(0.0, np.float32),
             "input_scale": self.input_scale,
             "min_concentration": self.min_concentration,
             "prior_variance": self.prior_variance,
@@ -276,22 +240,13 @@ class Local(AbstractNetworkExpert):
             predict=held_out_density,
             averages=self.average_weights,
             keep_best=self.validation_fraction > 0,
-            is_scored_together=self.is_scored_together,
             patience=self.patience,
         )
         return (stage,)
 
-    def host_work(self, prepared: Prepared, folds: Fold) -> Callable[[], GrownForests] | None:
-        """Grow the forests of all members; None without forests."""
-        if prepared.has_few_rows or not self.validation_fraction or not self.n_trees:
-            return None
-        rows = np.asarray(prepared.X.coordinates), prepared.y, prepared.rows.weight
-        rng = named_generator(prepared.keys[0], "forests")
-        return partial(GrownForests.grow, self.n_trees, self.n_components, *rows, folds, rng)
-
     def finish(self, trained: Trained) -> LocalFitted:
         start, given = trained.prepared, trained.prepared.rows.given
-        networks, forests, held_out = self.calibrate(trained)
+        networks, held_out = self.calibrate(trained)
         n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
         edges = fit_edges(
             np.asarray(start.X.coordinates),
@@ -307,39 +262,28 @@ class Local(AbstractNetworkExpert):
         return LocalFitted(
             networks=eqx.tree_at(lambda n: n.edges, networks, edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
-            forests=forests,
             held_out=held_out,
             history=trained.history,
             reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing, unit),
         )
 
-    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, MemberForests | None, HeldOut]:
-        """Recalibrated members, their forests if these help, and their held-out densities."""
-        networks, start, forests = trained.networks, trained.prepared, None
-        dist, stage, rows = None, self.stages()[-1], (trained.folds, trained.data)
-        if self.validation_fraction and start.has_few_rows:
-            dist = held_out_densities(networks, *rows, stage)
+    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, HeldOut]:
+        """Recalibrated members and their held-out densities."""
+        networks, start, dist = trained.networks, trained.prepared, None
+        if self.validation_fraction:
+            stage = self.stages()[-1]
+            predicted = held_out_predictions(networks, trained.folds, trained.data, stage)
+            dist = predicted.dist
             if self.recalibrate:
-                networks = recalibrate_few_rows(networks, dist, *rows, start.rows)
-                dist = held_out_densities(networks, *rows, stage)
-        elif self.validation_fraction:
-            may_narrow = not start.rows.has_replicates
-            predicted = held_out_predictions(networks, *rows, stage)
-            if trained.of_host is None:
-                found = Recalibration.none()
-                if self.recalibrate:
-                    found = mixture_recalibration(predicted, may_narrow)
-                dist = found.applied_to(predicted.dist)
-            else:
-                grown: GrownForests = trained.of_host
-                repeats = max(repeat_probability(column) for column in start.y.T) > OFTEN
-                settings = repeats, self.recalibrate, may_narrow
-                found, share, factor, dist = mix(predicted, grown.samples, grown.of_all, *settings)
-                if float(share):
-                    forests = MemberForests(grown.forests, float(share), float(factor))
-                else:
-                    dist = jax.tree.map(lambda leaf: leaf[..., : self.n_components], dist)
-            networks = recalibrated(networks, found)
+                may_narrow = not start.rows.has_replicates
+                n_rows = start.rows.given.n_distinct
+                factor, most_df = mixture_recalibration(predicted, may_narrow)
+                factor = factor * few_rows_factor(n_rows)
+                dist = dist.with_tails(most_df).widen(factor)
+                values = [
+                    jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)
+                ]
+                networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
 
         def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
             assert dist is not None
@@ -351,11 +295,11 @@ class Local(AbstractNetworkExpert):
             log_weight, components = own(dist.log_weight), jax.tree.map(own, dist.components)
             return Mixture(components, None, log_weight, len(log_weight))
 
-        return jax.tree.map(np.asarray, networks), forests, trained.held_out(of_pairs)
+        return jax.tree.map(np.asarray, networks), trained.held_out(of_pairs)
 
 
-DEFAULT = Local(target_map="auto")
+DEFAULT = Local()
 LOCAL_PRESETS = {
     "default": DEFAULT,
-    "fast": replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), effort=12.0, target_map="none"),
+    "fast": replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), effort=12.0),
 }

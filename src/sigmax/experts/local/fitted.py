@@ -33,7 +33,6 @@ from sigmax.distributions import Mixture
 from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import LARGEST_FACTOR, few_rows_factor
-from sigmax.experts.local.forests import MemberForests
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -103,13 +102,11 @@ class Reference(NamedTuple):
 
 @final
 class LocalFitted(AbstractFitted):
-    """Trained members, stored training rows and forests; the prediction is the mixture of all."""
+    """Trained members and stored training rows; the prediction is the mixture of the members."""
 
     networks: LocalNetwork
     """Ensemble members along the first axis of all arrays."""
     rows: StoredRows
-    forests: MemberForests | None
-    """None unless they improve the validation score."""
     held_out: HeldOut
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""
@@ -167,7 +164,7 @@ class LocalFitted(AbstractFitted):
         X = self.within_bounds(X)
         found = self.predictor.predict(X)
         parts = {"evidence": found.count, "gate": found.gate}
-        mixture = as_mixture(self.with_forests(found, X))
+        mixture = as_mixture(found.widened(self.added_factor))
         return mixture, {name: np.asarray(part).mean(axis=0) for name, part in parts.items()}
 
     def coordinates(self, X: Inputs) -> Float[np.ndarray, "members rows metric"]:
@@ -176,26 +173,11 @@ class LocalFitted(AbstractFitted):
         embedded, _ = by_blocks(embed, self.within_bounds(X), axis=1, rows_per_call=ROWS_AT_ONCE)
         return embedded.coordinates
 
-    def with_forests(self, found: LocalPosterior, X: Inputs) -> LocalPosterior:
-        """Predictions ``found`` of the networks, mixed with those of forests if there are any.
-
-        Scales are widened as far as predictions rest on rows away from the data of the fit.
-        """
-        if self.forests is not None:
-            rows = np.asarray(X.coordinates), self.rows.y, self.networks.prior_variance
-            edges = jax.tree.map(lambda leaf: leaf[0], self.networks.edges)
-            found = self.forests.mixed_with(found, *rows, edges, X.beyond)
-        return found.widened(self.added_factor)
-
     def explain_neighbors(
         self, X: Inputs, k: int
     ) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]]:
         """Training rows that contribute most to each prediction, and their shares in the mean."""
-        X, leaf_rows, share = self.within_bounds(X), None, 0.0
-        if self.forests is not None:
-            leaf_rows = self.forests.leaf_rows(np.asarray(X.coordinates))
-            share = self.forests.share
-        rows, shares = self.predictor.contributors(X, min(k, len(self.rows)), leaf_rows, share)
+        rows, shares = self.predictor.contributors(self.within_bounds(X), min(k, len(self.rows)))
         return self.rows.indices[rows.astype(int)], shares
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
@@ -215,9 +197,6 @@ class LocalFitted(AbstractFitted):
         is_sound &= 0 < n_centers <= np.sum(np.asarray(networks.gate.is_used)[0])
         if not (is_sound and self.added_factor >= 1):
             raise ValueError(f"{self.reference} does not fit the stored rows")
-        if self.forests is not None:
-            sizes = len(self.rows), networks.gate.inducing_points.shape[-1]
-            self.forests.forests.check_paths(len(networks.factor), *sizes)
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields alone: the predictor may have an index that cannot be pickled."""
@@ -316,15 +295,9 @@ class LocalPredictor:
 
         return by_blocks(predict, X, axis=1, rows_per_call=ROWS_AT_ONCE)
 
-    def contributors(
-        self, X: Inputs, k: int, leaf_rows: np.ndarray | None = None, share: float = 0.0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Training rows, k of them, that contribute most to each prediction, and their shares.
-
-        ``leaf_rows`` (n, trees) are the training rows of the leaves of forests that have a
-        ``share`` in the mixture.
-        """
-        of_forests, sets = np.float32(share), self.training_sets
+    def contributors(self, X: Inputs, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Training rows, k of them, that contribute most to each prediction, and their shares."""
+        sets = self.training_sets
         n_slots = sets.weight.shape[1]
         is_row = np.arange(n_slots) < self.n_rows
         if self.added is not None:
@@ -335,16 +308,10 @@ class LocalPredictor:
             )
             is_added = np.arange(self.added.novelty.shape[1]) < self.n_added
             is_row = np.concatenate([is_row, is_added])
-            if leaf_rows is not None:
-                is_of_fit = leaf_rows < self.n_rows
-                leaf_rows = np.where(is_of_fit, leaf_rows, leaf_rows + n_slots - self.n_rows)
-
-        def largest(block: tuple[Inputs, Array | None]) -> tuple[Array, Array]:
-            return largest_contributions(self.networks, sets, is_row, k, *block, of_forests)
-
         n_at_once = SHARES_AT_ONCE // sets.weight.size
         rows_per_call = max(64, min(ROWS_AT_ONCE, 1 << n_at_once.bit_length() >> 1))
-        rows, shares = by_blocks(largest, (X, leaf_rows), axis=0, rows_per_call=rows_per_call)
+        largest = partial(largest_contributions, self.networks, sets, is_row, k)
+        rows, shares = by_blocks(largest, X, axis=0, rows_per_call=rows_per_call)
         return np.where(rows < n_slots, rows, rows - n_slots + self.n_rows), shares
 
 
@@ -420,30 +387,21 @@ def largest_contributions(
     is_row: Bool[Array | np.ndarray, " slots"],
     k: int,
     X: Inputs,
-    leaf_rows: Int[Array, "rows trees"] | None,
-    of_forests: Float[Array | np.ndarray, ""],
 ) -> tuple[Int[Array, "rows {k}"], Float[Array, "rows {k}"]]:
     """The k training rows with the largest share in the updated mean, averaged over the members.
 
-    Slots other than ``is_row`` are padding. The rows of the leaves share the forests' part of the
-    mean.
+    Slots other than ``is_row`` are padding.
     """
 
-    def share(network: LocalNetwork, training_set: TrainingSet) -> tuple[Array, Array]:
+    def share(network: LocalNetwork, training_set: TrainingSet) -> Array:
         embedded, gate = network.embed(X), network.gate_value(X)
         weights = network.kernel_weights(embedded.coordinates, training_set.coordinates)
         weights = weights * training_set.weight[None]
         kept = 1 - network.edges.fade * gate**2
         own = jnp.exp(network.kernel.log_prior_rows)
-        return weights * (kept / (own + jnp.sum(weights, axis=1)))[:, None], gate
+        return weights * (kept / (own + jnp.sum(weights, axis=1)))[:, None]
 
-    shares, gates = eqx.filter_vmap(share)(networks, training_sets)
-    shares = jnp.mean(shares, axis=0)
-    if leaf_rows is not None:
-        kept = 1 - networks.edges.fade[0] * jnp.mean(gates, axis=0) ** 2
-        own = of_forests * kept / leaf_rows.shape[1]
-        shares = jnp.asarray((1 - of_forests) * shares)
-        shares = shares.at[jnp.arange(len(leaf_rows))[:, None], leaf_rows].add(own[:, None])
+    shares = jnp.mean(eqx.filter_vmap(share)(networks, training_sets), axis=0)
     ranked, rows = lax.top_k(jnp.where(is_row[None], shares, -1.0), k)
     return rows, ranked
 
@@ -551,8 +509,7 @@ def add_rows(
     """Model with more stored training rows, without fitting again; rows of weight 0 are left out.
 
     Networks, kernels and units stay as they are. All that rests on single rows follows the new
-    ones: the kernel sums, the gate, the leaves of forests, and the width of predictions that rest
-    on new rows.
+    ones: the kernel sums, the gate, and the width of predictions that rest on new rows.
 
     ``y`` and ``weight`` are in the units of the fit. Without weights, every row counts as one of
     the fit on average.
@@ -594,16 +551,10 @@ def add_rows(
 
 def with_rows(fitted: LocalFitted, new: StoredRows) -> LocalFitted:
     """Fitted value with more stored rows."""
-    rows, first, reference = fitted.rows.joined(new), len(fitted.rows), fitted.reference
-    coordinates = np.asarray(rows.X.coordinates)
-    gate = with_centers(fitted.networks.gate, coordinates[first:], reference.n_inducing)
+    coordinates = np.asarray(new.X.coordinates)
+    gate = with_centers(fitted.networks.gate, coordinates, fitted.reference.n_inducing)
     networks = eqx.tree_at(lambda n: n.gate, fitted.networks, gate)
-    forests = fitted.forests
-    if forests is not None:
-        n_before = first - reference.n_rows
-        grown = forests.forests.with_rows(coordinates, rows.weight, first, n_before)
-        forests = replace(forests, forests=grown)
-    found = replace(fitted, networks=networks, rows=rows, forests=forests)
+    found = replace(fitted, networks=networks, rows=fitted.rows.joined(new))
     predictor = fitted.predictor.with_added(networks, found.added, found.novelty)
     found = replace(found, added_factor=choose_factor(found, predictor))
     vars(found)["predictor"] = predictor  # the cached property, which shares the rows of the fit
@@ -615,8 +566,7 @@ def choose_factor(fitted: LocalFitted, predictor: LocalPredictor) -> float:
 
     No member has held such rows out. Each is predicted from all others: the factor is the least by
     which intervals of these predictions have their nominal coverage, shrunk to 1 the more the
-    fewer the rows are, times the factor that so few rows leave unknown. Forests have no part in
-    it, but are widened by it, too.
+    fewer the rows are, times the factor that so few rows leave unknown.
     """
     networks, added = fitted.networks, fitted.added
     X, n_fitted = fitted.rows.X, fitted.reference.n_rows

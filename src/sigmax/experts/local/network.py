@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
-from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import NDArray
@@ -87,18 +86,6 @@ class WeightedStudentT(eqx.Module):
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
         return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
 
-    def rough_crps(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """CRPS at ``y`` as if all components were Normal with their means and variances."""
-        weight, mean = jnp.exp(self.log_weight), jnp.asarray(self.components.mean)
-        variance = self.components.variance
-        error = absolute_normal(mean - y[..., None], variance)
-        apart = absolute_normal(
-            mean[..., :, None] - mean[..., None, :],
-            variance[..., :, None] + variance[..., None, :],
-        )
-        pairs = weight[..., :, None] * weight[..., None, :] * apart
-        return jnp.sum(weight * error, axis=-1) - 0.5 * jnp.sum(pairs, axis=(-2, -1))
-
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
         """Every component widened by ``factor`` about its own mean."""
         components = self.components.widen(of_components(factor))
@@ -133,15 +120,6 @@ class WeightedStudentT(eqx.Module):
         center = (1 - mean_share) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
         return WeightedStudentT(components, self.log_weight)
-
-
-def absolute_normal(
-    mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
-) -> Float[Array, "*shape"]:
-    """E|X| of a Normal X."""
-    std = jnp.sqrt(variance)
-    z = mean / std
-    return std * (2 * norm.pdf(z) + z * (2 * norm.cdf(z) - 1))
 
 
 def of_components(values: ArrayLike) -> Float[Array, "..."]:
@@ -290,8 +268,6 @@ class LocalNetwork(eqx.Module):
     """Factor on all scales, chosen on validation rows after the training."""
     most_df: Float[Array, ""]
     """Largest degrees of freedom on the data, chosen on validation rows."""
-    shrinkage: Float[Array, ""]
-    """Share by which every prediction is moved to the mean and the variance of y."""
     input_scale: float = eqx.field(static=True)
     min_concentration: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
@@ -433,7 +409,6 @@ class LocalNetwork(eqx.Module):
         found, shut = self.update(self.prior(rows), sums, rows.mean), (1 - gate)[:, None]
         dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
         dist = self.edges.apply(dist, gate, rows.beyond, self.prior_variance)
-        dist = dist.toward(self.prior_variance, self.shrinkage)
         count = (1 - gate) * found.count
         share = 1 / (jnp.exp(self.kernel.log_prior_rows) + count + 1)
         new_share = None if new_count is None else new_count / jnp.maximum(sums.count, 1e-12)

@@ -72,13 +72,34 @@ def create(method: str, seed: int = 0) -> Any:
     return METHODS[method].create(seed)
 
 
+def numeric_encoding() -> Any:
+    """Standardised numbers with 0 and a flag for missing values, frequent categories one-hot."""
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numbers = make_pipeline(
+        StandardScaler(),
+        SimpleImputer(
+            strategy="constant", fill_value=0.0, add_indicator=True, keep_empty_features=True
+        ),
+    )
+    categories = OneHotEncoder(
+        max_categories=21,  # rarer ones share a column
+        handle_unknown="infrequent_if_exist",
+        sparse_output=False,
+    )
+    is_number = make_column_selector(dtype_include="number")
+    is_text = make_column_selector(dtype_exclude="number")
+    return make_column_transformer((numbers, is_number), (categories, is_text))
+
+
 class BayesianRidgeOneHot:
     """Bayesian ridge regression of scikit-learn on one-hot columns."""
 
     def fit(self, X: Any, y: Any) -> "BayesianRidgeOneHot":
         from sklearn.linear_model import BayesianRidge
-
-        from sigmax.cli.peers import numeric_encoding
 
         self.encoding = numeric_encoding()
         self.model = BayesianRidge().fit(self.encoding.fit_transform(pd.DataFrame(X)), y)

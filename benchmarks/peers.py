@@ -22,6 +22,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeRegressor
 
 from sigmax.cli import show_progress, split_names
 from sigmax.cli.peers import (
@@ -29,10 +30,9 @@ from sigmax.cli.peers import (
     LEARNING_RATE,
     MOST_TREES,
     PATIENCE,
+    AbstractBooster,
     AbstractPeer,
     CatBoost,
-    NGBoost,
-    XGBoostDistribution,
     is_installed,
     load_package,
 )
@@ -96,6 +96,45 @@ class Marginal(AbstractPeer):
 
     def predict_dist(self, X) -> Predictive:
         return Predictive(Normal(np.full(len(X), self.mean_), np.full(len(X), self.std_)))
+
+
+@final
+class NGBoost(AbstractBooster):
+    """Natural gradient boosting."""
+
+    def boost(self, X, y, X_held, y_held):
+        model = load_package("ngboost").NGBRegressor(
+            Base=DecisionTreeRegressor(max_depth=3, random_state=self.random_state),
+            n_estimators=MOST_TREES,
+            learning_rate=LEARNING_RATE,
+            random_state=self.random_state,
+            verbose=False,
+        )
+        return model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
+
+    def mean_and_std(self, X):
+        n_trees = self.model_.best_val_loss_itr + 1  # by default all trees are used
+        params = self.model_.pred_dist(X, max_iter=n_trees).params
+        return params["loc"], params["scale"]
+
+
+@final
+class XGBoostDistribution(AbstractBooster):
+    """XGBoost on natural gradients."""
+
+    def boost(self, X, y, X_held, y_held):
+        model = load_package("xgboost-distribution").XGBDistribution(
+            distribution="normal",
+            n_estimators=MOST_TREES,
+            learning_rate=LEARNING_RATE,
+            early_stopping_rounds=PATIENCE,
+            random_state=self.random_state,
+        )
+        return model.fit(X, y, eval_set=[(X_held, y_held)], verbose=False)
+
+    def mean_and_std(self, X):
+        mean, std = self.model_.predict(X)
+        return mean, std
 
 
 @final

@@ -70,7 +70,18 @@ def main() -> None:
         write_rows(new, given.rows, given.columns, seed=1)
         size = new.stat().st_size / 2**20
         print(f"{given.rows:,} rows x {given.columns} columns, {size:,.0f} MiB of CSV")
-        run_command("fit", str(training), "--target", "y", "--preset", "fast", "--out", str(model))
+        run_command(
+            "fit",
+            str(training),
+            "--target",
+            "y",
+            "--method",
+            "local",
+            "--effort",
+            "quick",
+            "--out",
+            str(model),
+        )
         seconds, memory = run_command(
             "predict", str(model), str(new), "--out", str(folder / "o.csv")
         )

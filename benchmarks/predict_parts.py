@@ -125,7 +125,18 @@ def main() -> None:
         if model is None:
             model = str(folder / "model")
             write_rows(training, given.training_rows, given.columns, seed=0)
-            run_command("fit", str(training), "--target", "y", "--preset", "fast", "--out", model)
+            run_command(
+                "fit",
+                str(training),
+                "--target",
+                "y",
+                "--method",
+                "local",
+                "--effort",
+                "quick",
+                "--out",
+                model,
+            )
         engine = ["--engine", "ray", "--workers", str(given.workers)]
         predict = [sys.executable, "-m", "sigmax", "predict", model]
         commands = [[*predict, str(one), "--out", str(one) + "-out"] for one in new]

@@ -34,12 +34,12 @@ START_SECONDS = 180
 STOP_SECONDS = 20
 
 
-def fit_model(folder: Path, preset: str | None) -> Path:
+def fit_model(folder: Path, method: str) -> Path:
     """A model of 2,000 made-up deliveries."""
     table, model = folder / "deliveries.csv", folder / "model"
     make_deliveries(2000).to_csv(table, index=False)
     command = [sys.executable, "-m", "sigmax", "fit", str(table), "--target", "minutes"]
-    command += ["--no-refit", "--out", str(model), *(["--preset", preset] if preset else [])]
+    command += ["--no-refit", "--out", str(model), "--method", method, "--effort", "quick"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return model
 
@@ -147,11 +147,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--upload-rows", type=int, default=100_000)
     parser.add_argument("--model", type=Path)
-    parser.add_argument("--preset", default="fast", help="of the model that is fitted")
+    parser.add_argument("--method", default="local", help="of the model that is fitted")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = given.model or fit_model(folder, given.preset or None)
+        model = given.model or fit_model(folder, given.method)
         print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} before")
         with running_server(model) as (process, port):
             asyncio.run(load(port, 20, 2))  # the first answers of a process

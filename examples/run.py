@@ -19,6 +19,8 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 NO_EXAMPLES = ("run", "make_deliveries")
 PROGRESS = re.compile(r"^.*━━━.*\d:\d\d:\d\d.*\n", re.MULTILINE)
+SECONDS = re.compile(r"^([a-z (]+\)? +[<>\d. ]+%.* )\d+\.\d *$", re.MULTILINE)
+"""End of the row of an expert: the duration of its fit, which is another one every time."""
 
 
 def examples() -> list[Path]:
@@ -63,7 +65,7 @@ def printed_by_command(arguments: list[str]) -> str:
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     if result.exit_code:
         raise SystemExit(f"sigmax {' '.join(arguments)}: {result.output}")
-    lines = PROGRESS.sub("", result.output).splitlines()
+    lines = SECONDS.sub(r"\1…", PROGRESS.sub("", result.output)).splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -209,6 +209,14 @@ class RowPredictions:
         }
 
 
+def find_neighbors(model: Any, X: pd.DataFrame, k: int) -> tuple[NDArray, NDArray] | None:
+    """Training rows with the largest shares in each prediction; None if the model has no such."""
+    try:
+        return model.explain_neighbors(X, k)
+    except InvalidArgumentError:
+        return None
+
+
 def predict_chunks(
     saved: SavedTableModel,
     chunks: Iterator[pd.DataFrame],

@@ -6,10 +6,7 @@ from typer.testing import CliRunner
 
 from sigmax.cli import app
 
-SMALL = (
-    *("--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"),
-    *("--set", "hidden_sizes=[8]"),
-)
+SMALL = ("--effort", "quick")
 
 
 def run(*arguments, stdin: str | bytes | None = None) -> Any:

@@ -15,16 +15,15 @@ from sigmax.cli.app import load_command
 from sigmax.cli.compare import (
     COMPARED,
     COVERED,
+    CompareOptions,
     best_method,
     compare_page,
     other_scores,
+    plan_comparison,
     ranked_table,
     read_task_table,
-    usual_methods,
 )
-from sigmax.cli.peers import numeric_encoding
-from sigmax.cli.rows import read_features, text_categories
-from sigmax.data.deliveries import make_deliveries
+from sigmax.cli.rows import ColumnOptions
 from sigmax.report.validation import CURVE_LEVELS
 from sigmax.runs.records import Task, done, read_records
 
@@ -49,19 +48,19 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     assert result.output.index("linear ") < result.output.index("marginal ")
     records = read_records(out / "records.jsonl")
     assert len(records) == 4
-    result = run(*command, "--methods", "marginal,linear,nn")
+    result = run(*command, "--methods", "marginal,linear,sigmax-quick")
     assert "6/6" in result.output and "ranked by CRPS" in result.output
     after = read_records(out / "records.jsonl")
     text = " ".join(result.output.split())
-    assert re.search("nn, the best of 1: .* than a linear model", text)
+    assert re.search("sigmax-quick, the best of 1: .* than a linear model", text)
     assert text.index("than a linear model") < text.index("ranked by")
-    assert after[:4] == records and [r.task.method for r in after[4:]] == ["nn", "nn"]
+    assert after[:4] == records and [r.task.method for r in after[4:]] == ["sigmax-quick"] * 2
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
     assert "than a linear model" in page
     assert "predicts minutes best of 3 methods" in page
-    expected = f"sigmax compare {table} --target=minutes --out={out} --methods=marginal,linear,nn"
-    assert expected in page
+    methods = "--methods=marginal,linear,sigmax-quick"
+    assert f"sigmax compare {table} --target=minutes --out={out} {methods}" in page
     data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
     assert len([layer for layer in data["calibration"]["layers"] if layer["mark"] == "line"]) == 3
 
@@ -73,19 +72,6 @@ def test_the_curve_of_a_record_is_the_coverage_of_central_intervals(table, tmp_p
         curve = dict(zip(CURVE_LEVELS.tolist(), record.curves[COVERED], strict=True))
         for level in (0.5, 0.8, 0.9):
             assert curve[level] == pytest.approx(record.scores[f"coverage_{100 * level:g}"])
-
-
-def test_records_of_before_have_a_page_without_curves(table, tmp_path):
-    out = tmp_path / "out"
-    run("compare", table, "--target", "minutes", "--out", out, "--methods", "marginal", *SMALL[:2])
-    lines = (out / "records.jsonl").read_text().splitlines()
-    old = [json.loads(line) for line in lines]
-    for record in old:
-        del record["curves"][COVERED]
-    (out / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
-    assert run("report", out).exit_code == 0
-    page = (out / "report.html").read_text()
-    assert "only method" in page and "Are the intervals right?" not in page
 
 
 def test_another_content_of_the_file_is_another_comparison(table, tmp_path):
@@ -130,7 +116,7 @@ def make_record(method, split, crps, blocks, n_test=100, **table):
             COVERED: CURVE_LEVELS.tolist(),
         },
         seconds={"fit": 1.0},
-        data={"n_test": n_test, "input": "numbers"},
+        data={"n_test": n_test},
         machine={},
     )
 
@@ -161,7 +147,7 @@ def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_p
         make_record(hostile, 0, 3.0, [2.9, 3.1, 3.0]),
     ]
     assert best_method(records) == (
-        "a * predicts y best of 3 methods; the next, b *, has a 20 % larger error (CRPS), more than"
+        "a predicts y best of 3 methods; the next, b, has a 20 % larger error (CRPS), more than"
         " chance would explain."
     )
     close = [
@@ -174,7 +160,7 @@ def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_p
     assert page.count("<figure ") == 2
     both = compare_page(tmp_path, [*records, *close])
     ids = re.findall(r' id="([^"]*)"', both)
-    assert len(ids) == len(set(ids)) and "2 comparisons" in both
+    assert len(ids) == len(set(ids)) and "may well be chance" in both  # the last comparison
 
 
 def test_by_time_every_fold_is_later_than_what_is_learned_from(table, tmp_path):
@@ -226,7 +212,8 @@ def test_packages_that_are_not_installed_are_left_out_unless_they_are_named(
 ):
     for module in ("peers", "compare"):
         monkeypatch.setattr(f"sigmax.cli.{module}.is_installed", lambda name: False)
-    assert "catboost" not in usual_methods() and "local" in usual_methods()
+    choice = plan_comparison(table, ColumnOptions(target="minutes"), CompareOptions())
+    assert choice.methods == ("sigmax", "sigmax-quick", "linear", "marginal")
     options = ("--methods", "catboost", "--out", tmp_path / "out")
     result = run("compare", table, "--target", "minutes", *options)
     assert fails_with(result, "pip install", "sigmax[peers]", code=1)
@@ -247,20 +234,6 @@ def test_mistakes_are_reported_before_anything_is_run(table, tmp_path):
     }.items():
         assert fails_with(run("compare", *arguments, "--out", out), *words), arguments
     assert not out.exists()
-
-
-def test_the_numeric_encoding_is_numbers_flags_and_categories():
-    frame = make_deliveries(200)
-    table = read_features(frame.drop(columns="minutes"))
-    encoding = numeric_encoding().fit(text_categories(table[np.arange(150)]))
-    numbers: Any = encoding.transform(text_categories(table))
-    assert numbers.shape == (200, 3 + 1 + 8 + 4 + 4) and np.isfinite(numbers).all()
-    np.testing.assert_allclose(numbers[:150, :3].std(axis=0), 1, atol=0.06)
-    is_missing = frame["weight_kg"].isna()
-    np.testing.assert_array_equal(numbers[:, 3], is_missing)
-    own: Any = text_categories(table)
-    assert own["weather"].isin(["dry", "rain", "snow", "(gap)"]).all()
-    pd.testing.assert_series_equal(own["weight_kg"].isna(), is_missing, check_names=False)
 
 
 def test_records_can_be_reported_again(table, tmp_path):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from command_cases import SMALL, fails_with, run
 
-from sigmax import LocalRegressor
+from sigmax import SigmaxRegressor
 from sigmax.cli.fit import FitOptions, fit_table
 from sigmax.cli.rows import ColumnOptions, UsableRows
 from sigmax.data.deliveries import make_deliveries
@@ -25,7 +25,7 @@ from sigmax.report.tables import ReportTable
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
     words = ("weather", "missing in 5 rows, which are left out", "Held out 51 of 255 rows")
-    words = (*words, "than a linear model", "scores of minutes")
+    words = (*words, "than a linear model", "Scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
@@ -100,7 +100,7 @@ def test_coverage_that_is_off_is_a_warning_in_the_terminal(tmp_path):
     result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "out", *options)
     text = " ".join(result.output.split())
     assert "WARNING: intervals too narrow: The 90 % intervals contained" in text
-    assert text.index("than the overall") < text.index("WARNING") < text.index("scores of y")
+    assert text.index("than the overall") < text.index("WARNING") < text.index("Scores of y")
     steady = frame[frame["day"] < 400]
     steady.to_csv(tmp_path / "table.csv", index=False)
     result = run("fit", tmp_path / "table.csv", "--out", tmp_path / "other", *options)
@@ -121,8 +121,8 @@ def test_a_column_that_carries_everything_is_asked_about(tmp_path):
 
 
 def test_the_folder_holds_a_model_of_all_rows_that_python_can_load(model):
-    loaded = LocalRegressor.load(model / "model")
-    assert loaded.n_rows_ == 255
+    loaded = load_estimator(model / "model")
+    assert isinstance(loaded, SigmaxRegressor)
     facts = json.loads((model / "schema.json").read_text())
     kinds = {column["name"]: column["kind"] for column in facts["features"]}
     assert kinds["ordered"] == "time" and kinds["weather"] == "category"
@@ -151,8 +151,8 @@ def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
     assert f"from {n_test} rows that the model had not seen: {n_inside} of them" in page
-    command = f"sigmax fit {table} --target minutes --out {model} --preset fast --set n_steps=20"
-    assert command in page and "setting hidden_sizes" in page and "version of jax" in page
+    command = f"sigmax fit {table} --target minutes --out {model} --effort quick"
+    assert command in page and "setting effort" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):
         assert f'<section id="{part}"' in page
 
@@ -177,7 +177,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
     assert "rows with the latest 'ordered', from 2025-" in result.output
     assert "is also a feature" in result.output and "Refitting" not in result.output
     facts = json.loads((out / "schema.json").read_text())
-    assert LocalRegressor.load(out / "model").n_rows_ == facts["rows"]["train"]
+    assert facts["fitted_to"] == "the training rows"
     assert {"district", "weight_kg"}.isdisjoint(column["name"] for column in facts["features"])
 
 
@@ -190,19 +190,19 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "text target": ({"target": "vehicle"}, ["'vehicle' must be numbers", "row 1"]),
         "two kinds": ({"category": "weight_kg", "number": "weight_kg"}, ["both"]),
         "unknown method": ({"method": "magic"}, ["--method", "local"]),
-        "unknown preset": ({"preset": "slow"}, ["`preset`", "fast"]),
+        "unknown effort": ({"effort": "slow"}, ["`--effort`", "best"]),
+        "effort of another": ({"method": "gp", "effort": "quick"}, ["--effort quick", "'gp'"]),
+        "no best": ({"method": "local", "effort": "best"}, ["--effort best", "--method sigmax"]),
+        "time of another": ({"method": "local", "time-limit": "9"}, ["--time-limit", "'local'"]),
+        "no time": ({"time-limit": "0"}, ["`time_limit`"]),
         "unknown setting": ({"set": "n_stepz=3"}, ["no setting n_stepz"]),
         "not ours": ({"method": "catboost"}, ["catboost", "not saved", "package"]),
-        "no members": ({"method": "gp", "conformal": None}, ["--conformal", "'gp'"]),
         "no share": ({"holdout": "1.5"}, ["--holdout", "1.5"]),
         "unknown engine": ({"engine": "steam"}, ["`--engine`", "ray"]),
         "address of nothing": ({"address": "auto"}, ["--address", "--engine ray"]),
         "workers of nothing": ({"workers": "2"}, ["--workers", "--engine ray"]),
         "device of nothing": ({"device": "cpu"}, ["--device", "JAX_PLATFORMS"]),
-        "no members on Ray": (
-            {"method": "gp", "engine": "ray"},
-            ["trains ensemble members", "'gp'"],
-        ),
+        "no networks on Ray": ({"engine": "ray"}, ["'sigmax'", "--method local"]),
         "no support": ({"min": "5", "max": "3"}, ["`support` must be", "(5.0, 3.0)"]),
         "values beyond": ({"max": "1"}, ["must lie within `support`"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
@@ -219,9 +219,9 @@ def test_what_a_person_may_get_wrong_is_reported_in_a_sentence(table, tmp_path, 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--preset", "slow"), ["`preset`", "fast"]),
+        (("--effort", "slow"), ["`--effort`", "best"]),
         (("--set", "n_stepz=3"), ["no setting n_stepz"]),
-        (("--set", "n_members=0"), ["`n_members`"]),
+        (("--method", "local", "--set", "n_members=0"), ["`n_members`"]),
         (("--method", "gp", "--set", "max_iter=-1"), ["`max_iter`"]),
         (("--holdout", 1.5), ["--holdout"]),
     ],
@@ -245,7 +245,7 @@ def test_rows_are_counted_as_in_the_file(tmp_path):
 
 
 def test_a_cluster_that_is_not_there_is_reported_in_a_sentence(table, tmp_path):
-    place = ("--engine", "ray", "--address", "127.0.0.1:1")
+    place = ("--method", "local", "--engine", "ray", "--address", "127.0.0.1:1")
     result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *place)
     assert fails_with(result, "no Ray cluster", "no server answers", code=1)
 
@@ -282,7 +282,7 @@ def test_a_training_that_fails_has_exit_code_1_and_leaves_nothing(table, tmp_pat
     def fail(*arguments):
         raise TrainingError("The training broke down.")
 
-    monkeypatch.setattr("sigmax.LocalRegressor.fit", fail)
+    monkeypatch.setattr("sigmax.SigmaxRegressor.fit", fail)
     result = run("fit", table, "--target", "minutes", "--out", tmp_path / "out", *SMALL)
     assert fails_with(result, "broke down", code=1)
     assert not os.listdir(tmp_path)
@@ -325,18 +325,25 @@ def test_options_that_no_table_could_have_raise_errors():
         ColumnOptions(target="y", categories=("y",)).check()
 
 
-def test_a_stack_is_fitted_reported_and_predicts(tmp_path):
+def test_the_experts_of_a_stack_are_shown_with_their_weights(fitted):
+    output, folder = fitted
+    for text in (output, (folder / "report.html").read_text()):
+        assert "Experts and their weights" in text and "forest" in text and "log-likelihood" in text
+
+
+def test_a_time_that_is_over_leaves_experts_out_and_conformal_intervals_need_no_network(tmp_path):
     make_deliveries(120).to_csv(tmp_path / "rows.csv", index=False)
-    columns = ("--target", "minutes", "--method", "quick", "--out", tmp_path / "model")
-    result = run("fit", tmp_path / "rows.csv", *columns)
+    options = ("--effort", "quick", "--time-limit", "0.001", "--conformal", "--no-refit")
+    command = ("fit", tmp_path / "rows.csv", "--target", "minutes", *options)
+    result = run(*command, "--out", tmp_path / "model")
     assert result.exit_code == 0, result.output
-    assert "Fitting SigmaxRegressor to" in " ".join(result.output.split())
-    page = (tmp_path / "model" / "report.html").read_text()
-    for text in (result.output, page):
-        assert "Experts of the stack" in text and "forest" in text
+    assert "left out" in result.stderr and "marginal" in result.output
+    assert "forest" not in result.stdout
     new = make_deliveries(20).drop(columns="minutes")
     new.to_csv(tmp_path / "new.csv", index=False)
     found = run("predict", tmp_path / "model", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert found.exit_code == 0, found.output
     predictions = pd.read_csv(tmp_path / "p.csv")
-    assert np.isfinite(predictions[["mean", "std", "lower", "upper"]].to_numpy()).all()
+    loaded = load_estimator(tmp_path / "model" / "model")
+    expected = loaded.predict_interval(new, method="conformal")
+    np.testing.assert_allclose(predictions[["lower", "upper"]], expected, rtol=1e-4)

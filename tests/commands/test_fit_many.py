@@ -1,6 +1,7 @@
 """`sigmax fit` of Parquet files with more rows than are read at once."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from command_cases import SMALL, fails_with, run
 
 from sigmax import LocalRegressor, fit_parquet
+from sigmax.cli.fit import FitOptions
 from sigmax.cli.rows import (
     ColumnOptions,
     ManyRows,
@@ -64,11 +66,16 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr("sigmax.experts.stream.ROWS_PER_BLOCK", 900)
 
 
-def test_many_rows_are_learned_from_and_a_sample_is_held_out(folder, few_at_once, tmp_path):
+def test_many_rows_are_learned_from_and_a_sample_is_held_out(
+    folder, few_at_once, tmp_path, monkeypatch
+):
+    usual, small = FitOptions.in_shards, {"n_steps": 20, "n_members": 1, "hidden_sizes": [8]}
+    monkeypatch.setattr(FitOptions, "in_shards", lambda it: replace(usual(it), settings=small))
     out = tmp_path / "out"
     result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *SMALL)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
+    assert "by `--method local` alone" in output
     assert "from a random sample of" in output and f"of {N:,} rows" in output
     assert f"Refitting on all {N_LEARNED:,} rows." in output
     model = LocalRegressor.load(out / "model")

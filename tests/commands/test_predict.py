@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from command_cases import fails_with, run
 
-from sigmax import LocalRegressor
 from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.errors import InvalidDataError
+from sigmax.estimators import load_estimator
 from sigmax.table_model import PredictOptions, load_folder, new_names, predict_chunks
 
 ADDED = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
@@ -33,7 +33,7 @@ def predicted(model, table, tmp_path_factory):
 def test_predictions_are_those_of_the_estimator_next_to_the_columns_of_the_file(
     predicted, model, table
 ):
-    given, loaded = pd.read_csv(table), LocalRegressor.load(model / "model")
+    given, loaded = pd.read_csv(table), load_estimator(model / "model")
     assert list(predicted.columns) == [*given.columns, *ADDED, "q0.05", "q0.5", "notes"]
     pd.testing.assert_frame_equal(predicted[given.columns], given)
     X = given[loaded.feature_names_in_]
@@ -104,7 +104,7 @@ def test_parquet_by_its_name_and_conformal_intervals(model, table, tmp_path):
     result = run("predict", model, table, "--out", out, "--method", "conformal")
     assert result.exit_code == 0, result.output
     found = pd.read_parquet(out)
-    loaded = LocalRegressor.load(model / "model")
+    loaded = load_estimator(model / "model")
     bounds = loaded.predict_interval(found[loaded.feature_names_in_], 0.9, method="conformal")
     np.testing.assert_allclose(found[["lower", "upper"]], bounds, rtol=1e-5)
 

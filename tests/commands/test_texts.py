@@ -1,4 +1,4 @@
-"""Texts of commands: numbers, verdicts, names of files, and differences between runs."""
+"""Texts of commands: numbers, verdicts and names of files."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sigmax.cli.describe import count_kinds, printable
-from sigmax.cli.predict import default_output, differences, is_parts
+from sigmax.cli.predict import default_output, is_parts
 from sigmax.cli.scores import Estimate, ScoreDifference, estimate_text, standard_error, verdict
 from sigmax.table_model import Note, UnusualRows
 from sigmax.tables import Kind
@@ -60,14 +60,6 @@ def test_many_files_and_folders_are_predicted_in_parts():
 def test_predictions_are_next_to_the_file_in_its_format():
     assert default_output(Path("a/new.csv.gz")) == Path("a/new_predicted.csv")
     assert default_output(Path("new.parquet")).name == "new_predicted.parquet"
-
-
-def test_differences_between_runs_name_what_has_changed():
-    before = {"model": 1, "options": {"coverage": 0.9}, "inputs": [], "format": 1}
-    now = {"model": 2, "options": {"coverage": 0.8}, "inputs": [{"address": "a"}], "format": 1}
-    assert differences(before, now) == (
-        "another model, another `coverage` (0.9, now 0.8), other inputs a"
-    )
 
 
 def test_values_beyond_the_training_range_are_counted():

@@ -95,7 +95,7 @@ def make_report(
         "schema": infer_schema(X),
         "scores": [scores],
         "findings": [Finding("duplicates", (), "Rows occur twice."), Finding("leak", ("x",), name)],
-        "training": LearnedRows(y_train, X_train),
+        "training": LearnedRows(X_train, y_train, np.arange(1, 41)),
         "group_column": kind,
         "time_column": "day",
         "command": "sigmax fit data.csv",

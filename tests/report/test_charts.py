@@ -112,7 +112,7 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
     times[7] = np.nan
     parts = time_parts(rows, times, are_times=False)
     assert len(parts) == 10 and parts["n_rows"].sum() == 2999
-    chart = parts_chart(parts, "day", "periods", is_time=True)
+    chart = parts_chart(parts, "day", "periods", "y", is_time=True)
     assert chart.to_json()["layers"][2]["x"] == parts["time"].tolist()
 
 

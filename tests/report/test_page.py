@@ -149,12 +149,12 @@ def test_few_rows_of_one_column_have_a_page():
 
 def test_cells_show_their_text_and_are_sorted_by_their_numbers():
     rows = [["a", TableCell("**-12,346 ± 79**", -12345.6)], ["b", "none"]]
-    table = ReportTable(title="scores", header=["method", "CRPS"], rows=rows, notes=["A <note>."])
+    table = ReportTable(title="Scores", header=["method", "CRPS"], rows=rows, notes=["A <note>."])
     page = make_report(50, scores=[table]).page().to_html()
     assert '<td class="number" data-value="-12345.6">−12,346 ± 79</td>' in page
     assert '<td class="short">none</td>' in page and ">Scores</h3>" in page
     assert table.is_number == [False, True]
     assert table.to_markdown() == (
-        "### scores\n\n| method | CRPS |\n| --- | ---: |\n| a | **-12,346 ± 79** |\n"
+        "### Scores\n\n| method | CRPS |\n| --- | ---: |\n| a | **-12,346 ± 79** |\n"
         "| b | none |\n\nA &lt;note&gt;.\n"
     )

@@ -25,12 +25,12 @@ def table(frame, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def folder(table):
-    """Folder of a model trained on all rows."""
-    small = ["--preset", "fast", "--set", "n_steps=20", "--set", "n_members=1"]
-    small += ["--set", "hidden_sizes=[8]", "--out", str(table.parent / "model")]
-    result = CliRunner().invoke(command_line, ["fit", str(table), "--target", "minutes", *small])
+    """Folder of a stack of quick experts, trained on all rows."""
+    out = table.parent / "model"
+    command = ["fit", str(table), "--target", "minutes", "--effort", "quick", "--out", str(out)]
+    result = CliRunner().invoke(command_line, command)
     assert result.exit_code == 0, result.output
-    return table.parent / "model"
+    return out
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Token, host names and security headers."""
 
+import base64
+
 import pytest
 from serve_cases import TOKEN, ask, get, has_words, post
 
@@ -31,34 +33,15 @@ def test_health_needs_no_token_and_the_token_opens_all_paths(closed, rows):
     assert post(closed, "/predict", {"row": rows[0]}, headers=BEARER).status_code == 200
 
 
-def test_the_page_exchanges_the_token_for_a_cookie_with_its_digest(closed, rows):
+def test_a_browser_asks_for_the_token_as_a_password(closed, rows):
     shown = get(closed, "/", headers={"accept": "text/html"})
-    assert shown.status_code == 401 and 'action="/session"' in shown.text
-    wrong = ask(closed, ("POST", "/session", {"data": {"token": "wrong"}}))[0]
-    assert wrong.status_code == 401 and "set-cookie" not in wrong.headers
-    right = ask(closed, ("POST", "/session", {"data": {"token": TOKEN}}))[0]
-    assert right.status_code == 303 and right.headers["location"] == "/"
-    cookie = right.headers["set-cookie"]
-    assert TOKEN not in cookie and "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
-    own = {"cookie": cookie.partition(";")[0]}
-    assert get(closed, "/", headers=own).status_code == 200
-    assert post(closed, "/predict", {"row": rows[0]}, headers=own).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.example"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-    ],
-)
-def test_other_sites_cannot_use_the_cookie(closed, rows, headers):
-    right = ask(closed, ("POST", "/session", {"data": {"token": TOKEN}}))[0]
-    own = {"cookie": right.headers["set-cookie"].partition(";")[0]}
-    answer = post(closed, "/predict", {"row": rows[0]}, headers=own | headers)
-    assert has_words(answer, 401, "token")
+    assert shown.status_code == 401 and shown.headers["www-authenticate"].startswith("Basic")
+    for password, status in ((TOKEN, 200), ("wrong", 401)):
+        sent = base64.b64encode(f"anybody:{password}".encode()).decode()
+        headers = {"authorization": f"Basic {sent}"}
+        assert get(closed, "/", headers=headers).status_code == status
+        assert post(closed, "/predict", {"row": rows[0]}, headers=headers).status_code == status
+    assert get(closed, "/", headers={"authorization": "Basic ?"}).status_code == 401
 
 
 def test_the_token_is_compared_in_constant_time(closed, rows, monkeypatch):

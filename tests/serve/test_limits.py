@@ -1,6 +1,5 @@
 """Limits on size, time and the number of parallel requests."""
 
-import asyncio
 import threading
 
 import pytest
@@ -9,7 +8,7 @@ from serve_cases import ask, has_words, post
 from sigmax.errors import InvalidArgumentError
 from sigmax.serve.app import create_app
 from sigmax.serve.limits import ServeOptions
-from sigmax.serve.predictions import CsvFile, Predictor
+from sigmax.serve.predictions import Predictor, predict_upload
 
 
 def limited(saved, **limits):
@@ -46,29 +45,6 @@ def test_long_paths_and_headers_are_an_error(app):
         assert has_words(ask(app, ("GET", "/health", sent))[0], 431, "32,768 bytes")
 
 
-def test_all_request_bodies_together_use_limited_memory(saved, monkeypatch):
-    """Memory for 16 of the largest bodies: of 20 parallel requests, 4 fail."""
-    monkeypatch.setattr("sigmax.serve.limits.MAX_HELD_MIB", 0)
-    begun, all_begun = [], asyncio.Event()
-
-    async def parts():
-        begun.append(True)
-        if len(begun) == 20:
-            all_begun.set()
-        yield b" " * 1000
-        await asyncio.wait_for(all_begun.wait(), 600)
-        yield b"{}"
-
-    app = limited(saved, max_body=0.001)
-    headers = {"content-type": "application/json"}
-    sent = [("POST", "/predict", {"content": parts(), "headers": headers}) for _ in range(20)]
-    answers = ask(app, *sent)
-    failed = [answer for answer in answers if answer.status_code == 503]
-    assert len(failed) == 4 and has_words(failed[0], 503, "16,768 bytes")
-    assert sum(answer.status_code == 422 for answer in answers) == 16  # read, but without rows
-    assert post(app, "/predict", {}).status_code == 422
-
-
 @pytest.fixture
 def slow(monkeypatch):
     """Event that all predictions wait for."""
@@ -82,7 +58,7 @@ def slow(monkeypatch):
         return wait
 
     monkeypatch.setattr(Predictor, "predict_batch", waiting(Predictor.predict_batch))
-    monkeypatch.setattr(CsvFile, "check", waiting(CsvFile.check))
+    monkeypatch.setattr("sigmax.serve.app.predict_upload", waiting(predict_upload))
     yield free
     free.set()
 

@@ -1,9 +1,9 @@
-"""Models without neighbours or without support for missing values."""
+"""Baselines, and models without neighbours."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from serve_cases import get, has_words, post
+from serve_cases import get, post
 from typer.testing import CliRunner
 
 from sigmax import GPRegressor
@@ -11,9 +11,6 @@ from sigmax.cli import app as command_line
 from sigmax.serve.app import create_app
 from sigmax.serve.limits import ServeOptions
 from sigmax.table_model import load_folder
-
-REQUIRED = 'data-kind="number" required'
-"""Field of the page for a number that may not be missing."""
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +60,4 @@ def test_a_gaussian_process_is_served(process):
         post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5)
     )
     assert missing["predictions"][0]["std"] > known["predictions"][0]["std"]
-    page = get(app, "/").text
-    assert "Training rows" not in page and REQUIRED not in page
-
-
-def test_missing_values_are_an_error_for_a_model_that_does_not_allow_them(process, monkeypatch):
-    tags = GPRegressor().__sklearn_tags__()
-    tags.input_tags.allow_nan = False
-    monkeypatch.setattr(GPRegressor, "__sklearn_tags__", lambda _: tags)
-    app = create_app(load_folder(process), ServeOptions(request_seconds=60.0), warm_up=False)
-    failed = post(app, "/predict", {"row": {"a": None, "b": 1}})
-    assert has_words(failed, 422, "valid number, got None", '"a"')
-    assert get(app, "/").text.count(REQUIRED) == 2
+    assert "Nearest training rows" not in get(app, "/").text

@@ -29,15 +29,12 @@ from sigmax.cli.app import (
     parse_settings,
     split_names,
 )
-from sigmax.cli.fit import FITTED, FitOptions
+from sigmax.cli.fit import FITTED, FitOptions, fit_rows
 from sigmax.cli.peers import (
     PACKAGES,
     CatBoost,
-    NGBoost,
-    XGBoostDistribution,
     is_installed,
     load_package,
-    numeric_encoding,
 )
 from sigmax.cli.rows import (
     ColumnOptions,
@@ -61,6 +58,7 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_progress
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, TableFileError
+from sigmax.estimators import SigmaxRegressor
 from sigmax.experts.rows import duplicate_groups
 from sigmax.metrics import covering_levels
 from sigmax.report.page import Axis, Caution, Chart, Layer, Page, PagePart
@@ -80,18 +78,13 @@ MOST_BLOCKS = 500
 COVERED = "covered"
 """Recorded curve with the coverage of central intervals."""
 OURS = ("local", "local-fast", "combined", "ens-nn", "nn", "bnn", "mc-dropout", "gp", "sgp")
-OURS += ("linear", "marginal", "quick", "stack")
-READ_TABLES = (*OURS, "catboost")
-"""Methods that read categories and missing values; others get a numeric encoding."""
+QUICK = Method(
+    "Sigmax (quick)", lambda seed: SigmaxRegressor("quick", random_state=seed), is_network=False
+)
 COMPARED = {
-    **{name: FITTED[name] for name in OURS},
+    **{"sigmax": FITTED["sigmax"], "sigmax-quick": QUICK},
+    **{name: FITTED[name] for name in ("linear", "marginal", *OURS)},
     "catboost": Method("CatBoost", lambda seed: CatBoost(random_state=seed), is_network=False),
-    "ngboost": Method("NGBoost", lambda seed: NGBoost(random_state=seed), is_network=False),
-    "xgboost-distribution": Method(
-        "XGBoost-distribution",
-        lambda seed: XGBoostDistribution(random_state=seed),
-        is_network=False,
-    ),
 }
 PAIRED = ("crps", "log_likelihood")
 """Scores whose differences between methods are computed on the same rows."""
@@ -108,7 +101,10 @@ class CompareOptions:
     n_folds: Annotated[int, typer.Option("--folds", help="Number of cross-validation folds.")] = 5
     methods: Annotated[
         str,
-        typer.Option(help=f"Comma-separated; by default all installed: {', '.join(COMPARED)}."),
+        typer.Option(
+            help="Comma-separated; by default sigmax, sigmax-quick, linear, marginal and, if it is"
+            f" installed, catboost; also {', '.join(OURS)}."
+        ),
     ] = ""
     seed: Seed = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -151,10 +147,6 @@ def compare(
     show_item(f"Report saved to {result.report}")
 
 
-def usual_methods() -> tuple[str, ...]:
-    return tuple(name for name in COMPARED if name not in PACKAGES or is_installed(name))
-
-
 def plan_comparison(
     source: str | Path,
     columns: ColumnOptions,
@@ -178,7 +170,8 @@ def plan_comparison(
     read_task_table(str(source), json.dumps(table))  # raises its errors before any work
     return Choice(
         datasets=[str(source)],
-        methods=split_names(options.methods) or usual_methods(),
+        methods=split_names(options.methods)
+        or ("sigmax", "sigmax-quick", "linear", "marginal", *filter(is_installed, PACKAGES)),
         n_splits=options.n_folds,
         seed=options.seed,
         settings={"table": table, **options.settings},
@@ -245,17 +238,21 @@ def run_task(task: Task) -> Record:
     table = read_task_table(task.dataset, json.dumps(task.settings["table"]))
     train, test = table.folds[task.split]
     method = COMPARED[task.method]
-    form = "as it is" if task.method in READ_TABLES else "numbers"
-    counts = {"n_train": len(train), "n_test": len(test), "input": form}
+    counts = {"n_train": len(train), "n_test": len(test)}
     if method.largest is not None and len(train) > method.largest:
         reason = f"{len(train):,} training rows, but its limit is {method.largest:,}"
         return infeasible(task, reason, data=counts, machine=machine)
-    X_train, X_test = prepare_inputs(task.method, table, train, test)
+    of_package = task.method in PACKAGES
+    X = [
+        text_categories(table.table[part]) if of_package else table.data.X.iloc[part]
+        for part in (train, test)
+    ]
     model, y = create_model(task), table.data.y
     with stopwatch() as fitting:
-        model.fit(X_train, y[train])
+        is_grouped = task.settings["table"]["options"]["group_column"] is not None
+        fit_rows(model, X[0], y[train], table.clusters[train] if is_grouped else None)
     with stopwatch() as predicting:
-        dist = model.predict_dist(X_test)
+        dist = model.predict_dist(X[1])
         scores = score_rows(y[test], dist)
     covered = coverage_curve(covering_levels(y[test], dist, CURVE_LEVELS))
     return done(
@@ -280,19 +277,6 @@ def create_model(task: Task) -> Any:
     return with_settings(model, task.method, settings)
 
 
-def prepare_inputs(
-    method: str, table: TaskTable, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> tuple[Any, Any]:
-    """The training and the test rows in the form that the method reads."""
-    if method in OURS:
-        return table.data.X.iloc[train], table.data.X.iloc[test]
-    X_train, X_test = (text_categories(table.table[rows]) for rows in (train, test))
-    if method == "catboost":
-        return X_train, X_test
-    encoding = numeric_encoding()
-    return encoding.fit_transform(X_train), encoding.transform(X_test)
-
-
 def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, list[float]]:
     """Mean scores of blocks of rows, equal for all methods; duplicates are in one block."""
     order = np.argsort(clusters, kind="stable")
@@ -301,18 +285,18 @@ def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, lis
 
 
 def compare_tables(records: Sequence[Record]) -> list[ReportTable]:
-    groups = record_groups(records)
-    return [make(group) for group in groups for make in (ranked_table, other_scores)]
+    last = last_comparison(records)
+    return [ranked_table(last), other_scores(last)]
 
 
-def record_groups(records: Sequence[Record]) -> list[list[Record]]:
-    """Records of each comparison: one table with one set of options."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        task = record.task
-        key = json.dumps([task.dataset, task.settings], sort_keys=True)  # as in the file
-        groups.setdefault(key, []).append(record)
-    return list(groups.values())
+def last_comparison(records: Sequence[Record]) -> list[Record]:
+    """Records of the table and the options of the last one."""
+    last = records[-1].task
+    return [
+        one
+        for one in records
+        if (one.task.dataset, one.task.settings) == (last.dataset, last.settings)
+    ]
 
 
 def ranked_table(records: Sequence[Record]) -> ReportTable:
@@ -323,7 +307,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         minus_best = difference(folds, next(iter(methods.values())), "crps")
         rows.append(
             [
-                method_title(method, folds),
+                method,
                 estimate_text(mean_score(folds, "crps")),
                 estimate_text(minus_best) if i else "",
                 estimate_text(mean_score(folds, "log_likelihood")),
@@ -337,9 +321,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         rows=rows,
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",
-            "* cannot read categories or missing values, so it got a numeric version: standardised"
-            " numbers, missing-value flags, the 20 most frequent categories one-hot.",
-            *failure_notes(records).values(),
+            *(caution.text for caution in failures(records)),
         ],
     )
 
@@ -375,7 +357,7 @@ def other_scores(records: Sequence[Record]) -> ReportTable:
     methods = by_method(records)
     for i, (method, folds) in enumerate(methods.items()):
         minus_best = difference(folds, next(iter(methods.values())), "log_likelihood")
-        row = [method_title(method, folds), number_cell(pooled_rmse(folds), ".4g")]
+        row = [method, number_cell(pooled_rmse(folds), ".4g")]
         row.append(estimate_text(minus_best) if i else "")
         for level in LEVELS:
             percent = f"{100 * level:g}"
@@ -399,12 +381,6 @@ def full_title(records: Sequence[Record]) -> str:
     file = Path(records[0].task.dataset).name
     by_time = f" by {options['time_column']}" if options.get("time_column") else ""
     return f"{options['target']} of {file}, {options['n_folds']} folds{by_time}"
-
-
-def method_title(method: str, folds: Folds) -> str:
-    """The name of a method, with a star if its input was encoded."""
-    is_encoded = next(iter(folds.values())).data["input"] == "numbers"
-    return f"{method} *" if is_encoded else method
 
 
 def mean_seconds(folds: Folds) -> float:
@@ -448,44 +424,33 @@ def block_error(values: NDArray[np.float64]) -> float:
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def failed_methods(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def failures(records: Sequence[Record]) -> list[Caution]:
+    """Warning about every method without scores on all folds."""
+    failed: dict[str, list[Record]] = {}
     for record in records:
         if record.status != "done":
-            found.setdefault(record.task.method, []).append(record)
-    return found
-
-
-def failure_notes(records: Sequence[Record]) -> dict[str, str]:
-    """Sentence for every method without scores on all folds."""
-    methods, notes = by_method(records), {}
-    for method, failed in failed_methods(records).items():
-        what = "not applicable" if failed[0].status == "infeasible" else "failed"
-        where = f" on {len(failed)} folds, compared with the best on the others"
+            failed.setdefault(record.task.method, []).append(record)
+    methods, cautions = by_method(records), []
+    for method, found in failed.items():
+        what = "not applicable" if found[0].status == "infeasible" else "failed"
+        where = f" on {len(found)} folds, compared with the best on the others"
         where = where if method in methods else ""
-        notes[method] = f"{method}: {what}{where}: {failed[0].reason}."
-    return notes
+        text = f"{method}: {what}{where}: {found[0].reason}."
+        cautions.append(Caution("no scores", text, is_grave=found[0].status == "failed"))
+    return cautions
 
 
 def compare_page(folder: Path, records: Sequence[Record]) -> str:
-    groups = record_groups(records)
-    last, many = groups[-1], len(groups) > 1
+    """Page of the last comparison in a folder."""
+    last = last_comparison(records)
     table = last[0].task.settings["table"]
     page = Page(
-        title=f"{len(groups)} comparisons" if many else full_title(last),
+        title=full_title(last),
         subtitle=f"{count_text(n_tested(last), 'row')}, predicted by models that had not seen them",
-        headline=" ".join(f"{ranked_verdict(one)} {best_method(one)}".strip() for one in groups),
-        warnings=[
-            Caution("no scores", text, is_grave=failed_methods(group)[method][0].status == "failed")
-            for group in groups
-            for method, text in failure_notes(group).items()
-        ],
+        headline=f"{ranked_verdict(last)} {best_method(last)}".strip(),
+        warnings=failures(last),
         no_warnings="No method failed.",
-        parts=[
-            part
-            for i, group in enumerate(groups, start=1)
-            for part in page_parts(group, f"-{i}" if many else "")
-        ],
+        parts=page_parts(last),
         command=repeat_comparison(folder, last),
         metadata=[
             ("table", last[0].task.dataset),
@@ -508,7 +473,7 @@ def best_method(records: Sequence[Record]) -> str:
     methods = by_method(records)
     if not methods:
         return "No method has scores."
-    best, *others = (method_title(*one) for one in methods.items())
+    best, *others = methods
     if not others:
         return f"{best} is the only method that has scores."
     first, second, *_ = methods.values()
@@ -522,37 +487,35 @@ def best_method(records: Sequence[Record]) -> str:
     )
 
 
-def page_parts(records: Sequence[Record], suffix: str) -> list[PagePart]:
-    """Charts and tables; ``suffix`` makes their names unique on the page."""
+def page_parts(records: Sequence[Record]) -> list[PagePart]:
     found = by_method(records)
-    tables = PagePart(name=f"tables{suffix}", heading="All scores", tables=compare_tables(records))
+    tables = PagePart(name="tables", heading="All scores", tables=compare_tables(records))
     if not found:
         return [tables]
-    methods = {method_title(*one): one[1] for one in found.items()}
-    target = records[0].task.settings["table"]["options"]["target"]
     ranking = PagePart(
-        name=f"ranking{suffix}",
-        heading=full_title(records) if suffix else "Scores",
+        name="ranking",
+        heading="Scores",
         lead="Mean CRPS on held-out rows, in units of the target; lower is better.",
-        charts=[score_chart(methods, target, f"scores{suffix}")],
+        charts=[score_chart(found, records[0].task.settings["table"]["options"]["target"])],
     )
-    curves = {}
-    for name, folds in methods.items():
-        shares = [record.curves.get(COVERED) for record in folds.values()]
-        if all(shares):  # records of older versions have none
-            curves[name] = np.average(np.array(shares), axis=0, weights=n_test_rows(folds))
-    if not curves:
-        return [ranking, tables]
+    curves = {
+        name: np.average(
+            np.array([record.curves[COVERED] for record in folds.values()]),
+            axis=0,
+            weights=n_test_rows(folds),
+        )
+        for name, folds in found.items()
+    }
     calibration = PagePart(
-        name=f"calibration{suffix}",
+        name="calibration",
         heading="Are the intervals right?",
         lead="Above the diagonal: wider than needed. Below: too narrow.",
-        charts=[curves_chart(curves, n_tested(records), f"calibration{suffix}")],
+        charts=[curves_chart(curves, n_tested(records), "calibration")],
     )
     return [ranking, calibration, tables]
 
 
-def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
+def score_chart(methods: Mapping[str, Folds], target: str) -> Chart:
     names, best = list(methods), next(iter(methods.values()))
     found = [mean_score(folds, "crps") for folds in methods.values()]
     minus_best = [difference(folds, best, "crps") for folds in methods.values()]
@@ -562,7 +525,7 @@ def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
     y = np.arange(len(names))
     texts = ["the best", *(f"{estimate_text(one)} above" for one in minus_best[1:])]
     return Chart(
-        name=name,
+        name="scores",
         title="CRPS",
         x=Axis(f"CRPS, in units of {target}", low=0.0 if values.min() >= 0 else None),
         y=Axis("", "category", levels=tuple(names)),
@@ -579,25 +542,19 @@ def score_chart(methods: Mapping[str, Folds], target: str, name: str) -> Chart:
 def repeat_comparison(folder: Path, records: Sequence[Record]) -> str:
     task = records[0].task
     table = task.settings["table"]
-    chosen = table["options"] | table["reading"]
-    options = {
-        "target": [chosen["target"]],
-        "out": [folder],
-        "methods": [",".join(dict.fromkeys(record.task.method for record in records))],
-        "folds": [chosen["n_folds"]],
-        "category": chosen["categories"],
-        "number": chosen["numbers"],
-        "drop": chosen["drop"],
-        "seed": [chosen["seed"]] if chosen["seed"] else [],
-        "set": [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, value in task.settings.items()
-            if name != "table"
-        ],
+    names = {"n_folds": "folds", "categories": "category", "numbers": "number"}
+    chosen = {
+        "target": table["options"]["target"],
+        "out": folder,
+        "methods": ",".join(dict.fromkeys(record.task.method for record in records)),
+        **{
+            str(names.get(k, k)).replace("_", "-"): v
+            for k, v in (table["options"] | table["reading"]).items()
+        },
+        "set": [f"{k}={json.dumps(v)}" for k, v in task.settings.items() if k != "table"],
     }
-    for name in ("time_column", "group_column", "delimiter", "encoding", "sheet"):
-        options[name.replace("_", "-")] = [chosen[name]] if chosen.get(name) else []
-    words = [f"--{name}={value}" for name, values in options.items() for value in values]
+    lists = {name: v if isinstance(v, list) else [v] for name, v in chosen.items() if v is not None}
+    words = [f"--{name}={value}" for name, values in lists.items() for value in values]
     return shlex.join(["sigmax", "compare", task.dataset, *words])
 
 

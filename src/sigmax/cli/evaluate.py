@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
-from sigmax.cli.fit import first_time_column, model_report, stored_targets
+from sigmax.cli.fit import first_time_column, model_report
 from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
 from sigmax.cli.scores import (
     Estimate,
@@ -104,8 +104,8 @@ def evaluate(
         save_json("Scores", found.to_json(), out)
     if report is not None and found.rows is not None:
         page = evaluation_report(saved, short_name(data), found, found.rows, options)
-        with new_file(report) as stream, show_share("report") as progress:
-            stream.write(page.page(progress).to_html().encode())
+        with new_file(report) as stream, show_share("report"):
+            stream.write(page.page().to_html().encode())
         show_item(f"Report saved to {report}")
 
 
@@ -177,10 +177,10 @@ class Evaluation:
 
     def tables(self) -> list[ReportTable]:
         """All scores in one table, and the main ones of every part in another."""
-        title = f"scores of {self.target} on {self.n_rows:,} rows"
+        title = f"Scores of {self.target} on {self.n_rows:,} rows"
         tables = [score_table(title, {"model": self.scores})]
         if self.parts:
-            titles = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
+            titles = {"crps": "CRPS", "rmse": "RMSE"}
             titles |= {"coverage_90": "90 % coverage", "width_90": "90 % width"}
             hidden = len(self.parts) - MOST_GROUPS
             rows = [
@@ -190,7 +190,7 @@ class Evaluation:
             notes = [f"{hidden:,} smaller parts are left out."] if hidden > 0 else []
             header = ["part", "rows", *titles.values()]
             tables.append(
-                ReportTable(title="scores of parts", header=header, rows=rows, notes=notes)
+                ReportTable(title="Scores of parts", header=header, rows=rows, notes=notes)
             )
         return tables
 
@@ -301,7 +301,6 @@ def evaluation_report(
             for one in metadata.get("findings", [])
             if one["code"] == "leak"
         ],
-        training=stored_targets(saved.model),
         group_column=options.by or group_column,
         time_column=options.time_column or first_time_column(saved.schema),
         are_grouped=group_column is not None,

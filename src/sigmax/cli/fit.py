@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast, final
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 from rich.text import Text
 
 from sigmax.atomic import check_new_folder, new_folder
@@ -33,10 +34,12 @@ from sigmax.cli.rows import (
     Split,
     UsableRows,
     fingerprint,
+    group_labels,
     hash_rows,
     hold_out_rows,
     read_features,
     read_rows,
+    typical_values,
 )
 from sigmax.cli.scores import (
     BASELINES,
@@ -60,10 +63,10 @@ from sigmax.estimators import (
     MarginalRegressor,
     SigmaxRegressor,
 )
-from sigmax.experts.local import LocalFitted
 from sigmax.experts.rows import duplicate_groups
-from sigmax.report import HeldOutRows, LearnedRows, ModelReport
-from sigmax.report.model_page import TOO_GOOD, coverage_cautions
+from sigmax.experts.stack import EFFORTS
+from sigmax.report import HeldOutRows, ModelReport
+from sigmax.report.model_page import TOO_GOOD, coverage_cautions, leaderboard_tables
 from sigmax.report.tables import ReportTable, TableCell
 from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.settings import check_choice, check_count, check_number
@@ -73,15 +76,11 @@ from sigmax.tables.schema import Kind, Schema
 from sigmax.training import on_ray
 from sigmax.version import __version__
 
-FITTED = METHODS | {
+FITTED = {
+    "sigmax": Method("Sigmax", lambda seed: SigmaxRegressor(random_state=seed), is_network=False),
     "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
     "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
-    "quick": Method(
-        "Stack (quick)",
-        lambda seed: SigmaxRegressor("quick", random_state=seed),
-        is_network=False,
-    ),
-    "stack": Method("Stack", lambda seed: SigmaxRegressor(random_state=seed), is_network=False),
+    **METHODS,
 }
 
 Show = Callable[[Any], None]
@@ -93,10 +92,16 @@ Show = Callable[[Any], None]
 class FitOptions:
     """Model to fit, held-out share, and kind of intervals."""
 
-    method: Annotated[str, typer.Option(help="Model: local, quick, combined, linear, ...")] = (
-        "local"
-    )
-    preset: Annotated[str | None, typer.Option(help="Preset of the model: fast is cheaper.")] = None
+    method: Annotated[
+        str, typer.Option(help=f"sigmax stacks several methods; or one: {', '.join(FITTED)}.")
+    ] = "sigmax"
+    effort: Annotated[
+        str, typer.Option(help="quick (seconds, no networks), default or best (more networks).")
+    ] = "default"
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which a fit of sigmax begins no further expert."),
+    ] = None
     holdout: Annotated[float, typer.Option(help="Share of rows to hold out for scoring.")] = 0.2
     no_refit: Annotated[
         bool, typer.Option("--no-refit", help="Do not refit the final model on all rows.")
@@ -120,23 +125,34 @@ class FitOptions:
                 " its own file format. Fit and save it with that package, or choose another method."
             )
         check_choice("--method", self.method, FITTED)
+        check_choice("--effort", self.effort, EFFORTS)
+        has_fast = "fast" in FITTED[self.method].create(0).presets
+        is_usual = self.effort == "default" or (self.effort == "quick" and has_fast)
+        if self.method != "sigmax" and not (is_usual and self.time_limit is None):
+            text = f"`--effort {self.effort}`" if not is_usual else "`--time-limit`"
+            raise InvalidArgumentError(f"{text} needs `--method sigmax`, not {self.method!r}.")
         check_number("--holdout", self.holdout, above=0.0, below=1.0)
         check_count("--seed", self.seed, minimum=0)
         self.create_model().expert()
-        if self.conformal and not FITTED[self.method].is_network:
-            text = (
-                f"`--conformal` needs an ensemble whose members hold out rows, not {self.method!r}."
-            )
-            raise InvalidArgumentError(text)
 
     def create_model(self, columns: ColumnOptions | None = None) -> AbstractRegressor:
-        chosen: dict[str, Any] = {"preset": self.preset}
+        chosen: dict[str, Any] = {"time_limit": self.time_limit}
+        if self.effort != "default":
+            chosen |= {"effort": self.effort} if self.method == "sigmax" else {"preset": "fast"}
         if columns is not None:
             chosen["categorical_features"] = list(columns.categories)
             chosen["numeric_features"] = list(columns.numbers)
-        settings = {**self.settings, **{name: value for name, value in chosen.items() if value}}
+        settings = {
+            **self.settings,
+            **{name: value for name, value in chosen.items() if value not in (None, [])},
+        }
         model = FITTED[self.method].create(self.seed)
         return with_settings(model, f"The method {self.method!r}", settings)
+
+    def in_shards(self) -> "FitOptions":
+        """Options for more rows than are fitted at once, which `LocalRegressor` reads in shards."""
+        effort = "quick" if self.effort == "quick" else "default"
+        return replace(self, method="local", effort=effort, time_limit=None)
 
 
 @report_errors()
@@ -164,13 +180,17 @@ def fit(
     training = nullcontext()
     if engine.uses_ray():
         if not FITTED[options.method].is_network:
-            text = f"`--engine ray` trains ensemble members, but {options.method!r} has none."
-            raise InvalidArgumentError(text)
+            text = f"not {options.method!r}: choose `--method local`."
+            raise InvalidArgumentError(f"`--engine ray` trains ensembles of networks, {text}")
         training = on_ray(engine.address, engine.workers, engine.device)
-    largest = options.create_model().largest_at_once
+    is_stack = options.method == "sigmax"
+    largest = (LocalRegressor() if is_stack else options.create_model()).largest_at_once
     frame, many = read_rows(
         data, columns, asdict(reading), largest=largest, seed=options.seed, bar=show_share
     )
+    if many is not None and is_stack:
+        show_item(f"More than {largest:,} rows are fitted in shards, by `--method local` alone.")
+        options = options.in_shards()
     with training:
         saved, texts = fit_table(
             frame,
@@ -247,12 +267,10 @@ def fit_table(
     show(Text(sentence, "bold"))
     for caution in coverage_cautions(int(rows.is_inside.sum()), rows.n_at_end, len(rows)):
         show(caution_line(caution))
-    shown_scores = [score_table(f"scores of {columns.target} on held-out rows", summaries)]
-    if isinstance(model, SigmaxRegressor):
-        shown_scores.append(leaderboard_table(model))
-    for table in shown_scores:
-        show(table)
-    metadata = fit_metadata(columns, options, data, profile, split, name)
+    scores_shown = score_table(f"Scores of {columns.target} on held-out rows", summaries)
+    for shown in (scores_shown, *leaderboard_tables(model)):
+        show(shown)
+    metadata = fit_metadata(columns, options, data, profile, split, name, typical_values(table))
     if many is not None:
         metadata["rows"] |= {
             "with_target": many.n_with_target,
@@ -260,19 +278,18 @@ def fit_table(
             "in_files": many.files.n_rows,
         }
         metadata["fitted_to"] += ", in shards"
-    with bar("report") as progress:
-        training = stored_targets(model) if many is not None else data.learned(split.train)
+    with bar("report"):
         page = fit_report(
             SavedTableModel(model, metadata),
             rows,
             summaries["model"],
             profile,
             seconds,
-            scores=shown_scores,
+            scores=[scores_shown],
             verdict=sentence,
-            training=training,
+            training=data.learned(split.train) if many is None else None,
             command=command,
-        ).page(progress)
+        ).page()
     for caution in page.warnings:
         if caution.code == TOO_GOOD:
             show(caution_line(caution))
@@ -318,13 +335,23 @@ def fit_model(
         model.set_params(verbose=int(verbose))
     if many is not None:
         model.fit_stream(many.stream(data, columns, split))
-    elif split is not None:
-        model.fit(data.X.iloc[split.train], data.y[split.train])
     else:
-        model.fit(data.X, data.y)
+        rows = np.arange(len(data.y)) if split is None else split.train
+        name, groups = columns.group_column, None
+        if name is not None:
+            groups = group_labels(data.frame[name].iloc[rows], 1)
+        fit_rows(model, data.X.iloc[rows], data.y[rows], groups)
     if has_bar:
         model.set_params(verbose=0)
     return time.perf_counter() - begin
+
+
+def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any) -> None:
+    """Fit; a stack weighs its experts by how well they predict other groups, if there are any."""
+    if isinstance(model, SigmaxRegressor) and groups is not None and len(np.unique(groups)) > 1:
+        model.fit(X, y, groups=groups)
+    else:
+        model.fit(X, y)
 
 
 def score_held_out(
@@ -396,13 +423,17 @@ def fit_metadata(
     profile: Profile,
     split: Split,
     name: str,
+    typical: Mapping[str, float | str | None],
 ) -> dict[str, Any]:
     packages = ("jax", "numpy", "pandas", "scikit-learn")
     versions = {"python": platform.python_version(), "sigmax": __version__}
     return {
         "source": name,
         "target": columns.target,
-        "features": [{"name": column.name, "kind": column.kind.value} for column in profile.schema],
+        "features": [
+            {"name": column.name, "kind": column.kind.value, "typical": typical[column.name]}
+            for column in profile.schema
+        ],
         "rows": {"with_target": len(data.y), "train": len(split.train), "test": len(split.test)},
         "split": split.how,
         "fitted_to": "the training rows" if options.no_refit else "all rows",
@@ -447,38 +478,6 @@ def model_report(
 def first_time_column(schema: Schema) -> str | None:
     """The column over which coverage is shown if no other is named."""
     return next((column.name for column in schema.of_kind(Kind.TIME)), None)
-
-
-def stored_targets(model: AbstractRegressor) -> LearnedRows | None:
-    """Targets of the training rows that a model stores, in their original order."""
-    fitted = model.model_.fitted
-    if not isinstance(fitted, LocalFitted):
-        return None
-    rows = fitted.rows
-    y = np.full(int(rows.indices.max()) + 1, np.nan)
-    y[rows.indices] = model.model_.target.restore(np.asarray(rows.y, np.float64))[:, 0]
-    return LearnedRows(y)
-
-
-def leaderboard_table(model: SigmaxRegressor) -> ReportTable:
-    """Experts of a stack with their weights."""
-    return ReportTable(
-        title="Experts of the stack",
-        header=["expert", "weight", "held-out log-likelihood", "seconds"],
-        rows=[
-            [
-                str(row["expert"]),
-                TableCell.share(row["weight"]),
-                TableCell(f"{row['log_likelihood']:.3f}", row["log_likelihood"]),
-                TableCell(f"{row['seconds']:.1f}", row["seconds"]),
-            ]
-            for row in model.leaderboard_.to_dict("records")
-        ],
-        notes=[
-            "Log-likelihood of training rows under fits that have not seen them, in nats per row"
-            " of the standardised target."
-        ],
-    )
 
 
 def columns_table(profile: Profile) -> ReportTable:

@@ -1,4 +1,4 @@
-"""Models of other packages for comparison, and the numeric encoding that some of them need."""
+"""Models of other packages for comparison."""
 
 import importlib
 from abc import abstractmethod
@@ -8,26 +8,19 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import _safe_indexing
 
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import MissingExtraError
 from sigmax.estimators import AbstractRegressor
 
-PACKAGES = ("catboost", "ngboost", "xgboost-distribution")
+PACKAGES = ("catboost",)
 """Methods with the names of their packages."""
 
 MOST_TREES = 2000
 PATIENCE = 50
 HELD_OUT = 0.1
 LEARNING_RATE = 0.03
-MOST_CATEGORIES = 20
-"""Number of categories of a column that get a 0/1 column each."""
 
 
 def is_installed(name: str) -> bool:
@@ -76,45 +69,6 @@ class AbstractBooster(AbstractPeer):
 
 
 @final
-class NGBoost(AbstractBooster):
-    """Natural gradient boosting."""
-
-    def boost(self, X, y, X_held, y_held):
-        model = load_package("ngboost").NGBRegressor(
-            Base=DecisionTreeRegressor(max_depth=3, random_state=self.random_state),
-            n_estimators=MOST_TREES,
-            learning_rate=LEARNING_RATE,
-            random_state=self.random_state,
-            verbose=False,
-        )
-        return model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
-
-    def mean_and_std(self, X):
-        n_trees = self.model_.best_val_loss_itr + 1  # by default all trees are used
-        params = self.model_.pred_dist(X, max_iter=n_trees).params
-        return params["loc"], params["scale"]
-
-
-@final
-class XGBoostDistribution(AbstractBooster):
-    """XGBoost on natural gradients."""
-
-    def boost(self, X, y, X_held, y_held):
-        model = load_package("xgboost-distribution").XGBDistribution(
-            distribution="normal",
-            n_estimators=MOST_TREES,
-            learning_rate=LEARNING_RATE,
-            early_stopping_rounds=PATIENCE,
-            random_state=self.random_state,
-        )
-        return model.fit(X, y, eval_set=[(X_held, y_held)], verbose=False)
-
-    def mean_and_std(self, X):
-        mean, std = self.model_.predict(X)
-        return mean, std
-
-
-@final
 class CatBoost(AbstractBooster):
     """CatBoost with the loss RMSEWithUncertainty; text columns of a frame are categories."""
 
@@ -137,21 +91,3 @@ class CatBoost(AbstractBooster):
     def mean_and_std(self, X):
         mean, variance = self.model_.predict(X, prediction_type="RMSEWithUncertainty").T
         return mean, np.sqrt(variance)
-
-
-def numeric_encoding() -> ColumnTransformer:
-    """Standardised numbers with 0 and a flag for missing values, frequent categories one-hot."""
-    numbers = make_pipeline(
-        StandardScaler(),
-        SimpleImputer(
-            strategy="constant", fill_value=0.0, add_indicator=True, keep_empty_features=True
-        ),
-    )
-    categories = OneHotEncoder(
-        max_categories=MOST_CATEGORIES + 1,  # rarer ones share a column
-        handle_unknown="infrequent_if_exist",
-        sparse_output=False,
-    )
-    is_number = make_column_selector(dtype_include="number")
-    is_text = make_column_selector(dtype_exclude="number")
-    return make_column_transformer((numbers, is_number), (categories, is_text))

@@ -347,8 +347,9 @@ class Run:
             if before is None and parts and not force:
                 raise TableFileError(f"{self.out} has parts but no {MANIFEST}: {RESTART}.")
             if before is not None and before != self.manifest:
-                started = f"{self.out} was started with {differences(before, self.manifest)}"
-                raise InvalidArgumentError(f"{started}: {RESTART}.")
+                names = [name for name in before if before[name] != self.manifest[name]]
+                run = f"{self.out} is from a run with other {' and '.join(names)}"
+                raise InvalidArgumentError(f"{run}: {RESTART}.")
             self.remove_partial()
             if before is None:
                 for name in parts:
@@ -378,19 +379,6 @@ class Run:
         for name in list_folder(self.out):
             if PARTIAL.fullmatch(name):
                 system.delete_dir(file_system(join_path(self.out, name))[1])
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Differences between two manifests, for a sentence."""
-    found = [f"another {name}" for name in ("format", "model") if before[name] != now[name]]
-    old, new = before["options"], now["options"]
-    changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
-    found += [f"another `{name}` ({old.get(name)}, now {new.get(name)})" for name in changed]
-    if before["inputs"] != now["inputs"]:
-        files = [file["address"] for file in before["inputs"] if file not in now["inputs"]]
-        files += [file["address"] for file in now["inputs"] if file not in before["inputs"]]
-        found.append(f"other inputs {', '.join(list(dict.fromkeys(files))[:3])}".rstrip())
-    return ", ".join(found)
 
 
 def predict_unit(saved: SavedTableModel, run: Run, unit: Unit) -> None:

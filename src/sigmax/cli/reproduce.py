@@ -17,7 +17,7 @@ from sigmax.runs.report import run_experiment, write_report
 from sigmax.tables.reading import read_table
 from sigmax.tables.writing import write_table
 
-FIT_OPTIONS = ("--preset", "fast")
+FIT_OPTIONS = ("--effort", "quick")
 TOY_OPTIONS = ("--methods", "nn,combined,local", "--set", "preset=fast")
 """Three models in the demo; `sigmax reproduce toy` has all seven."""
 TARGET = "minutes"

@@ -148,7 +148,7 @@ class UsableRows:
         return self.frame.filter(items=self.features)
 
     def learned(self, rows: NDArray[np.intp]) -> LearnedRows:
-        return LearnedRows(self.y[rows], self.X.iloc[rows], self.numbers[rows])
+        return LearnedRows(self.X.iloc[rows], self.y[rows], self.numbers[rows])
 
 
 @final
@@ -271,6 +271,17 @@ def text_categories(table: Table) -> pd.DataFrame:
         names = [column.name for column in table.schema.of_kind(kind)]
         columns |= dict(zip(names, cells.T, strict=True))
     return pd.DataFrame(columns)
+
+
+def typical_values(table: Table) -> dict[str, float | str | None]:
+    """Median or most frequent category of every column, times in seconds; None: mostly missing."""
+    found: dict[str, float | str | None] = {}
+    for name, cells in text_categories(table).items():
+        if pd.api.types.is_numeric_dtype(cells):
+            found[str(name)] = None if cells.isna().mean() > 0.5 else float(cells.median())
+        else:
+            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
+    return found
 
 
 @final

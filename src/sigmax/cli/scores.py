@@ -14,8 +14,8 @@ from sigmax.report.validation import COVERAGE, at_end
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 SCORE_TITLES = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
 for percent in (f"{100 * level:g}" for level in LEVELS):
-    SCORE_TITLES[f"coverage_{percent}"] = f"coverage of {percent} % intervals"
-    SCORE_TITLES[f"width_{percent}"] = f"mean width of {percent} % intervals"
+    SCORE_TITLES[f"coverage_{percent}"] = f"{percent} % coverage"
+    SCORE_TITLES[f"width_{percent}"] = f"{percent} % mean width"
 BASELINES = {
     "marginal": "marginal: ignores all columns and predicts the target's overall distribution.",
     "linear": "linear: Bayesian linear regression with constant noise variance.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import rich.table
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -43,7 +44,8 @@ def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
     """Print an error as one sentence and exit with its code; also print warnings in a line."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", TableFileWarning)
+            for category in (TableFileWarning, TrainingWarning):
+                warnings.simplefilter("always", category)
             warnings.showwarning = partial(show_warning, warnings.showwarning)
             yield
     except typer.Exit:
@@ -58,7 +60,7 @@ def report_errors(stopped: str = NOTHING_WRITTEN) -> Iterator[None]:
             path = f" {error.filename}" if error.filename else ""
             code, text = 2, f"Cannot read or write{path}: {error.strerror or error}."
         elif isinstance(error, MemoryError):
-            text = "Out of memory. Use fewer rows or columns, or `--preset fast`."
+            text = "Out of memory. Use fewer rows or columns, or `--effort quick`."
         elif isinstance(error, KeyboardInterrupt):
             code, text = 130, stopped
         elif os.environ.get("SIGMAX_TRACEBACK"):
@@ -87,13 +89,22 @@ def show_item(item: Any) -> None:
     if isinstance(item, str):
         console.print(escape(item), soft_wrap=True)
     else:
-        console.print(rich_table(item) if isinstance(item, ReportTable) else item)
+        is_table = isinstance(item, ReportTable)
+        console.print(*("", rich_table(item)) if is_table else (item,), sep="\n")
 
 
 def rich_table(table: ReportTable) -> rich.table.Table:
-    result = rich.table.Table(title=escape(table.title), caption=escape(" ".join(table.notes)))
+    result = rich.table.Table(
+        title=escape(table.title),
+        caption=escape(" ".join(table.notes)),
+        box=SIMPLE_HEAD,
+        show_edge=False,
+    )
+    result.padding, result.title_justify, result.caption_justify = (0, 1, 0, 0), "left", "left"
     for i, column in enumerate(table.header):
-        result.add_column(escape(column), justify="right" if i else "left", no_wrap=i == 0)
+        width = max(len(row[i].replace("**", "")) for row in table.rows)  # headers may wrap
+        justify = "right" if i else "left"
+        result.add_column(escape(column), justify=justify, min_width=width, overflow="fold")
     for row in table.rows:
         result.add_row(*(escape(text.replace("**", "")) for text in row))
     return result

@@ -34,6 +34,9 @@ GRID = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(60.0))
 GAUSS = 0.5 + np.array([-0.5, 0.5]) / math.sqrt(3)
 """Nodes of the two-point Gauss rule on each piece, of equal weights."""
 
+MIDDLE, NARROW = np.array([0.5]), 0.06
+"""Node of a piece of a rounded target that is narrower than this many standard deviations."""
+
 
 @final
 class PowerTransform(eqx.Module):
@@ -429,17 +432,17 @@ class Stacked(AbstractDistribution):
         grid = GRID[::step].reshape(-1, *[1] * len(self.shape))
         spread = np.where(np.isfinite(self.std), self.std, units.scale)
         cuts = [np.clip(self.mean + spread * grid, units.low, units.high), at[None]]
-        if (
-            units.values is not None and units.cells is not None
-        ):  # between them, the cdf is constant
-            ends = np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)])
-            ends = ends.reshape(-1, *[1] * len(self.shape))
+        narrow = 0.0
+        if units.values is not None and units.cells is not None:  # the cdf is constant in a cell
+            ends = np.unique(np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)]))
+            ends, narrow = ends.reshape(-1, *[1] * len(self.shape)), NARROW * spread
             cuts.append(np.broadcast_to(ends, (len(ends), *self.shape)))
         cuts, total = np.sort(np.concatenate(cuts), axis=0), np.zeros(self.shape)
         for first, second in pairwise(cuts):
-            for node in GAUSS:
+            nodes = MIDDLE if np.all(second - first < narrow) else GAUSS
+            for node in nodes:
                 t = first + node * (second - first)
-                total += 0.5 * (second - first) * function(self.cdf(t), t < at)
+                total += (second - first) / len(nodes) * function(self.cdf(t), t < at)
         return total
 
     def sample(self, key: Any, n: int) -> Numbers:

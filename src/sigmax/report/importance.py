@@ -1,7 +1,7 @@
 """Permutation importance and partial dependence of a model on its columns."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -21,24 +21,21 @@ from sigmax.report.tables import (
 from sigmax.report.validation import COVERAGE, values_of
 from sigmax.tables import Kind, Schema
 
-MOST_ROWS = 400
+MOST_ROWS = 300
 """Held-out rows whose values are permuted."""
-MOST_PREDICTIONS = 60_000
+MOST_PREDICTIONS = 4_000
 """Rows to predict, over all columns: with many columns, fewer rows and permutations are used."""
-MOST_PERMUTATIONS = 3
+MOST_PERMUTATIONS = 2
 FEWEST_ROWS = 40
 MOST_BARS = 15
-BLOCK = 2_048
-"""Rows per prediction, so that all but the last have one shape."""
-DEPENDENCE_ROWS = 128
+DEPENDENCE_ROWS = 64
 """Held-out rows over which the partial dependence is averaged."""
-DEPENDENCE_COLUMNS = 12
-MOST_VALUES = 16
+DEPENDENCE_COLUMNS = 8
+MOST_VALUES = 12
 """Values of a column at which the partial dependence is computed."""
 UNITS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 
 Numbers = NDArray[np.float64]
-Progress = Callable[[float], None]
 
 
 @final
@@ -81,7 +78,6 @@ def permutation_importance(
     *,
     together: Sequence[str] = (),
     seed: int = 0,
-    progress: Progress = lambda share: None,
 ) -> Importance:
     """Permute each column in turn, times ``together``, and measure how the predictions change."""
     units = [(str(name),) for name in X.columns if name not in together]
@@ -93,17 +89,14 @@ def permutation_importance(
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(n_rows) for _ in range(n_permutations)]
 
-    def moments(dist: Any) -> Numbers:
-        return np.column_stack([dist.mean, dist.std])
-
     def permuted(unit: Sequence[str], order: NDArray[np.intp]) -> pd.DataFrame:
         return X.assign(**{name: X[name].take(order).reset_index(drop=True) for name in unit})
 
-    mean, std = predict_blocks(model, [X], moments)
-    frames = (permuted(unit, order) for unit in units for order in orders)
-    total = len(units) * n_permutations * n_rows
-    found = predict_blocks(model, frames, moments, lambda n_done: progress(n_done / total))
-    means, stds = found.reshape(2, len(units), n_permutations * n_rows)
+    frames = [X, *(permuted(unit, order) for unit in units for order in orders)]
+    dist = model.predict_dist(pd.concat(frames, ignore_index=True))
+    mean, std = dist.mean[:n_rows], dist.std[:n_rows]
+    shape = len(units), n_permutations * n_rows
+    means, stds = (part[n_rows:].reshape(shape) for part in (dist.mean, dist.std))
     mean, std, y = (np.tile(part, n_permutations) for part in (mean, std, y))
     rmse = np.sqrt(np.mean((mean - y) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -116,36 +109,6 @@ def permutation_importance(
         n_rows=n_rows,
         n_permutations=n_permutations,
     )
-
-
-def predict_blocks(
-    model: Any,
-    frames: Iterable[pd.DataFrame],
-    columns: Callable[[Any], Numbers],
-    progress: Callable[[int], None] = lambda n_done: None,
-) -> Numbers:
-    """Numbers of the predictive distributions of the rows of all frames, one row per number."""
-    parts, n_done = [], 0
-    for block in blocks_of(frames):
-        parts.append(columns(model.predict_dist(block)))
-        n_done += len(block)
-        progress(n_done)
-    return np.concatenate(parts).T
-
-
-def blocks_of(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Rows of all frames in their order, in blocks of one size, the last one smaller."""
-    waiting: list[pd.DataFrame] = []
-    n_waiting = 0
-    for frame in frames:
-        waiting.append(frame)
-        n_waiting += len(frame)
-        while n_waiting >= BLOCK:
-            whole = pd.concat(waiting, ignore_index=True)
-            yield whole.iloc[:BLOCK]
-            waiting, n_waiting = [whole.iloc[BLOCK:]], n_waiting - BLOCK
-    if n_waiting:
-        yield pd.concat(waiting, ignore_index=True)
 
 
 def importance_part(found: Importance, target: str) -> PagePart:
@@ -228,22 +191,15 @@ def find_dependence(
     X: pd.DataFrame,
     schema: Schema,
     columns: Sequence[str],
-    *,
-    progress: Progress = lambda share: None,
 ) -> list[Dependence]:
     """Averages of means and intervals of the first rows, given each value of a column in turn."""
     rows = X.iloc[:DEPENDENCE_ROWS].reset_index(drop=True)
     chosen = choose_columns(X, len(rows), schema, list(columns)[:DEPENDENCE_COLUMNS])
     if not chosen:
         return []
-    frames = (rows.assign(**one.change(i)) for one in chosen for i in range(len(one.values)))
-    sizes = [len(one.values) for one in chosen]
-    total = len(rows) * sum(sizes)
-
-    def interval(dist: Any) -> Numbers:
-        return np.column_stack([dist.mean, dist.interval(COVERAGE)])
-
-    found = predict_blocks(model, frames, interval, lambda n_done: progress(n_done / total))
+    frames = [rows.assign(**one.change(i)) for one in chosen for i in range(len(one.values))]
+    dist, sizes = model.predict_dist(pd.concat(frames)), [len(one.values) for one in chosen]
+    found = np.column_stack([dist.mean, dist.interval(COVERAGE)]).T
     averages = found.reshape(3, -1, len(rows)).mean(axis=2)
     dependences = []
     for one, part in zip(chosen, np.split(averages, np.cumsum(sizes)[:-1], axis=1), strict=True):

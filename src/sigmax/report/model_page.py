@@ -1,8 +1,7 @@
 """Report of a model on rows that it had not seen: `sigmax fit` and `sigmax evaluate`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsFloat, final
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sigmax.estimators import SigmaxRegressor
 from sigmax.report.importance import (
     Importance,
     dependence_part,
@@ -31,6 +31,7 @@ from sigmax.report.validation import (
     share_interval,
     spread_chart,
 )
+from sigmax.table_model import find_neighbors
 from sigmax.tables import Kind, Schema
 from sigmax.tables.profile import Finding
 
@@ -50,9 +51,6 @@ N_SHOWN = 10
 N_SUPPORTERS = 5
 """Training rows behind the prediction of a row."""
 N_FEATURES = 5
-
-Progress = Callable[[str, float], None]
-"""Takes the name of the work and its finished share."""
 
 
 @final
@@ -85,7 +83,7 @@ class ModelReport:
     metadata: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
-    def page(self, progress: Progress = lambda what, share: None) -> Page:
+    def page(self) -> Page:
         """Compute importance and dependence, and assemble the page."""
         headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
         sampled = self.rows.cells.loc[self.rows.sample()]
@@ -95,26 +93,16 @@ class ModelReport:
             X,
             self.rows.y[sampled.index.to_numpy()],
             together=[column.name for column in self.schema.of_kind(Kind.TIME)],
-            progress=lambda share: progress("importance of columns", share),
         )
         order = [name for i in importance.order() for name in importance.units[i]]
-        dependence = find_dependence(
-            self.model,
-            X,
-            self.schema,
-            order,
-            progress=lambda share: progress("dependence on columns", share),
-        )
+        dependence = find_dependence(self.model, X, self.schema, order)
         cautions = [
             *self.cautions,
             *too_good(importance, self.rows, self.target),
             *self.few_groups(),
         ]
-        progress("rows worth a look", 0.0)
-        titles = [re.sub("^scores", "Scores", table.title) for table in self.scores]
-        scores = [replace(table, title=t) for table, t in zip(self.scores, titles, strict=True)]
         columns = self.group_column, self.time_column
-        can_explain = hasattr(self.model, "explain_neighbors")
+        rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
             title=self.title,
             subtitle=self.subtitle,
@@ -140,16 +128,23 @@ class ModelReport:
                     f" rows, {headline.verdict}.",
                     charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
                 ),
+                *(
+                    PagePart(name="experts", heading="What the model is made of", tables=[table])
+                    for table in leaderboard_tables(self.model)
+                ),
                 importance_part(importance, self.target),
                 dependence_part(dependence, order, self.target),
                 *groups_part(self.rows, self.target, columns, self.are_grouped),
                 PagePart(
                     name="rows",
                     heading="Rows worth a look",
-                    lead="Open a row to see the training rows behind its prediction." * can_explain,
-                    tables=rows_tables(self.model, self.rows, self.target, order, self.training),
+                    lead="Open a row to see the training rows behind its prediction."
+                    * any(table.details for table in rows_shown),
+                    tables=rows_shown,
                 ),
-                PagePart(name="scores", heading="Scores and data", tables=[*scores, *self.about]),
+                PagePart(
+                    name="scores", heading="Scores and data", tables=[*self.scores, *self.about]
+                ),
             ],
             command=self.command,
             metadata=self.metadata,
@@ -198,8 +193,6 @@ def rows_tables(
         notes = [note]
         if not supporters:
             notes.append("This method does not name training rows behind a prediction.")
-        elif training is not None and training.numbers is None:
-            notes.append("Training rows are counted without those whose target is missing.")
         return ReportTable(
             title=title,
             header=["row", measure, target, "predicted", "90 % interval", "error in std", *shown],
@@ -241,25 +234,22 @@ def find_supporters(
     columns: Sequence[str],
 ) -> list[ReportTable]:
     """Training rows behind each prediction; an empty list if the model does not name them."""
-    explain = getattr(model, "explain_neighbors", None)
-    if explain is None or training is None or not len(cells):
+    found = None if training is None else find_neighbors(model, cells, N_SUPPORTERS)
+    if training is None or found is None:
         return []
-    indices, weights = explain(cells, k=N_SUPPORTERS)
-    X, y, numbers = training.X, training.y, training.numbers
-    numbers = np.arange(1, len(y) + 1) if numbers is None else numbers
-    shown = [] if X is None else list(columns)
-    features = [] if X is None else [X[name] for name in shown]
+    indices, weights = found
+    features = [training.X[name] for name in columns]
     tables = []
     for supporters, shares in zip(indices.tolist(), weights.tolist(), strict=True):
         rest = share_text(max(0.0, 1 - sum(shares)))
         table = ReportTable(
             title="Training rows with the largest shares in this prediction",
-            header=["training row", "share", target, *shown],
+            header=["training row", "share", target, *columns],
             rows=[
                 [
-                    f"row {numbers[row]:,}",
+                    f"row {training.numbers[row]:,}",
                     TableCell.share(share),
-                    TableCell.number(y[row]),
+                    TableCell.number(training.y[row]),
                     *(TableCell.feature(cells.iloc[row]) for cells in features),
                 ]
                 for row, share in zip(supporters, shares, strict=True)
@@ -269,6 +259,32 @@ def find_supporters(
         )
         tables.append(table)
     return tables
+
+
+def leaderboard_tables(model: Any) -> list[ReportTable]:
+    """Weights and scores of the experts of a stack; empty for other models."""
+    if not isinstance(model, SigmaxRegressor):
+        return []
+    shown: dict[str, Callable[[Any], str]] = {
+        "expert": str,
+        "weight": lambda value: TableCell(f"{100 * value:.1f} %", value),
+        "crps": lambda value: TableCell(f"{value:.3f}", value),
+        "log_likelihood": lambda value: TableCell(f"{value:.3f}", value),
+        "seconds": lambda value: TableCell(f"{value:.1f}", value),
+    }
+    titles = {"crps": "CRPS", "log_likelihood": "log-likelihood"}
+    board = model.leaderboard_.to_dict("records")
+    return [
+        ReportTable(
+            title="Experts and their weights",
+            header=[titles.get(name, name) for name in shown],
+            rows=[[text(row[name]) for name, text in shown.items()] for row in board],
+            notes=[
+                "Scores of training rows under fits that have not seen them, for a target with"
+                " standard deviation 1. The weights maximise the log-likelihood of the mixture."
+            ],
+        )
+    ]
 
 
 def signed_cell(value: SupportsFloat) -> TableCell:
@@ -332,19 +348,19 @@ class Headline:
     @property
     def is_rounded(self) -> bool:
         """True if intervals contain too many rows only because they end at values that occur."""
-        n_within = self.n_inside - self.rows.n_at_end
-        return share_interval(n_within, len(self.rows))[0] <= COVERAGE < self.bounds[0]
+        return self.bounds[0] > COVERAGE and not self.cautions
+
+    @cached_property
+    def cautions(self) -> list[Caution]:
+        return coverage_cautions(self.n_inside, self.rows.n_at_end, len(self.rows))
 
     @property
     def verdict(self) -> str:
         """Comparison of observed and nominal coverage."""
-        if self.bounds[1] < COVERAGE:
-            return "so they are too narrow"
         if self.is_rounded:
             return f"more than {share_text(COVERAGE)} because the target is rounded"
-        if self.bounds[0] > COVERAGE:
-            return "so they are wider than needed"
-        return "as expected"
+        found = [one.code.removeprefix("intervals ") for one in self.cautions]
+        return f"so they are {found[0]}" if found else "as expected"
 
     @property
     def sentence(self) -> str:
@@ -383,7 +399,7 @@ def find_cautions(
 ) -> list[Caution]:
     """All warnings: leaks, then the other grave ones, then the rest."""
     n_rows, share = len(headline.rows), headline.share_out_of_distribution or 0.0
-    scores = coverage_cautions(headline.n_inside, headline.rows.n_at_end, n_rows)
+    scores = list(headline.cautions)
     if n_rows < FEW_ROWS:
         few = count_text(n_rows, "row")
         text = f"The scores are computed from {few} only. Hold out more rows if you can."

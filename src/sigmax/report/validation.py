@@ -14,8 +14,6 @@ from scipy import stats
 from sigmax.metrics import covering_levels
 from sigmax.report.page import Axis, Chart, Color, Layer, PagePart, log_axis_suits
 from sigmax.report.tables import (
-    ReportTable,
-    TableCell,
     cell_text,
     count_text,
     number_text,
@@ -199,11 +197,10 @@ class HeldOutRows:
 class LearnedRows:
     """Training rows, in the order in which the model got them."""
 
+    X: pd.DataFrame
     y: NDArray[np.float64]
-    X: pd.DataFrame | None = None
-    """None if the model was saved without its features."""
-    numbers: NDArray[np.int64] | None = None
-    """Row numbers in the file, from 1; by default the order of the training rows."""
+    numbers: NDArray[np.int64]
+    """Row numbers in the file, from 1."""
 
 
 def at_end(y: Numbers, lower: Numbers, upper: Numbers) -> NDArray[np.bool_]:
@@ -444,25 +441,23 @@ def groups_part(
 ) -> list[PagePart]:
     """Section of the coverage by the groups of a column and over the times of another."""
     group_column, time_column = columns
-    charts, tables = [], []
+    charts = []
     if group_column is not None:
         parts = group_parts(rows, rows.columns[group_column])
-        charts.append(parts_chart(parts, group_column, "groups", is_time=False))
-        tables.append(parts_table(parts, group_column, target))
+        charts.append(parts_chart(parts, group_column, "groups", target, is_time=False))
     if time_column is not None:
         times, are_times = time_values(rows.columns[time_column])
         parts = time_parts(rows, times, are_times=are_times)
         if len(parts) > 1:
             shown = {"is_time": True, "are_times": are_times}
-            charts.append(parts_chart(parts, time_column, "periods", **shown))
-            tables.append(parts_table(parts, time_column, target))
+            charts.append(parts_chart(parts, time_column, "periods", target, **shown))
     if not charts:
         return []
     lead = "Whether the coverage holds in every group and period."
     if are_grouped:
         lead += " Rows of one group are similar, so the confidence intervals are too narrow."
     heading = "Coverage of groups and periods"
-    return [PagePart(name="parts", heading=heading, lead=lead, charts=charts, tables=tables)]
+    return [PagePart(name="parts", heading=heading, lead=lead, charts=charts)]
 
 
 def time_values(column: Any) -> tuple[np.ndarray, bool]:
@@ -486,11 +481,13 @@ def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:
 
 
 def parts_chart(
-    parts: Any, column: str, name: str, *, is_time: bool, are_times: bool = False
+    parts: Any, column: str, name: str, target: str, *, is_time: bool, are_times: bool = False
 ) -> Chart:
     """Coverage of each group or period, with its confidence interval."""
     texts = [
-        f"{one.name}: {one.n_inside:,} of {one.n_rows:,} rows inside" for one in parts.itertuples()
+        f"{one.name}: {one.n_inside:,} of {one.n_rows:,} rows inside, typical interval ±"
+        f" {number_text(one.half_width, 3)}, RMSE {number_text(one.rmse, 3)} ({target})"
+        for one in parts.itertuples()
     ]
     positions = parts["time"] if is_time else np.arange(len(parts))
     coverage = Axis("rows inside their 90 % interval", percent=True, high=1.0)
@@ -514,32 +511,4 @@ def parts_chart(
         ],
         note="Ten periods of equal numbers of rows." if is_time else "",
         height=340 if is_time else max(180, 90 + 24 * len(parts)),
-    )
-
-
-def parts_table(parts: Any, column: str, target: str) -> ReportTable:
-    rows = [
-        [
-            part.name,
-            TableCell(f"{part.n_rows:,}", part.n_rows),
-            TableCell.share(part.share),
-            TableCell(f"{share_text(part.low)} to {share_text(part.high)}", part.low),
-            TableCell(f"± {number_text(part.half_width, 3)}", part.half_width),
-            TableCell.number(part.rmse, 3),
-        ]
-        for part in parts.itertuples()
-    ]
-    return ReportTable(
-        title=f"Parts by {column} as numbers",
-        header=[
-            column,
-            "rows",
-            "inside",
-            "95 % confidence",
-            "typical interval",
-            f"RMSE ({target})",
-        ],
-        rows=rows,
-        is_folded=True,
-        has_filter=True,
     )

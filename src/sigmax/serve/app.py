@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, final
-from urllib.parse import parse_qs
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader
@@ -26,15 +25,13 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.serve.columns import form_field
 from sigmax.serve.limits import (
-    COOKIE,
     CSV_PATH,
     RequestGuard,
     ServeOptions,
-    Token,
     http_error,
     http_error_response,
 )
-from sigmax.serve.predictions import QUICK_ROWS, CsvFile, Predictor
+from sigmax.serve.predictions import QUICK_ROWS, Predictor, predict_upload
 from sigmax.serve.requests import (
     CsvQuery,
     DensityResponse,
@@ -60,7 +57,7 @@ ERRORS = {
     422: "A field or cell is missing or wrong; `loc` names it",
     429: "Too many requests at the same time: try again after Retry-After seconds",
     431: "Path and headers are too long",
-    503: "Too many bytes in memory or connections: try again after Retry-After seconds",
+    503: "Too many connections",
     504: "The response took too long",
 }
 CSV = {"text/csv": {"schema": {"type": "string"}}}
@@ -73,7 +70,7 @@ def create_app(
 ) -> RequestGuard:
     """Application of a model, with all functions compiled."""
     options.check()
-    predictor = Predictor(saved, show_rows=options.shows_rows)
+    predictor = Predictor(saved)
     if warm_up:
         predictor.warm_up()
     service = Service(predictor, options)
@@ -94,7 +91,7 @@ def create_app(
     add_page(app, predictor, options)
     add_json_paths(app, service)
     add_csv_path(app, service)
-    return RequestGuard(app, options, render_token_page())
+    return RequestGuard(app, options)
 
 
 @final
@@ -201,40 +198,21 @@ class Service:
         """Call a function in the thread for large requests."""
         return await asyncio.get_running_loop().run_in_executor(self.bulk, function, *arguments)
 
-    async def parts(self, file: CsvFile, end: float) -> AsyncIterator[bytes]:
-        """Parts of a response; a part that is not computed in time ends it with an error."""
-        parts, time = file.parts(), asyncio.get_running_loop().time
-        while part := await asyncio.wait_for(self.in_bulk(next, parts, b""), end - time()):
-            yield part
-
 
 def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
     """Add the page, the form for the token and the state of the server."""
-    rows, columns = predictor.training_rows, predictor.format.columns
+    rows = predictor.format
     page = TEMPLATES.get_template("page.html").render(
         target=predictor.saved.target,
         metadata=predictor.saved.metadata,
-        fields=[form_field(column, rows) for column in columns],
-        allows_missing=predictor.format.allows_missing,
-        has_neighbors=rows.has_neighbors,
+        fields=[form_field(column, rows.typical[column.name]) for column in rows.columns],
+        has_neighbors=predictor.has_neighbors,
         options=options,
     )
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page)
-
-    @app.post("/session", include_in_schema=False)
-    async def start_session(request: Request) -> Response:
-        """Receive the token from the form, and set the cookie of the page."""
-        form = parse_qs((await request.body()).decode("utf-8", "replace"))
-        response = RedirectResponse("/", status_code=303)
-        if options.token is not None:
-            token = Token(options.token)
-            if not token.is_token(form.get("token", [""])[0].strip()):
-                return HTMLResponse(render_token_page(is_wrong=True), status_code=401)
-            response.set_cookie(COOKIE, token.digest, httponly=True, samesite="strict")
-        return response
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=HealthResponse, responses=error_responses(400, 431))
@@ -271,37 +249,38 @@ def add_csv_path(app: FastAPI, service: Service) -> None:
     """Add the path that takes a CSV file."""
     options = service.options
 
-    async def receive_file(
-        request: Request, query: Annotated[CsvQuery, Query()]
-    ) -> AsyncIterator[CsvFile]:
+    async def receive_file(request: Request) -> AsyncIterator[Path]:
         """Write a request body to disk until the response has been sent."""
-        try:
-            predict_options = PredictOptions(**query.model_dump())
-            predict_options.check()
-        except InvalidArgumentError as error:
-            raise http_error(422, str(error).replace("--", ""), "query") from None
         async with slot(service.uploads, f"{options.max_uploads:,} files"):
             with tempfile.TemporaryDirectory(prefix="sigmax-") as folder:
                 path = Path(folder) / "rows.csv"
                 with path.open("wb") as file:
                     async for part in request.stream():
                         file.write(part)
-                yield CsvFile(service.predictor, path, predict_options, options.max_upload_rows)
+                yield path
 
     route = service.route("text/csv")
     route["openapi_extra"] = {"requestBody": {"required": True, "content": CSV}}
     route["responses"][200] = {"description": "The rows with their predictions", "content": CSV}
 
-    @app.post(CSV_PATH, response_class=StreamingResponse, **route)
-    async def predict_csv(file: Annotated[CsvFile, Depends(receive_file)]) -> StreamingResponse:
+    @app.post(CSV_PATH, response_class=FileResponse, **route)
+    async def predict_csv(
+        query: Annotated[CsvQuery, Query()], path: Annotated[Path, Depends(receive_file)]
+    ) -> FileResponse:
         """Rows of a CSV file with their predictions in further columns."""
-        end = asyncio.get_running_loop().time() + options.upload_seconds
+        chosen = PredictOptions(**query.model_dump())
         try:
-            await asyncio.wait_for(asyncio.to_thread(file.check), options.upload_seconds)
+            chosen.check()
+        except InvalidArgumentError as error:
+            raise http_error(422, str(error).replace("--", ""), "query") from None
+        work = asyncio.to_thread(
+            predict_upload, service.predictor.saved, path, chosen, options.max_upload_rows
+        )
+        try:
+            out = await asyncio.wait_for(work, options.upload_seconds)
         except TimeoutError:
-            raise http_error(504, "The file took too long to read.", "body") from None
-        headers = {"content-disposition": 'attachment; filename="predicted.csv"'}
-        return StreamingResponse(service.parts(file, end), headers=headers, media_type="text/csv")
+            raise http_error(504, "The file took too long to predict.", "body") from None
+        return FileResponse(out, filename=out.name, media_type="text/csv")
 
 
 @asynccontextmanager
@@ -323,10 +302,6 @@ async def check_content_type(expected: str, request: Request) -> None:
 
 def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": ErrorResponse, "description": ERRORS[code]} for code in codes}
-
-
-def render_token_page(*, is_wrong: bool = False) -> str:
-    return TEMPLATES.get_template("token.html").render(is_wrong=is_wrong)
 
 
 async def show_validation_errors(request: Request, error: Any) -> Response:

@@ -1,8 +1,4 @@
-"""Columns of a fitted model: JSON cells, fields of the form, and cells of training rows.
-
-A `LocalRegressor` stores its training rows standardised and in single precision, so numbers and
-times are rounded. Categories of fewer than three rows, which it merges, are shown as rare.
-"""
+"""Columns of a fitted model: JSON cells and fields of the form."""
 
 import math
 import re
@@ -14,20 +10,14 @@ from typing import Annotated, Any, final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 from pydantic_core import PydanticCustomError
 
-from sigmax.experts.local import LocalFitted
-from sigmax.inputs import Inputs
 from sigmax.table_model import SavedTableModel
 from sigmax.tables.columns import category_name, is_missing, parse_times
-from sigmax.tables.schema import Column, Kind, Schema
+from sigmax.tables.schema import Column, Kind
 
-PRECISION = 3e-7
-"""Rounding error of a standardised number."""
 DAY = 86_400.0
-TIME_STEPS = (1.0, 60.0, 3600.0, DAY)
 PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 """Times that Python reads like pandas, 100 times as fast."""
 MAX_TIME_TEXT, MAX_TEXT = 100, 10_000
@@ -37,103 +27,11 @@ MAX_LISTED = 1000
 MAX_OPTIONS, MAX_SUGGESTIONS = 200, 2000
 """Categories of a drop-down list, and of the text field for columns that have more."""
 
-Cell = float | str | None
 
-
-@final
-class RestoredRows:
-    """Training rows in the units of the table, and typical values of each column."""
-
-    def __init__(self, saved: SavedTableModel):
-        model = saved.model.model_
-        self.features, fitted = model.features, model.fitted
-        self.schema: Schema = self.features.schema
-        self.reals, self.categories = self.schema.reals, self.schema.of_kind(Kind.CATEGORY)
-        self.has_neighbors = isinstance(fitted, LocalFitted)
-        self.numbers = None
-        if isinstance(fitted, LocalFitted):
-            rows = fitted.rows
-            self.positions = {index: i for i, index in enumerate(rows.indices.tolist())}
-            self.targets = model.target.restore(np.asarray(rows.y, np.float64))[:, 0]
-            self.numbers = self.restore_numbers(rows.X)
-            codes = rows.X.codes
-            self.codes = (
-                np.empty((len(self.targets), 0), int) if codes is None else np.asarray(codes)
-            )
-        self.time_steps = {column.name: self.time_step(j) for j, column in enumerate(self.reals)}
-
-    def restore_numbers(self, X: Inputs) -> NDArray[np.float64]:
-        """Numbers and times of all rows, NaN for missing values."""
-        n_columns, scaling = len(self.reals), self.features.scaling
-        standard = np.asarray(X.numbers, np.float64)[:, :n_columns]
-        values = scaling.mean[:n_columns] + scaling.scale[:n_columns] * standard
-        flagged = self.features.flagged()
-        if len(flagged):
-            is_missing = np.asarray(X.extras)[:, : len(flagged)] > 0.5
-            values[:, flagged] = np.where(is_missing, np.nan, values[:, flagged])
-        return values
-
-    def time_step(self, j: int) -> float:
-        """Resolution of a column of times in seconds, a day for dates."""
-        error = PRECISION * float(self.features.scaling.scale[j])
-        if self.numbers is not None:
-            from_midnight = np.abs((self.numbers[:, j] + DAY / 2) % DAY - DAY / 2)
-            if np.nanmax(from_midnight, initial=0.0) <= 4 * error:
-                return DAY
-        return next((step for step in TIME_STEPS if step > error), DAY)
-
-    def target(self, index: int) -> float:
-        """Target of a row by its index in `fit`."""
-        decimals = n_decimals(float(np.std(self.targets)))
-        return round(float(self.targets[self.positions[index]]), decimals)
-
-    def cells(self, index: int) -> dict[str, Cell]:
-        """All cells of a row by its index in `fit`."""
-        assert self.numbers is not None
-        i = self.positions[index]
-        numbers, codes = self.numbers[i].tolist(), self.codes[i].tolist()
-        cells = {column.name: self.shown(j, numbers[j]) for j, column in enumerate(self.reals)}
-        categories = enumerate(self.categories)
-        return cells | {column.name: self.category(j, codes[j]) for j, column in categories}
-
-    def shown(self, j: int, value: float) -> Cell:
-        """A number, rounded, or a time as text."""
-        if math.isnan(value):
-            return None
-        if self.reals[j].kind is Kind.TIME:
-            return format_time(value, self.time_steps[self.reals[j].name])
-        return round(value, n_decimals(float(self.features.scaling.scale[j]))) + 0.0  # no -0
-
-    def category(self, j: int, code: int) -> str | None:
-        """Category of a code, None for a missing value."""
-        entries = np.flatnonzero(self.features.categories[j].codes == code)
-        names = self.categories[j].categories
-        if code == 0 or not len(entries):
-            return "(rare)"
-        return names[entries[0]] if entries[0] < len(names) else None
-
-    def typical(self, column: Column) -> Cell:
-        """Median or most frequent category (without training rows: mean or first category)."""
-        if column.kind is Kind.CATEGORY:
-            if not self.has_neighbors:
-                return column.categories[0] if column.categories else None
-            j = self.categories.index(column)
-            counts = np.bincount(self.codes[:, j])
-            if 2 * counts[0] > len(self.codes) or not counts[1:].any():
-                return None
-            return self.category(j, 1 + int(np.argmax(counts[1:])))
-        j = self.reals.index(column)
-        if self.numbers is None:
-            return self.shown(j, float(self.features.scaling.mean[j]))
-        present = self.numbers[:, j][~np.isnan(self.numbers[:, j])]
-        if 2 * len(present) < len(self.numbers):
-            return None
-        return self.shown(j, float(np.median(present)))
-
-
-def n_decimals(scale: float) -> int:
-    """Decimals that are exact in a number whose standard deviation is ``scale``."""
-    return max(0, math.ceil(-math.log10(max(scale, 1e-300) * 20 * PRECISION)))
+def time_step(column: Column) -> float:
+    """Resolution of a column of times in seconds, a day for dates."""
+    ends = [end for end in (column.low, column.high) if end is not None]
+    return next((step for step in (DAY, 60.0) if not any(end % step for end in ends)), 1.0)
 
 
 def format_time(seconds: float, step: float) -> str:
@@ -150,11 +48,14 @@ def format_time(seconds: float, step: float) -> str:
 class RowFormat:
     """Rows of a JSON request: a pydantic model made from the columns, and its data frames."""
 
-    def __init__(self, saved: SavedTableModel, rows: RestoredRows):
-        by_name = {column.name: column for column in rows.schema}
+    def __init__(self, saved: SavedTableModel):
+        by_name = {column.name: column for column in saved.schema}
         self.columns = [by_name[name] for name in saved.features]
-        self.typical = {column.name: rows.typical(column) for column in self.columns}
-        self.allows_missing = bool(saved.model.__sklearn_tags__().input_tags.allow_nan)
+        self.typical = {one["name"]: one.get("typical") for one in saved.metadata["features"]}
+        for column in self.columns:
+            if column.kind is Kind.TIME and self.typical[column.name] is not None:
+                time = format_time(self.typical[column.name], time_step(column))
+                self.typical[column.name] = time
         # Columns may have any name, fields of pydantic models may not.
         self.fields = {f"column_{j}": column for j, column in enumerate(self.columns)}
         types: Any = {
@@ -180,8 +81,7 @@ class RowFormat:
     def cell_type(self, column: Column) -> Any:
         """Type, conversion and JSON schema of the cells of a column."""
         cell: Any = float
-        is_always_there = self.allows_missing and not column.has_missing
-        text = " No training row has a missing value." if is_always_there else ""
+        text = "" if column.has_missing else " No training row has a missing value."
         if column.kind is Kind.CATEGORY:
             names = list(column.categories[:MAX_LISTED])
             schemas: list[Any] = [{"enum": names}] if names else []
@@ -195,11 +95,9 @@ class RowFormat:
         else:
             schemas = [{"type": "number"}]
             text = f"Training data: {training_range(column)}.{text}"
-        if self.allows_missing:
-            cell = cell | None
-            schemas.append({"type": "null"})
+        schemas.append({"type": "null"})
         return Annotated[
-            cell,
+            cell | None,
             BeforeValidator(partial(convert_cell, column=column)),
             WithJsonSchema({"anyOf": schemas, "description": text, "title": column.name}),
         ]
@@ -248,9 +146,8 @@ def training_range(column: Column, step: float = 1.0) -> str:
     return f"{low} to {high}".replace("T", " ")
 
 
-def form_field(column: Column, rows: RestoredRows) -> dict[str, Any]:
+def form_field(column: Column, typical: float | str | None) -> dict[str, Any]:
     """Field of the form: kind of the input, initial value and hint on the training data."""
-    typical = rows.typical(column)
     field: dict[str, Any] = {"name": column.name, "kind": "number", "step": "any"}
     field["value"] = f"{typical:.12g}" if isinstance(typical, float) else typical or ""
     if column.kind is Kind.CATEGORY:
@@ -259,7 +156,7 @@ def form_field(column: Column, rows: RestoredRows) -> dict[str, Any]:
         field["categories"] = column.categories[: MAX_OPTIONS if is_short else MAX_SUGGESTIONS]
         field["hint"] = f"{len(column.categories):,} categories"
         return field
-    step = rows.time_steps[column.name]
+    step = time_step(column)
     if column.kind is Kind.TIME and step >= DAY:
         field["kind"] = "date"
     elif column.kind is Kind.TIME:

@@ -1,19 +1,17 @@
 """Server options, and the ASGI middleware that enforces them before a request is handled."""
 
 import asyncio
-import hashlib
+import base64
 import hmac
 import ipaddress
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, final
 
 import typer
 from fastapi import HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.datastructures import Headers, MutableHeaders
+from fastapi.responses import JSONResponse
+from starlette.datastructures import MutableHeaders
 
 from sigmax.errors import InvalidArgumentError
 from sigmax.settings import check_count, check_number
@@ -21,16 +19,10 @@ from sigmax.settings import check_count, check_number
 TOKEN_VARIABLE = "SIGMAX_TOKEN"
 """Environment variable with the token; a command-line option would be visible to other users."""
 MIN_TOKEN_LENGTH = 16
-COOKIE = "sigmax_page"
-"""Cookie with a digest of the token, which proves that the page was given the token."""
-PUBLIC_PATHS = ("/health", "/session")
-"""Paths that need no token; the second one receives it."""
 CSV_PATH = "/predict_csv"
 MIB = 1 << 20
 MAX_HEADER_BYTES = 1 << 15
 """Path, query and headers; uvicorn limits only headers that arrive in several packets."""
-MAX_HELD_MIB = 64
-"""Request bodies in memory at the same time, or 16 of the largest."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -60,31 +52,18 @@ class ServeOptions:
             " of this machine on a loopback address, and any name otherwise.",
         ),
     ] = ()
-    show_rows: Annotated[
-        bool | None,
-        typer.Option(
-            "--show-rows/--hide-rows",
-            help="Show the values of training rows, or only their numbers and weights. By default"
-            " values are shown on a loopback address only.",
-            show_default=False,
-        ),
-    ] = None
     max_rows: Annotated[int, typer.Option(help="Largest number of rows in a JSON request.")] = 1000
     max_body: Annotated[float, typer.Option(help="Largest size of a JSON request in MiB.")] = 4.0
     max_upload: Annotated[float, typer.Option(help="Largest size of a file in MiB.")] = 100.0
     max_upload_rows: Annotated[int, typer.Option(help="Most rows in a file.")] = 1_000_000
-    max_parallel: Annotated[int, typer.Option(help="JSON requests at the same time.")] = 64
-    max_uploads: Annotated[int, typer.Option(help="Uploads at the same time.")] = 2
-    max_connections: Annotated[int, typer.Option(help="Open connections.")] = 512
     request_seconds: Annotated[float, typer.Option(help="Time limit of a JSON request.")] = 10.0
-    upload_seconds: Annotated[float, typer.Option(help="Time limit of an upload.")] = 900.0
-    body_seconds: Annotated[float, typer.Option(help="Time limit to send a request.")] = 60.0
-    stall_seconds: Annotated[
-        float, typer.Option(help="Time limit to send headers, or to send or receive a part.")
-    ] = 10.0
-    shutdown_seconds: Annotated[
-        float, typer.Option(help="Time limit for open requests when the server stops.")
-    ] = 10.0
+    max_parallel: int = 64
+    """JSON requests at the same time."""
+    max_uploads: int = 2
+    max_connections: int = 512
+    upload_seconds: float = 900.0
+    body_seconds: float = 60.0
+    """Time limit to send a request."""
     token: str | None = field(default=None, repr=False)
     """Bearer token that every path but ``/health`` requires; None for no token."""
 
@@ -115,11 +94,6 @@ class ServeOptions:
             return False
 
     @property
-    def shows_rows(self) -> bool:
-        """True if cells and targets of training rows are part of responses."""
-        return self.is_loopback if self.show_rows is None else self.show_rows
-
-    @property
     def known_hosts(self) -> frozenset[str] | None:
         """Accepted host names in lower case, None for any."""
         if not self.allowed_hosts and not self.is_loopback:
@@ -129,8 +103,6 @@ class ServeOptions:
 
     def max_bytes(self, path: str) -> int:
         """Largest body of a request to a path."""
-        if path == "/session":
-            return 10_000
         return int((self.max_upload if path == CSV_PATH else self.max_body) * MIB)
 
 
@@ -148,45 +120,24 @@ async def http_error_response(request: Any, error: Any) -> JSONResponse:
     return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
 
-@final
-class Token:
-    """Bearer token, compared in constant time."""
-
-    def __init__(self, token: str):
-        self.token = token
-        self.digest = hmac.new(token.encode(), b"sigmax page", hashlib.sha256).hexdigest()
-
-    def is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.token.encode())
-
-    def is_sent(self, request: Request) -> bool:
-        """True if a request has the token, or comes from our own page with its cookie."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme:
-            return scheme.lower() == "bearer" and self.is_token(given.strip())
-        cookie = request.cookies.get(COOKIE, "")
-        is_valid = hmac.compare_digest(cookie.encode(), self.digest.encode())
-        return is_valid and is_same_origin(request.headers)
-
-
-def is_same_origin(headers: Headers) -> bool:
-    """True if no other site made the browser send the request."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
-    origin = headers.get("origin")
-    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+def has_token(request: Request, token: str) -> bool:
+    """True if the token is sent as a bearer token, or as the password that a browser asks for."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
+    is_known = scheme.lower() in ("basic", "bearer")
+    return is_known and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
 @final
 class RequestGuard:
     """Outermost ASGI layer: host name, token, size and time of requests, security headers."""
 
-    def __init__(self, app: Any, options: ServeOptions, token_page: str):
-        self.app, self.options, self.token_page = app, options, token_page
-        self.hosts = options.known_hosts
-        self.token = None if options.token is None else Token(options.token)
-        self.n_held = 0
-        self.max_held = max(MAX_HELD_MIB * MIB, 16 * options.max_bytes("/"))
+    def __init__(self, app: Any, options: ServeOptions):
+        self.app, self.options, self.hosts = app, options, options.known_hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -195,11 +146,7 @@ class RequestGuard:
         try:
             self.check(scope)
         except HTTPException as error:
-            is_page = scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
-            if error.status_code == 401 and is_page:
-                app = HTMLResponse(self.token_page, error.status_code, error.headers)
-            else:
-                app = await http_error_response(scope, error)
+            app = await http_error_response(scope, error)
 
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -208,8 +155,7 @@ class RequestGuard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        with self.limited_body(scope["path"], receive) as receive_body:
-            await app(scope, receive_body, send_with_headers)
+        await app(scope, self.limited_body(scope["path"], receive), send_with_headers)
 
     def check(self, scope: Any) -> None:
         """Raise an `HTTPException` for a request that is not allowed."""
@@ -222,48 +168,39 @@ class RequestGuard:
         if self.hosts is not None and host not in self.hosts:
             message = f"Unknown host name {host[:60]!r}: allow it with `--allow-host`."
             raise http_error(400, message, "header", "host")
-        token = None if scope["path"] in PUBLIC_PATHS else self.token
-        if token is not None and not token.is_sent(request):
+        token = None if scope["path"] == "/health" else self.options.token
+        if token is not None and not has_token(request, token):
             message = "This server requires a token: Authorization: Bearer TOKEN."
-            raise http_error(401, message, "header", "authorization", www_authenticate="Bearer")
+            is_browser = "text/html" in request.headers.get("accept", "")
+            scheme = 'Basic realm="token of sigmax serve, as password"' if is_browser else "Bearer"
+            raise http_error(401, message, "header", "authorization", www_authenticate=scheme)
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > max_bytes:
             raise too_large(max_bytes)
 
-    @contextmanager
-    def limited_body(self, path: str, receive: Any) -> Iterator[Any]:
-        """``receive`` with limits on the time and size of a body, and on all bodies in memory."""
-        options, max_bytes = self.options, self.options.max_bytes(path)
-        end = time.monotonic() + options.body_seconds
-        n_bytes, is_complete, is_in_memory = 0, False, path != CSV_PATH
+    def limited_body(self, path: str, receive: Any) -> Any:
+        """``receive`` with limits on the time and the size of a body."""
+        max_bytes, end = self.options.max_bytes(path), time.monotonic() + self.options.body_seconds
+        n_bytes, is_complete = 0, False
 
         async def receive_body() -> Any:
             nonlocal n_bytes, is_complete
             if is_complete:
                 return await receive()
-            seconds = min(options.stall_seconds, max(0.0, end - time.monotonic()))
             try:
-                message = await asyncio.wait_for(receive(), seconds)
+                message = await asyncio.wait_for(receive(), max(0.0, end - time.monotonic()))
             except TimeoutError:
                 text = "The request body did not arrive in time."
                 raise http_error(408, text, "body", connection="close") from None
             if message["type"] == "http.disconnect":
                 raise http_error(400, "The client disconnected.", "body")
-            size = len(message.get("body", b""))
-            if n_bytes + size > max_bytes:
+            n_bytes += len(message.get("body", b""))
+            if n_bytes > max_bytes:
                 raise too_large(max_bytes)
-            if is_in_memory and self.n_held + size > self.max_held:
-                text = f"Request bodies use all of {self.max_held:,} bytes: try again."
-                raise http_error(503, text, retry_after="1", connection="close")
-            n_bytes += size
-            self.n_held += size * is_in_memory
             is_complete = not message.get("more_body", False)
             return message
 
-        try:
-            yield receive_body
-        finally:
-            self.n_held -= n_bytes * is_in_memory
+        return receive_body
 
 
 def too_large(max_bytes: int) -> HTTPException:

@@ -1,6 +1,5 @@
 """Responses of a model to requests with rows, and to CSV files."""
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.errors import InvalidCellError, InvalidDataError, TableFileError
-from sigmax.serve.columns import RestoredRows, RowFormat
+from sigmax.errors import TableFileError
+from sigmax.serve.columns import RowFormat
 from sigmax.serve.limits import http_error
 from sigmax.serve.requests import (
     AbstractDensityRequest,
@@ -24,15 +23,13 @@ from sigmax.table_model import (
     PredictOptions,
     RowPredictions,
     SavedTableModel,
-    check_columns,
-    new_names,
+    find_neighbors,
     predict_chunks,
     row_notes,
 )
-from sigmax.tables import Table
 from sigmax.tables.reading import read_chunks
 from sigmax.tables.sources import Format, open_source
-from sigmax.tables.writing import write_rows
+from sigmax.tables.writing import write_table
 
 QUICK_ROWS, BULK_ROWS = 64, 256
 """Rows per prediction: functions are compiled for these two numbers of rows only."""
@@ -52,10 +49,10 @@ BatchRequest = AbstractPredictRequest | AbstractDistributionRequest
 class Predictor:
     """Responses of one loaded model. All methods are thread-safe."""
 
-    def __init__(self, saved: SavedTableModel, *, show_rows: bool = True):
-        self.saved, self.show_rows = saved, show_rows
-        self.training_rows = RestoredRows(saved)
-        self.format = RowFormat(saved, self.training_rows)
+    def __init__(self, saved: SavedTableModel):
+        self.saved, self.format = saved, RowFormat(saved)
+        typical = self.format.frame([self.format.row_model.model_validate(self.format.typical)])
+        self.has_neighbors = find_neighbors(saved.model, typical, 1) is not None
 
     def predict_batch(self, requests: Sequence[BatchRequest]) -> list[Json]:
         """Responses to requests whose rows are predicted together, `BULK_ROWS` at a time."""
@@ -118,19 +115,11 @@ class Predictor:
 
     def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
         """Nearest training rows of the first row, None for estimators without any."""
-        if not self.training_rows.has_neighbors:
+        found = find_neighbors(self.saved.model, X, max(1, k)) if self.has_neighbors else None
+        if found is None:
             return None
-        if not k:
-            return []
-        model: Any = self.saved.model
-        indices, weights = model.explain_neighbors(X, k)
-        rows, found = self.training_rows, []
-        for index, weight in zip(indices[0].tolist(), weights[0].tolist(), strict=True):
-            if weight > 0:
-                found.append({"row": index + 1, "weight": weight})
-                if self.show_rows:
-                    found[-1] |= {"target": rows.target(index), "cells": rows.cells(index)}
-        return found
+        pairs = zip(*(part[0, :k].tolist() for part in found), strict=True)
+        return [{"row": row + 1, "weight": weight} for row, weight in pairs if weight > 0]
 
     def warm_up(self) -> None:
         row = self.format.typical
@@ -172,63 +161,34 @@ def json_numbers(values: Any) -> list[float | None]:
     return [number if math.isfinite(number) else None for number in numbers]
 
 
-@final
-class CsvFile:
-    """An uploaded file of rows, returned with the columns that `sigmax predict` adds.
+def predict_upload(
+    saved: SavedTableModel, path: Path, options: PredictOptions, max_rows: int
+) -> Path:
+    """File with the columns that `sigmax predict` adds, next to an uploaded one.
 
-    The file is on disk and is read twice in chunks: once to check every row, so that an error names
-    its line before anything is sent, and once to predict.
+    Raise an `HTTPException` unless all rows can be predicted.
     """
+    out = path.with_name("predicted.csv")
+    try:
+        with open_source(path) as source:
+            if source.format is not Format.TEXT or source.compression:
+                raise http_error(415, "The file must be plain CSV text.", "body")
+        write_table(predict_chunks(saved, upload_batches(path, max_rows), options), out)
+    except (TableFileError, ValueError) as error:
+        message = str(error).replace(str(path), "The file")
+        raise http_error(422, message, "body") from None
+    return out
 
-    def __init__(self, predictor: Predictor, path: Path, options: PredictOptions, max_rows: int):
-        self.saved, self.schema = predictor.saved, predictor.training_rows.schema
-        self.path, self.options, self.max_rows = path, options, max_rows
 
-    def check(self) -> None:
-        """Raise an `HTTPException` unless all rows can be predicted."""
-        try:
-            with open_source(self.path) as source:
-                if source.format is not Format.TEXT or source.compression:
-                    raise http_error(415, "The file must be plain CSV text.", "body")
-            n_rows = 0
-            for chunk in self.chunks():
-                if not n_rows:
-                    check_columns(self.saved, chunk)
-                    new_names(list(map(str, chunk.columns)), self.options)
-                n_rows += len(chunk)
-                if n_rows > self.max_rows:
-                    message = f"The file may have at most {self.max_rows:,} rows."
-                    raise http_error(413, message, "body")
-                self.check_cells(chunk, n_rows - len(chunk))
-        except (TableFileError, InvalidDataError) as error:
-            message = str(error).replace(str(self.path), "The file")
-            raise http_error(422, message, "body") from None
-
-    def check_cells(self, chunk: pd.DataFrame, n_before: int) -> None:
-        first, last = n_before + 1, n_before + len(chunk)
-        try:
-            with InvalidCellError.numbered(range(first, last + 1)):
-                Table.read(self.saved.model, chunk.filter(items=self.saved.features), self.schema)
-        except InvalidCellError:
-            raise
-        except ValueError as error:  # ours, and those of scikit-learn
-            raise InvalidDataError(f"Rows {first:,} to {last:,}: {error}") from None
-
-    def parts(self) -> Iterator[bytes]:
-        """Parts of the response, each with at most `BULK_ROWS` rows."""
-        for i, frame in enumerate(predict_chunks(self.saved, self.batches(), self.options)):
-            text = io.StringIO(newline="")
-            write_rows(frame, text, ",", header=i == 0)
-            yield text.getvalue().encode()
-
-    def batches(self) -> Iterator[pd.DataFrame]:
-        """Rows in batches that are padded to `QUICK_ROWS` or `BULK_ROWS`."""
-        for chunk in self.chunks():
-            start = 0
-            while start < len(chunk):
-                size = BULK_ROWS if len(chunk) - start > BULK_ROWS // 2 else QUICK_ROWS
-                yield chunk.iloc[start : start + size]
-                start += size
-
-    def chunks(self) -> Iterator[pd.DataFrame]:
-        return read_chunks(self.path, rows_per_chunk=ROWS_PER_CHUNK)
+def upload_batches(path: Path, max_rows: int) -> Iterator[pd.DataFrame]:
+    """Rows of a file in batches that are padded to `QUICK_ROWS` or `BULK_ROWS`."""
+    n_rows = 0
+    for chunk in read_chunks(path, rows_per_chunk=ROWS_PER_CHUNK):
+        n_rows += len(chunk)
+        if n_rows > max_rows:
+            raise http_error(413, f"The file may have at most {max_rows:,} rows.", "body")
+        start = 0
+        while start < max(1, len(chunk)):  # also of no rows, whose columns are checked
+            size = BULK_ROWS if len(chunk) - start > BULK_ROWS // 2 else QUICK_ROWS
+            yield chunk.iloc[start : start + size]
+            start += size

@@ -119,11 +119,7 @@ DistributionResponse = response_model(
 )
 Interval = response_model("Interval", {"coverage": float} | BOUNDS)
 Curve = response_model("Curve", {"y": list[Number], "height": list[Number]})
-Neighbor = response_model(
-    "Neighbor",
-    {"row": RowNumber, "weight": float},
-    {"target": float, "cells": dict[str, float | str | None]},
-)
+Neighbor = response_model("Neighbor", {"row": RowNumber, "weight": float})
 DensityResponse = response_model(
     "DensityResponse",
     {"target": str, **MOMENTS, **PARTS, "median": Number, "intervals": list[Interval]}

@@ -1,4 +1,4 @@
-"""uvicorn server of one model, with limits on the time of clients."""
+"""uvicorn server of one model."""
 
 import gc
 import logging
@@ -6,13 +6,11 @@ import signal
 import socket
 import sys
 import warnings
-from asyncio import TimerHandle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sigmax.errors import InvalidArgumentError, TableFileWarning
 from sigmax.serve.app import create_app
@@ -20,52 +18,12 @@ from sigmax.serve.limits import MAX_HEADER_BYTES, TOKEN_VARIABLE, ServeOptions
 from sigmax.table_model import load_folder
 
 
-@final
-class TimeoutProtocol(H11Protocol):
-    """HTTP/1.1 connection that is closed when its client stalls.
-
-    uvicorn has no time limit for headers, or for clients that do not read a response. Of its two
-    parsers, h11 alone limits the length of headers.
-    """
-
-    stall_seconds = 10.0
-    last_state: tuple[int, bool] | None = None
-    timer: TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.watch()
-
-    def watch(self) -> None:
-        """Close the connection if it waits for the same headers or the same bytes as before."""
-        n_unread = self.transport.get_write_buffer_size()
-        is_idle = self.cycle is None or self.cycle.response_complete
-        waits_for_headers = is_idle and self.timeout_keep_alive_task is None
-        state = (n_unread, waits_for_headers)
-        if any(state) and state == self.last_state:
-            self.transport.abort()
-        else:
-            self.last_state = state
-            self.timer = self.loop.call_later(self.stall_seconds, self.watch)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        super().connection_lost(exc)
-
-
 def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) -> uvicorn.Server:
-
-    def create_protocol(*arguments: Any, **settings: Any) -> TimeoutProtocol:
-        protocol = TimeoutProtocol(*arguments, **settings)
-        protocol.stall_seconds = options.stall_seconds
-        return protocol
-
     config = uvicorn.Config(
         app,
         host=options.host,
         port=options.port,
-        http=create_protocol,  # pyright: ignore[reportArgumentType]
+        http="h11",  # which limits the length of headers
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -75,7 +33,7 @@ def create_server(app: Any, options: ServeOptions, *, access_log: bool = False) 
         proxy_headers=False,
         limit_concurrency=options.max_connections,
         timeout_keep_alive=15,
-        timeout_graceful_shutdown=max(1, round(options.shutdown_seconds)),
+        timeout_graceful_shutdown=10,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     return uvicorn.Server(config)

@@ -122,23 +122,13 @@ function showNeighbors(neighbors) {
     table.replaceChildren(element("tbody", null, element("tr", null, cell)));
     return;
   }
-  const inputs = [...form.querySelectorAll("[data-column]")];
-  const columns = neighbors[0].cells ? inputs.map((input) => input.dataset) : [];
-  const titles = columns.map((one) => one.column);
-  const names = ["row", "weight", ...(columns.length ? [target, ...titles] : [])];
-  const head = element("tr", null, ...names.map((name) => {
+  const head = element("tr", null, ...["row", "weight"].map((name) => {
     const cell = element("th", name);
     cell.scope = "col";
     return cell;
   }));
   const rows = neighbors.map((one) => {
     const cells = [String(one.row), `${(100 * one.weight).toFixed(1)} %`];
-    if (columns.length) cells.push(shortNumber(one.target));
-    for (const { column, kind } of columns) {
-      const value = one.cells[column];
-      if (value === null) cells.push("missing");
-      else cells.push(kind === "time" ? value.replace("T", " ") : String(value));
-    }
     return element("tr", null, ...cells.map((text) => element("td", text)));
   });
   table.replaceChildren(element("thead", null, head), element("tbody", null, ...rows));

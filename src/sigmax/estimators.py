@@ -1181,7 +1181,8 @@ class SigmaxRegressor(AbstractRegressor):
 
         Off the data, the share of the marginal distribution tends to 1.
         """
-        gate = self.stack.gate(self.model_.encode(self.read(X)))
+        gate = self.predict_gate(X)
+        assert gate is not None
         names = [one.name for one in self.stack.experts]
         return pd.DataFrame(self.stack.shares(gate).T, columns=names)
 

@@ -26,7 +26,7 @@ from sigmax.experts.combined import PRESETS
 from sigmax.experts.ensemble import AbstractNetworkExpert
 from sigmax.experts.gaussian_process import GaussianProcess, GPFitted, SparseGaussianProcess
 from sigmax.experts.linear import Linear, Marginal
-from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted, add_rows
+from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
@@ -254,11 +254,52 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return None
 
     def add_rows(self: R, X, y, sample_weight=None) -> R:
-        """Add rows to a fitted model without fitting again; only `LocalRegressor` can."""
-        raise InvalidArgumentError(
-            f"{type(self).__name__} stores no training rows that others could be added to: fit it"
-            " again with them, or use LocalRegressor."
-        )
+        """Add rows to a fitted model without fitting again.
+
+        Networks, hyper-parameters, weights of experts and units of the target stay; predictions
+        near the new rows rest on them from now on, and the gate is closed there. `LocalRegressor`
+        and the linear model, the processes, forests and networks of `SigmaxRegressor` follow new
+        rows; other estimators raise an error. On an error the model is as it was.
+
+        `LocalRegressor` predicts each new row off the data of the fit from all others, and widens
+        predictions that rest on such rows as these errors ask for. Calibration and conformal scores
+        stay those of the fit. A row with a category that no row of the fit has counts as a
+        neighbour of all categories alike; a missing number or time in a column without any raises
+        an error.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            The columns of the fit.
+        y : array-like of shape (n,) or (n, p)
+        sample_weight : array-like of shape (n,), optional
+            In the units of those of the fit; without, each row counts as one of the fit on average.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = SigmaxRegressor("quick", random_state=0).fit(X, X[:, 0])
+        >>> before = model.predict_gate([[9.0]])
+        >>> after = model.add_rows([[9.0]], [5.0]).predict_gate([[9.0]])
+        >>> bool(before > 0.9), bool(after < 0.1)
+        (True, True)
+        """
+        table = self.read(X)
+        y = np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=self), np.float64)
+        check_consistent_length(table.numbers, y)
+        if sample_weight is not None:
+            checks = {"dtype": np.float64, "ensure_non_negative": True}
+            sample_weight = _check_sample_weight(sample_weight, y, **checks)
+        model = self.model_.add_rows(table, y, sample_weight)
+        if model is None:
+            raise InvalidArgumentError(
+                f"{type(self).__name__} stores no training rows that others could be added to: fit"
+                " it again with them, or use LocalRegressor or SigmaxRegressor."
+            )
+        self.model_ = model
+        return self
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Training rows that contribute most to each prediction, and their weights.
@@ -345,8 +386,7 @@ def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple])
     encoded = [Rows.encode(own, experts[0].target(own)) for own in rows]
     fitted = experts[0].fit_together(encoded, keys, verbose=copies[0].verbose)
     for estimator, copy, own, one in zip(estimators, copies, encoded, fitted, strict=True):
-        model = Model(own.features, own.target, one, own.given.is_single_output)
-        estimator.become(copy, model)
+        estimator.become(copy, Model.create(own, one))
 
 
 @final
@@ -765,47 +805,6 @@ class LocalRegressor(AbstractRegressor):
         assert isinstance(expert, Local)
         model = fit_stream(expert, stream, key, copy.read_training, read, **options)
         return self.become(copy, model)
-
-    def add_rows(self: R, X, y, sample_weight=None) -> R:
-        """Add rows to the stored training rows of every ensemble member, without fitting again.
-
-        Networks, the learned metric and the units of the target stay; predictions near the new rows
-        rest on them from now on, and the gate is closed there. The result is the same whether rows
-        come together or one by one. On an error the model is as it was.
-
-        No member has held out rows off the data of the fit. So each new one is predicted from all
-        others, and predictions that rest on such rows become as much wider as these errors ask
-        for. The factor of the fit and its conformal scores stay. A row with a category that no row
-        of the fit has counts as a neighbour of all categories alike; a missing number or time in a
-        column without any raises an error.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n, d)
-            The columns of the fit.
-        y : array-like of shape (n,) or (n, p)
-        sample_weight : array-like of shape (n,), optional
-            In the units of those of the fit; without, each row counts as one of the fit on average.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sigmax import LocalRegressor
-        >>> X = np.linspace(0, 1, 100)[:, None]
-        >>> model = LocalRegressor(preset="fast", n_steps=50, random_state=0).fit(X, X[:, 0])
-        >>> before = model.predict_gate([[2.0]])
-        >>> after = model.add_rows([[2.0]], [5.0]).predict_gate([[2.0]])
-        >>> bool(before > 0.9), bool(after < 0.1)
-        (True, True)
-        """
-        table = self.read(X)
-        y = np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=self), np.float64)
-        check_consistent_length(table.numbers, y)
-        if sample_weight is not None:
-            checks = {"dtype": np.float64, "ensure_non_negative": True}
-            sample_weight = _check_sample_weight(sample_weight, y, **checks)
-        self.model_ = add_rows(self.model_, table, y, sample_weight)
-        return self
 
     @property
     def fitted(self) -> LocalFitted:

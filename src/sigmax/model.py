@@ -1,6 +1,6 @@
 """A fitted model: a table in, a predictive distribution out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from sigmax.distributions import Mixture, Predictive, Stacked
-from sigmax.experts.base import AbstractFitted
+from sigmax.errors import InvalidCellError, InvalidDataError
+from sigmax.experts.base import AbstractFitted, StoredRows
+from sigmax.experts.rows import Rows
 from sigmax.features import Completion, Features, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
@@ -23,6 +25,17 @@ class Model:
     target: TargetUnits
     fitted: AbstractFitted
     is_single_output: bool
+    weight_unit: float
+    """Mean sample weight of the fit."""
+    n_given: int
+    """Number of rows given to the fit, and added since."""
+
+    @classmethod
+    def create(cls, rows: Rows, fitted: AbstractFitted) -> "Model":
+        """Model of the fitted value of training rows."""
+        given, unit = rows.given, float(rows.weight.mean())
+        n_given = int(given.indices.max()) + 1
+        return cls(rows.features, rows.target, fitted, given.is_single_output, unit, n_given)
 
     def complete(self, table: Table) -> tuple[Completion, Inputs]:
         """Rows with unknown cells filled in, also encoded."""
@@ -61,6 +74,46 @@ class Model:
         bounds = self.target.restore(bounds.swapaxes(1, 2)).swapaxes(1, 2)
         bounds = self.target.interval_ends(self.target.within_support(bounds))
         return bounds[:, 0] if self.is_single_output else bounds
+
+    def add_rows(
+        self,
+        table: Table,
+        y: Float[np.ndarray, "rows ..."],
+        weight: Float[np.ndarray, " rows"] | None = None,
+    ) -> "Model | None":
+        """Model that also predicts from new rows, without another fit; None if it cannot.
+
+        ``y`` and ``weight`` are in the units of the fit; rows of weight 0 are left out. Without
+        weights, every row counts as one of the fit on average.
+
+        Raises
+        ------
+        InvalidDataError
+            If ``y`` has another shape than in the fit, or a cell is missing in a column without any
+            missing value in the fit.
+        """
+        n_outputs = len(self.target.scaling.mean)
+        if (y.ndim == 1) != self.is_single_output or y.size != len(y) * n_outputs:
+            shape = "(n,)" if self.is_single_output else f"(n, {n_outputs})"
+            raise InvalidDataError(f"`y` must have the shape {shape} of the fit, got {y.shape}.")
+        is_unknown = self.features.unknown_reals(table)
+        if is_unknown.any():
+            row, column = np.argwhere(is_unknown)[0]
+            name = table.schema.reals[column].name
+            raise InvalidCellError(
+                f"Column {name!r} is missing in row {{row}}, but in no row of the fit: such a row"
+                " cannot be added. Fit again with it.",
+                int(row) + 1,
+            )
+        y = y.reshape(len(y), -1)
+        weight = np.ones(len(y)) if weight is None else weight / self.weight_unit
+        kept, numbers = np.flatnonzero(weight > 0), self.n_given + np.arange(len(y))
+        X, target = self.features(table, np.float64), self.target(y, np.float64)
+        fitted = self.fitted.with_rows(StoredRows(X, target, weight, numbers)[kept])
+        if fitted is None:
+            return None
+        target, n_given = self.target.with_values(y[kept]), self.n_given + len(y)
+        return replace(self, target=target, fitted=fitted, n_given=n_given)
 
     def predictive(self, mixture: Mixture | Stacked) -> Predictive:
         """Densities of the transformed target as predictions in the units of y."""

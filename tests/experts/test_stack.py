@@ -3,6 +3,8 @@
 # Arguments of estimators have the types of their defaults.
 # pyright: reportArgumentType=false
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from scipy import optimize, stats
 from sigmax import SigmaxRegressor
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts import Linear
+from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
 from sigmax.experts.stack import PRIOR_COUNT, stacking_weights
 from sigmax.tables import Table
 
@@ -211,6 +214,35 @@ def test_many_rows_are_sampled(monkeypatch):
     rows, _ = model.explain_neighbors(pd.DataFrame(X), k=3)
     assert len(np.unique(rows)) <= 90 and rows.max() > 200
     assert model.predict_dist(pd.DataFrame(X)).crps(y).mean() < 0.3
+
+
+def test_added_rows_are_followed():
+    X, y = smooth(160, seed=7)
+    model = SigmaxRegressor("quick", random_state=0).fit(X[:60], y[:60])
+    X_new = smooth(300, seed=8)[0]
+    truth = np.sin(2 * X_new[:, 0]) + 0.5 * X_new[:, 1]
+    before = np.std(model.predict(X_new) - truth)
+    linear = model.stack.experts[1].fitted
+    once = copy.deepcopy(model).add_rows(X[60:], y[60:])
+    assert np.std(once.predict(X_new) - truth) < 0.8 * before
+    twice = model.add_rows(X[60:100], y[60:100]).add_rows(X[100:], y[100:])
+    np.testing.assert_allclose(twice.predict(X_new), once.predict(X_new), atol=0.02)
+    assert twice.explain_neighbors(X[150:151], k=3)[0].max() >= 60
+    far = np.array([[40.0, 0.0]])
+    assert twice.predict_gate(far) > 0.99 > 0.1 > twice.add_rows(far, [3.0]).predict_gate(far)
+    # The linear model is that of a fit to all rows with the same penalty and units.
+    found = once.stack.experts[1].fitted
+    Z = np.column_stack([np.ones(160), np.asarray(once.model_.encode(once.read(X)).numbers)])
+    target = once.model_.target(y[:, None], np.float64)
+    penalty = np.diag([0.0, *linear.penalty, *linear.penalty])
+    expected = np.linalg.solve(Z.T @ Z + penalty, Z.T @ target)
+    np.testing.assert_allclose(found.coefficients, expected[1:], atol=1e-8)
+    mean = found.density(once.model_.encode(once.read(X))).mean
+    np.testing.assert_allclose(mean, Z @ expected, atol=1e-8)
+    residual = target - Z @ expected
+    loss = np.sum(residual**2) + linear.penalty * np.sum(expected[1:] ** 2)
+    shape = PRIOR_SHAPE + 159 / 2
+    np.testing.assert_allclose(found.noise, (PRIOR_RATE + loss / 2) / shape, rtol=1e-6)
 
 
 @pytest.mark.slow

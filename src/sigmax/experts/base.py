@@ -154,6 +154,35 @@ def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarr
     return mean[:, :, 0].swapaxes(0, 1), variance.swapaxes(0, 1)
 
 
+@final
+class StoredRows(eqx.Module):
+    """Training rows in standardised units: those of the fit, then those that were added."""
+
+    X: Inputs
+    y: Float[np.ndarray, "rows outputs"]
+    weight: Float[np.ndarray, " rows"]
+    """Sample weights over the mean weight of the fit."""
+    indices: Int[np.ndarray, " rows"]
+    """Positions among the rows given to `fit`; added rows are numbered on."""
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> "StoredRows":
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
+
+    def joined(self, others: "StoredRows") -> "StoredRows":
+        """These rows and others after them."""
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), self, others)
+
+    def check(self) -> None:
+        """Raise ValueError unless all rows are complete and have a weight."""
+        if any(len(leaf) != len(self.y) for leaf in jax.tree.leaves(self)):
+            raise ValueError("arrays of the training rows differ in their number of rows")
+        if not (self.weight >= 0).all():
+            raise ValueError("weights of training rows must be at least 0")
+
+
 class AbstractFitted(eqx.Module):
     """All that an expert has learned. A final class gives `density` and ``held_out``."""
 
@@ -181,6 +210,10 @@ class AbstractFitted(eqx.Module):
 
         None if the method does not average over training rows.
         """
+        return None
+
+    def with_rows(self, new: StoredRows) -> "AbstractFitted | None":
+        """Value that also predicts from new rows, without another fit; None if it cannot."""
         return None
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:

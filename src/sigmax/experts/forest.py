@@ -7,7 +7,7 @@ row at x (Meinshausen 2006): the targets of the leaves are draws from the forest
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from joblib import cpu_count
 
 from sigmax.distributions import ExpertPart, Mixture, Normal
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.leave_out import DuplicateGroups
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -32,6 +32,9 @@ PATHS_AT_ONCE = 2**20
 """Pairs of a tree and a row that are followed at once."""
 
 LEAF = -1
+
+DRAWS = 71
+"""Seed of what is drawn where rows are added to trees."""
 
 
 @final
@@ -215,6 +218,24 @@ class ForestFitted(AbstractFitted):
             parts.append(grouped(self.y[leaves]))
         mean, variance = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
         return smoothed_mixture(mean, variance, self.bandwidth)
+
+    def with_rows(self, new: StoredRows) -> "ForestFitted":
+        """Trees in which a new row may take the place of the row of the leaf that it reaches.
+
+        In every tree it does with the probability w / (1 + w) for a weight w. The draws depend on
+        the number of the row alone: rows may be added together or one by one.
+        """
+        right, first = self.forests.right.copy(), len(self.y)
+        leaves = self.forests._leaves(np.asarray(new.X.coordinates, np.float32))
+        for row, own in enumerate(leaves.reshape(-1, len(new)).T):
+            chance = np.random.default_rng((DRAWS, first + row)).random(len(own))
+            right[own[chance < new.weight[row] / (1 + new.weight[row])]] = first + row
+        return replace(
+            self,
+            forests=replace(self.forests, right=right),
+            y=np.concatenate([self.y, new.y]),
+            indices=np.append(self.indices, new.indices),
+        )
 
     def explain_neighbors(
         self, X: Inputs, k: int

@@ -1,7 +1,7 @@
 """Baselines in closed form: a linear model, and the marginal distribution of the target."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture, Normal
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.leave_out import (
     LEAST_DF,
     SMALLEST,
@@ -52,6 +52,8 @@ class LinearFitted(AbstractFitted):
 
     center: Float[np.ndarray, " columns"]
     """Weighted mean of the columns."""
+    constant: Float[np.ndarray, " outputs"]
+    """Weighted mean of the target."""
     coefficients: Float[np.ndarray, "columns outputs"]
     directions: Float[np.ndarray, "directions columns"]
     """Principal directions of the weighted columns."""
@@ -66,17 +68,52 @@ class LinearFitted(AbstractFitted):
     held_out: HeldOut
     """Leave-one-out densities, at the penalty given all rows."""
 
+    @property
+    def n_rows(self) -> float:
+        """Sum of the weights of all rows."""
+        return 2 * (self.shape - PRIOR_SHAPE) + 1
+
+    def with_rows(self, new: StoredRows) -> "LinearFitted":
+        """Posterior given more rows, with the same penalty."""
+        known, added = self.n_rows, float(new.weight.sum())
+        n_rows, Z, root = known + added, design(new.X), np.sqrt(new.weight)[:, None]
+        share, step = added / n_rows, new.weight @ Z / added - self.center
+        rise = new.weight @ new.y / added - self.constant
+        # Rows around their means, and one for the distance of these means.
+        between = math.sqrt(known * share)
+        Z = np.vstack([root * (Z - self.center - step), between * step])
+        y = np.vstack([root * (new.y - self.constant - rise), between * rise])
+        gram = (self.directions.T * self.eigenvalues) @ self.directions
+        products = gram @ self.coefficients + self.penalty * self.coefficients
+        squares = 2 * (self.noise * self.shape - PRIOR_RATE)
+        squares = squares + np.sum(self.coefficients * products, axis=0) + np.sum(y**2, axis=0)
+        gram, products = gram + Z.T @ Z, products + Z.T @ y
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        along = vectors.T @ products
+        coefficients = vectors @ (along / (eigenvalues[:, None] + self.penalty))
+        shape = PRIOR_SHAPE + (n_rows - 1) / 2
+        loss = np.maximum(squares - np.sum(coefficients * products, axis=0), 0.0)
+        return replace(
+            self,
+            center=self.center + share * step,
+            constant=self.constant + share * rise,
+            coefficients=coefficients,
+            directions=vectors.T,
+            eigenvalues=np.maximum(eigenvalues, 0.0),
+            noise=(PRIOR_RATE + loss / 2) / shape,
+            shape=shape,
+        )
+
     def density(self, X: Inputs) -> Mixture:
         """Student-t densities of new measurements, with noise."""
         Z = design(X) - self.center
         along = (Z @ self.directions.T) ** 2
         across = np.maximum(np.sum(Z**2, axis=1) - along.sum(axis=1), 0.0)[:, None]
         spread = along @ (1 / (self.eigenvalues[:, None] + self.penalty))
-        n_rows = 2 * (self.shape - PRIOR_SHAPE) + 1
-        latent = self.noise * (spread + across / self.penalty + 1 / n_rows)
+        latent = self.noise * (spread + across / self.penalty + 1 / self.n_rows)
         noise = np.broadcast_to(self.noise, latent.shape)
         return total_density(
-            (Z @ self.coefficients)[None], latent[None], noise[None], 2 * self.shape
+            (self.constant + Z @ self.coefficients)[None], latent[None], noise[None], 2 * self.shape
         )
 
     def check(self) -> None:
@@ -128,6 +165,7 @@ class Linear(AbstractBaseline):
         parts = (np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True))
         return LinearFitted(
             center=center,
+            constant=np.zeros(rows.y.shape[1]),
             coefficients=coefficients,
             directions=directions,
             eigenvalues=eigenvalues,
@@ -145,8 +183,23 @@ class MarginalFitted(AbstractFitted):
     quantiles: Float[np.ndarray, "quantiles outputs"]
     widths: Float[np.ndarray, "quantiles outputs"]
     """Standard deviation of the Normal at every quantile."""
+    n_rows: float
+    """Sum of the weights of all rows."""
     held_out: HeldOut
     """Leave-one-out densities."""
+
+    def with_rows(self, new: StoredRows) -> "MarginalFitted":
+        """Histogram of the known quantiles and more targets."""
+        weight = np.append(np.full(N_QUANTILES, self.n_rows / N_QUANTILES), new.weight)
+        parts = [
+            smoothed_histogram(
+                np.quantile(np.append(own, y), LEVELS, weights=weight, method="inverted_cdf"),
+                int(weight.sum()),
+            )
+            for own, y in zip(self.quantiles.T, new.y.T, strict=True)
+        ]
+        quantiles, widths = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+        return replace(self, quantiles=quantiles, widths=widths, n_rows=float(weight.sum()))
 
     def density(self, X: Inputs) -> Mixture:
         """Density of the training targets, once for every row."""
@@ -187,7 +240,9 @@ class Marginal(AbstractBaseline):
             left_out.append(smoothed_histogram(found[:, groups.label[some]], n_left))
         dist = Normal(*(np.stack(part, axis=-1) for part in zip(*left_out, strict=True)))
         held_out = HeldOut.of_rows(Mixture(dist, n_parts=N_QUANTILES), rows, some)
-        return MarginalFitted(quantiles=quantiles, widths=widths, held_out=held_out)
+        return MarginalFitted(
+            quantiles=quantiles, widths=widths, n_rows=float(len(rows)), held_out=held_out
+        )
 
 
 def smoothed_histogram(

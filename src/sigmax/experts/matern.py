@@ -15,7 +15,7 @@ linear model.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, final
 
@@ -26,7 +26,7 @@ from scipy.linalg import get_lapack_funcs
 from threadpoolctl import threadpool_limits
 
 from sigmax.distributions import Mixture, StudentT
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.leave_out import DuplicateGroups, inverse_blocks
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -156,8 +156,8 @@ class Covariance:
 
 
 @final
-class Posterior(NamedTuple):
-    """Posterior of the function: what predictions need, and rows without their group."""
+class FunctionPosterior(NamedTuple):
+    """FunctionPosterior of the function: what predictions need, and rows without their group."""
 
     weights: Vector
     """Weights of the covariances with the inducing points in the mean."""
@@ -185,8 +185,8 @@ def infer(
     noise: Vector,
     is_point: Bool[np.ndarray, " rows"],
     groups: DuplicateGroups | None = None,
-) -> Posterior:
-    """Posterior of the function; without ``groups`` no row is left out."""
+) -> FunctionPosterior:
+    """FunctionPosterior of the function; without ``groups`` no row is left out."""
     noise = noise + JITTER
     if is_point.all():
         total = covariance(theta, X, X)
@@ -195,12 +195,12 @@ def infer(
         inverse = linalg.cho_solve((root, True), np.eye(len(X)), check_finite=False)
         weights = inverse @ y
         if groups is None:
-            return Posterior(weights, inverse, y, noise)
+            return FunctionPosterior(weights, inverse, y, noise)
         error, variance = weights / np.diag(inverse), 1 / np.diag(inverse)
         for rows in groups.several():
             block = np.linalg.inv(inverse[np.ix_(rows, rows)])
             error[rows], variance[rows] = block @ weights[rows], np.diag(block)
-        return Posterior(weights, inverse, y - error, np.maximum(variance - noise, 1e-9))
+        return FunctionPosterior(weights, inverse, y - error, np.maximum(variance - noise, 1e-9))
     points, eye = X[is_point], np.eye(is_point.sum())
     root = linalg.cholesky(covariance(theta, points, points) + JITTER * eye, lower=True)
     basis = linalg.solve_triangular(root, covariance(theta, points, X), lower=True)
@@ -213,12 +213,12 @@ def infer(
     back = linalg.solve_triangular(root, eye - shrunk.T @ shrunk, lower=True, trans=1)
     reduction = linalg.solve_triangular(root, back.T, lower=True, trans=1)
     if groups is None:
-        return Posterior(weights, reduction, y, noise)
+        return FunctionPosterior(weights, reduction, y, noise)
     unit = np.sqrt(total)
     residual = (y - basis.T @ of_basis) / unit
     error, diagonal = inverse_blocks(groups, (along / unit).T, np.ones(len(eye)), residual)
     latent = np.maximum(total * diagonal - noise, 1e-9)
-    return Posterior(weights, reduction, y - unit * error, latent)
+    return FunctionPosterior(weights, reduction, y - unit * error, latent)
 
 
 @final
@@ -248,8 +248,8 @@ class MaternFitted(AbstractFitted):
     """Densities without each row, in closed form, at the hyper-parameters given all rows."""
 
     @cached_property
-    def posteriors(self) -> list[Posterior]:
-        """Posterior of every output."""
+    def posteriors(self) -> list[FunctionPosterior]:
+        """FunctionPosterior of every output."""
         with threadpool_limits(1, user_api="blas"):
             return [
                 infer(
@@ -270,6 +270,21 @@ class MaternFitted(AbstractFitted):
             return np.full(len(X), np.exp(theta[1]))
         points = self.X[self.is_point], self.log_noise[:, output]
         return np.exp(theta[1] + smoothed(Covariance(self.group), theta, X, *points, bandwidth))
+
+    def with_rows(self, new: StoredRows) -> "MaternFitted":
+        """Processes given more rows, each with the noise that is predicted for it."""
+        X, outputs = coordinates(new.X), range(len(self.theta))
+        noise = [np.log(self.noise(X, output)) - self.theta[output, 1] for output in outputs]
+        log_noise = np.stack(noise, axis=-1)
+        return replace(
+            self,
+            X=np.concatenate([self.X, X]),
+            y=np.concatenate([self.y, new.y]),
+            weight=np.append(self.weight, new.weight),
+            is_point=np.append(self.is_point, np.ones(len(X), dtype=bool)),
+            log_noise=np.concatenate([self.log_noise, log_noise]),
+            relative_noise=np.concatenate([self.relative_noise, np.exp(log_noise)]),
+        )
 
     def density(self, X: Inputs) -> Mixture:
         """Student-t densities of new measurements, with noise."""

@@ -26,7 +26,7 @@ from scipy import optimize
 from sigmax.compilation import by_blocks, compiled
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.combined import PRESETS
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
@@ -36,6 +36,7 @@ from sigmax.experts.rows import Rows
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
+from sigmax.networks.gate import with_centers
 from sigmax.random import named_key
 from sigmax.settings import Rule, one_of, setting
 
@@ -70,7 +71,7 @@ LEAST_SCALE = 1e-3
 N_INDUCING = 2048
 """Inducing points of the gate: all rows, if there are fewer."""
 
-GATE_FACTORS, LEAST_GAIN = (8.0, 5.0, 3.0, 2.0, 1.0), 1e-3
+GATE_FACTORS, LEAST_GAIN = (2.0, 1.0), 1e-3
 """Factors on the width of the gate. Experts that extrapolate well are better than the marginal just
 beyond the data: the widest is taken unless another one has so much more held-out log-likelihood."""
 
@@ -167,6 +168,18 @@ class StackFitted(AbstractFitted):
     def shares(self, gate: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "experts rows"]:
         """Weight of every expert at rows with this ``gate``."""
         return shares([one.weight for one in self.experts], gate)
+
+    def with_rows(self, new: StoredRows) -> "StackFitted":
+        """Experts given more rows, where they can follow them, and the gate closed there."""
+        experts = []
+        for one in self.experts:
+            y = new.y if one.transform is None else one.transform(new.y)
+            fitted = one.fitted.with_rows(replace(new, y=y))
+            experts.append(one if fitted is None else replace(one, fitted=fitted))
+        batched = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.extrapolation)
+        gate = with_centers(batched, np.asarray(new.X.coordinates, np.float32), N_INDUCING)
+        gate = jax.tree.map(lambda leaf: np.asarray(np.asarray(leaf)[0]), gate)
+        return replace(self, experts=tuple(experts), extrapolation=gate)
 
     def explain_neighbors(
         self, X: Inputs, k: int

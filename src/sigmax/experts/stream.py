@@ -339,7 +339,8 @@ def fit_stream(
                 return supply
 
             (fitted,) = train([prepared], create_supply, verbose=verbose)
-    return Model(features, target, fitted, given.is_single_output)
+    unit = float(given.weight.mean())
+    return Model(features, target, fitted, given.is_single_output, unit, prepared.n_learned)
 
 
 def deal(

@@ -166,6 +166,9 @@ def fewest_in_atom(n_rows: int) -> float:
 MANY_NEAR = 8
 """Number of rows near 0 from which the support is assumed to be nonnegative."""
 
+FEWEST_POSITIVE = 10
+"""Number of rows below which a support is never assumed: all may be positive by chance."""
+
 NEAR = 0.1
 """Values below this share of the median are near 0."""
 
@@ -213,7 +216,7 @@ class Support(NamedTuple):
 
 def is_positive(y: NDArray[np.float64]) -> bool:
     """True if no value is negative and the distribution has a bound at 0, see `Support.find`."""
-    if y.min() < 0 or y.max() == y.min():
+    if len(y) < FEWEST_POSITIVE or y.min() < 0 or y.max() == y.min():
         return False
     median, high = np.quantile(y, [0.5, 0.95])
     has_atom = np.sum(y == 0) >= fewest_in_atom(len(y))

@@ -16,6 +16,7 @@ from sklearn.linear_model import Ridge
 
 from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
+from sigmax.experts.base import StoredRows
 from sigmax.experts.ensemble import (
     N_MEMBERS,
     PATIENCE,
@@ -26,7 +27,7 @@ from sigmax.experts.ensemble import (
     held_out_predictions,
     mixture_recalibration,
 )
-from sigmax.experts.local.fitted import LocalFitted, Reference, StoredRows
+from sigmax.experts.local.fitted import LocalFitted, Reference
 from sigmax.experts.local.network import (
     COMPONENT_GAIN,
     Edges,
@@ -256,14 +257,13 @@ class Local(AbstractNetworkExpert):
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
         networks, dist = self.calibrate(trained)
         n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
-        unit = float(given.weight.mean())
-        weight = (given.weight / unit).astype(np.float32)
+        weight = (given.weight / given.weight.mean()).astype(np.float32)
         return LocalFitted(
             networks=eqx.tree_at(lambda n: n.edges, jax.tree.map(np.asarray, networks), edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
             held_out=trained.held_out(dist),
             history=trained.history,
-            reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing, unit),
+            reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing),
         )
 
     def calibrate(self, trained: Trained) -> tuple[LocalNetwork, Mixture | None]:

@@ -30,8 +30,7 @@ from sigmax.compilation import (
     padded,
 )
 from sigmax.distributions import Mixture
-from sigmax.errors import InvalidCellError, InvalidDataError
-from sigmax.experts.base import AbstractFitted, HeldOut
+from sigmax.experts.base import AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.ensemble import LARGEST_FACTOR, few_rows_factor
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
@@ -44,44 +43,13 @@ from sigmax.experts.local.network import (
 )
 from sigmax.experts.rows import duplicate_groups
 from sigmax.inputs import Inputs
-from sigmax.model import Model
 from sigmax.neighbors import import_faiss
 from sigmax.networks import NO_CENTER, mean_gates
 from sigmax.networks.gate import with_centers
-from sigmax.tables import Table
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024
 """Rows that are predicted in one call: each with a block of training rows per member."""
-
-
-@final
-class StoredRows(eqx.Module):
-    """Training rows in standardised units: those of the fit, then those that were added."""
-
-    X: Inputs
-    y: Float[np.ndarray, "rows outputs"]
-    weight: Float[np.ndarray, " rows"]
-    """Sample weights over the mean weight of the fit."""
-    indices: Int[np.ndarray, " rows"]
-    """Positions among the rows given to `fit`; added rows are numbered on."""
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, rows: Any) -> "StoredRows":
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
-
-    def joined(self, others: "StoredRows") -> "StoredRows":
-        """These rows and others after them."""
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), self, others)
-
-    def check(self) -> None:
-        """Raise ValueError unless all rows are complete and have a weight."""
-        if any(len(leaf) != len(self.y) for leaf in jax.tree.leaves(self)):
-            raise ValueError("arrays of the training rows differ in their number of rows")
-        if not (self.weight >= 0).all():
-            raise ValueError("weights of training rows must be at least 0")
 
 
 @final
@@ -96,8 +64,6 @@ class Reference(NamedTuple):
     """Number of inducing points of the gate: the first ones."""
     n_inducing: int
     """Number of inducing points up to which every added row becomes one."""
-    weight_unit: float
-    """Mean sample weight."""
 
 
 @final
@@ -180,6 +146,22 @@ class LocalFitted(AbstractFitted):
         rows, shares = self.predictor.contributors(self.within_bounds(X), min(k, len(self.rows)))
         return self.rows.indices[rows.astype(int)], shares
 
+    def with_rows(self, new: StoredRows) -> "LocalFitted":
+        """Value with more stored rows.
+
+        Networks and kernels stay as they are. The kernel sums, the gate, and the width of
+        predictions that rest on new rows follow the new rows.
+        """
+        stored = jax.tree.map(lambda own, like: own.astype(like.dtype), new, self.rows)
+        coordinates = np.asarray(stored.X.coordinates)
+        gate = with_centers(self.networks.gate, coordinates, self.reference.n_inducing)
+        networks = eqx.tree_at(lambda n: n.gate, self.networks, gate)
+        found = replace(self, networks=networks, rows=self.rows.joined(stored))
+        predictor = self.predictor.with_added(networks, found.added, found.novelty)
+        found = replace(found, added_factor=choose_factor(found, predictor))
+        vars(found)["predictor"] = predictor  # the cached property, which shares the fitted rows
+        return found
+
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
         def predict(networks: LocalNetwork, rows: StoredRows, X: Inputs) -> Array:
             training_sets = embed_training_sets(networks, rows.X, rows.y, rows.weight)
@@ -190,10 +172,10 @@ class LocalFitted(AbstractFitted):
 
     def check(self) -> None:
         """Raise ValueError unless the fields fit each other."""
-        networks, (n_rows, _, n_centers, n_inducing, unit) = self.networks, self.reference
+        networks, (n_rows, _, n_centers, n_inducing) = self.networks, self.reference
         if not np.all(np.asarray(networks.factor) > 0):
             raise ValueError("factors on scales must be above 0")
-        is_sound = 0 < n_rows <= len(self.rows) and n_inducing > 0 and unit > 0
+        is_sound = 0 < n_rows <= len(self.rows) and n_inducing > 0
         is_sound &= 0 < n_centers <= np.sum(np.asarray(networks.gate.is_used)[0])
         if not (is_sound and self.added_factor >= 1):
             raise ValueError(f"{self.reference} does not fit the stored rows")
@@ -498,67 +480,6 @@ MOST_VALIDATED = 1024
 """Added rows that are left out one by one, at most: evenly spaced among all."""
 N_FACTORS = 57
 """Number of factors that are tried: steps of 5 %."""
-
-
-def add_rows(
-    model: Model,
-    table: Table,
-    y: Float[np.ndarray, "rows ..."],
-    weight: Float[np.ndarray, " rows"] | None = None,
-) -> Model:
-    """Model with more stored training rows, without fitting again; rows of weight 0 are left out.
-
-    Networks, kernels and units stay as they are. All that rests on single rows follows the new
-    ones: the kernel sums, the gate, and the width of predictions that rest on new rows.
-
-    ``y`` and ``weight`` are in the units of the fit. Without weights, every row counts as one of
-    the fit on average.
-
-    Raises
-    ------
-    InvalidDataError
-        If ``y`` has another shape than in the fit, or a cell is missing in a column without any
-        missing value in the fit.
-    """
-    fitted = model.fitted
-    assert isinstance(fitted, LocalFitted)
-    n_outputs = len(model.target.scaling.mean)
-    if (y.ndim == 1) != model.is_single_output or y.size != len(y) * n_outputs:
-        shape = "(n,)" if model.is_single_output else f"(n, {n_outputs})"
-        raise InvalidDataError(f"`y` must have the shape {shape} of the fit, got {y.shape}.")
-    is_unknown = model.features.unknown_reals(table)
-    if is_unknown.any():
-        row, column = np.argwhere(is_unknown)[0]
-        name = table.schema.reals[column].name
-        raise InvalidCellError(
-            f"Column {name!r} is missing in row {{row}}, but in no row of the fit: such a row"
-            " cannot be added. Fit again with it.",
-            int(row) + 1,
-        )
-    y, unit = y.reshape(len(y), -1), fitted.reference.weight_unit
-    weight = np.full(len(y), unit) if weight is None else weight
-    known, kept = fitted.rows.indices, np.flatnonzero(weight > 0)
-    n_numbered = max(fitted.reference.n_learned, int(known.max()) + 1)
-    new = StoredRows(
-        model.features(table),
-        model.target(y).astype(np.float32),
-        (weight / unit).astype(np.float32),
-        (n_numbered + np.arange(len(y))).astype(known.dtype),
-    )
-    fitted = with_rows(fitted, new[kept])
-    return replace(model, target=model.target.with_values(y[kept]), fitted=fitted)
-
-
-def with_rows(fitted: LocalFitted, new: StoredRows) -> LocalFitted:
-    """Fitted value with more stored rows."""
-    coordinates = np.asarray(new.X.coordinates)
-    gate = with_centers(fitted.networks.gate, coordinates, fitted.reference.n_inducing)
-    networks = eqx.tree_at(lambda n: n.gate, fitted.networks, gate)
-    found = replace(fitted, networks=networks, rows=fitted.rows.joined(new))
-    predictor = fitted.predictor.with_added(networks, found.added, found.novelty)
-    found = replace(found, added_factor=choose_factor(found, predictor))
-    vars(found)["predictor"] = predictor  # the cached property, which shares the rows of the fit
-    return found
 
 
 def choose_factor(fitted: LocalFitted, predictor: LocalPredictor) -> float:

@@ -52,19 +52,14 @@ RECORDS = HERE.parent / "docs" / "integrations" / "bayesian_optimisation.jsonl"
 PICTURE = RECORDS.with_suffix(".png")
 
 N_INITIAL, N_EVALUATIONS = 10, 50
-REFIT_EVERY = {"sigmax": 1, "local": 5}
-"""Our models are fitted anew after so many evaluations; rows in between join the memory."""
-
-NAMES = {"sigmax": "GPRegressor", "local": "LocalRegressor", "gp": "SingleTaskGP"}
-COLORS = {"sigmax": "C0", "local": "C2", "gp": "C1"}
+NAMES = {"sigmax": "GPRegressor", "gp": "SingleTaskGP"}
+COLORS = {"sigmax": "C0", "gp": "C1"}
 TITLES = {
     "branin": "Branin",
     "hartmann6": "Hartmann-6",
     "branin_noisy": "Branin, noise depends on x",
     "hartmann3_noisy": "Hartmann-3, noise depends on x",
 }
-OURS = {"sigmax": {}, "local": {"kind": "local"}}
-"""Settings of `fit_sigmax_model`: the first are the default."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +125,13 @@ ALL = PROBLEMS | DEVELOPMENT
 
 
 class SigmaxRun:
-    """Our model, fitted anew after every few evaluations."""
+    """Our model, fitted anew after every evaluation."""
 
-    def __init__(self, seed: int, refit_every: int, **settings: Any):
-        self.seed, self.refit_every, self.settings = seed, refit_every, settings
-        self.model: Any = None
+    def __init__(self, seed: int, **settings: Any):
+        self.seed, self.settings = seed, settings
 
     def model_of(self, X: Tensor, Y: Tensor) -> Any:
-        n_new = (len(X) - N_INITIAL) % self.refit_every
-        if self.model is None or not n_new:
-            self.model = fit_sigmax_model(X, Y, random_state=self.seed, **self.settings)
-        else:
-            self.model = self.model.condition_on_observations(X[-1:], Y[-1:])
-        return self.model
+        return fit_sigmax_model(X, Y, random_state=self.seed, **self.settings)
 
 
 class GPRun:
@@ -193,8 +182,8 @@ def optimise(
     """One run: regret after every evaluation from the initial ones on, and seconds."""
     torch.manual_seed(seed)
     run = GPRun(seed)
-    if method in OURS:
-        run = SigmaxRun(seed, REFIT_EVERY[method], **OURS[method] | settings)
+    if method == "sigmax":
+        run = SigmaxRun(seed, **settings)
     rng = np.random.default_rng(seed)
     sobol = torch.quasirandom.SobolEngine(problem.n_features, scramble=True, seed=seed)
     X = sobol.draw(N_INITIAL, dtype=torch.double)
@@ -243,10 +232,9 @@ def run_all(arguments: argparse.Namespace) -> None:
             about = {"problem": name, "method": method, "seed": seed}
             about |= {"acquisition": arguments.acquisition}
             settings = {"noise_free": ALL[name].noise is None} | given
-            about |= {"settings": settings} if method in OURS else {}
+            about |= {"settings": settings} if method == "sigmax" else {}
             if not any(about.items() <= record.items() for record in known):
                 tasks.append(about)
-    tasks.sort(key=lambda about: about["method"] != "local")  # the longest first
     context = get_context("spawn")
     with ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         for done in as_completed([pool.submit(run_one, about) for about in tasks]):
@@ -294,10 +282,9 @@ def report(arguments: argparse.Namespace) -> None:
             )
             cells = [str(len(curves)), *cells, f"{median[-1]:.2g}", f"{seconds:.0f}"]
             print(f"| {name} | {label} | {' | '.join(cells)} |")
-        for method in OURS:
-            seeds = sorted(set(found[method]) & set(found["gp"]))
-            wins = sum(bool(found[method][seed][-1] < found["gp"][seed][-1]) for seed in seeds)
-            print(f"<!-- {name}: {NAMES[method]} below SingleTaskGP in {wins} of {len(seeds)} -->")
+        seeds = sorted(set(found["sigmax"]) & set(found["gp"]))
+        wins = sum(bool(found["sigmax"][seed][-1] < found["gp"][seed][-1]) for seed in seeds)
+        print(f"<!-- {name}: GPRegressor below SingleTaskGP in {wins} of {len(seeds)} -->")
         axis.set(title=TITLES.get(name, name), xlabel="evaluations", yscale="log")
         axis.legend(fontsize="small")
     axes[0, 0].set_ylabel("simple regret: median and quartiles")

@@ -3,8 +3,8 @@
     python benchmarks/conformal.py [--datasets yacht,boston] [--methods local] [--splits 10]
 
 Needs SIGMAX_DATA. Every method learns the first standard splits of each set, and its intervals are
-judged on their test rows: networks by the central interval of their distribution and by the rows
-that their members hold out, Bayesian ridge regression by its Normal and in a `ConformalRegressor`.
+judged on their test rows: by the central interval of the distribution, and by the rows that
+ensemble members hold out.
 The widths are in standard deviations of y; the standard error is that of the mean over splits.
 """
 
@@ -14,14 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import BayesianRidge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from sigmax import CombinedRegressor, LocalRegressor
-from sigmax.calibration import ConformalRegressor
 from sigmax.data import load_uci
-from sigmax.distributions import Normal, Predictive
 from sigmax.estimators import fit_together
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -43,31 +38,12 @@ def by_networks(create: Callable[[int], Any]) -> Callable[[list[Rows], list[Rows
     return intervals
 
 
-def by_ridge(training: list[Rows], test: list[Rows]) -> list[Intervals]:
-    """Bayesian ridge regression: alone, with a fifth set aside, and by five folds."""
-
-    def intervals(rows: Rows, X: np.ndarray, seed: int) -> Intervals:
-        ridge = make_pipeline(StandardScaler(), BayesianRidge())
-        mean, std = ridge.fit(*rows).predict(X, return_std=True)
-        found = {"distribution": Predictive(Normal(mean, std)).interval(0.9)}
-        for name, cv in (("split", None), ("CV+", 5)):
-            model = ConformalRegressor(ridge, cv=cv, random_state=seed).fit(*rows)
-            found[name] = model.predict_interval(X)
-        return found
-
-    return [
-        intervals(rows, X, seed)
-        for seed, (rows, (X, _)) in enumerate(zip(training, test, strict=True))
-    ]
-
-
 METHODS = {
     "local": ("Local (fast)", by_networks(lambda seed: LocalRegressor("fast", random_state=seed))),
     "combined": (
         "Combined (fast)",
         by_networks(lambda seed: CombinedRegressor("fast", random_state=seed)),
     ),
-    "ridge": ("Bayesian ridge", by_ridge),
 }
 
 

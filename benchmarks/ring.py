@@ -9,10 +9,11 @@ away.
 import argparse
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sigmax import LocalRegressor
-from sigmax.plots import draw_map
+from sigmax.plots import INK, tidy
 
 INNER, OUTER, SHOWN = 2.0, 3.0, 5.0
 
@@ -27,6 +28,16 @@ def sample_ring(n_rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.n
     X = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     std = 0.3 + 0.25 * X[:, 0] / OUTER
     return X, np.sin(2 * angle) + std * rng.standard_normal(n_rows)
+
+
+def draw_map(axes: Axes, grid: np.ndarray, values: np.ndarray, points: np.ndarray, **scale) -> None:
+    """Draw values (grid, grid) over a square, the second coordinate first, with training rows."""
+    image = axes.pcolormesh(grid, grid, values, rasterized=True, **scale)
+    axes.scatter(*points.T, s=3, color="white", edgecolors=INK, lw=0.3, alpha=0.7)
+    axes.set_aspect("equal")
+    if (figure := axes.get_figure()) is not None:
+        figure.colorbar(image, ax=axes, shrink=0.9)
+    tidy(axes)
 
 
 def main() -> None:
@@ -51,8 +62,12 @@ def main() -> None:
     figure = Figure(figsize=(9.4, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     shape = (len(axis), len(axis))
-    draw_map(left, axis, mean.reshape(shape), points=X, label="mean", center=float(y.mean()))
-    draw_map(right, axis, std.reshape(shape), points=X, label="standard deviation")
+    reach = float(np.abs(mean - y.mean()).max())
+    limits = {"vmin": y.mean() - reach, "vmax": y.mean() + reach}
+    draw_map(left, axis, mean.reshape(shape), X, cmap="RdBu_r", **limits)
+    draw_map(right, axis, std.reshape(shape), X, cmap="viridis", vmin=0.0)
+    left.set_title("mean", fontsize=11)
+    right.set_title("standard deviation", fontsize=11)
     figure.savefig(given.out, dpi=110)
 
 

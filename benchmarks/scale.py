@@ -59,7 +59,7 @@ def measure(n_rows: int, n_features: int, preset: str | None, n_models: int, n_n
     models = [LocalRegressor(preset, random_state=seed) for seed in range(n_models)]
     graphs: list[float] = []
     slow = timed(neighbor_graph, graphs)
-    with patch("sigmax.experts.ensemble.neighbor_graph", slow), stopwatch() as watch:
+    with patch("sigmax.neighbors.neighbor_graph", slow), stopwatch() as watch:
         fit_together(models, sets)
     model, expert = models[0], models[0].expert()
     assert isinstance(expert, Local)

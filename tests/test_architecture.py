@@ -13,12 +13,12 @@ SOURCE = Path(sigmax.__file__).parent
 
 LAYERS = [
     {"errors", "version", "random", "compilation_cache"},
-    {"atomic", "checks", "compilation", "ray_session"},
-    {"documents", "files", "inputs", "settings"},
+    {"atomic", "compilation", "ray_session", "settings"},
+    {"documents", "files", "inputs"},
     {"saving", "tables"},
     {"distributions"},
     {"features"},
-    {"metrics", "sample_distances"},
+    {"metrics"},
     {"calibration", "monitoring", "scorers"},
     {"neighbors"},
     {"sampling"},
@@ -44,8 +44,8 @@ LAYERS = [
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 SHARED_LAYER = {"experts", "model"}
-"""A model holds a fitted expert, and network experts fit small models to choose the target
-transform: these two import each other's modules, without a cycle of modules."""
+"""A model holds a fitted expert, and adding rows to one makes a new model: these two import each
+other's modules, without a cycle of modules."""
 
 MODULES = {
     ".".join(("sigmax", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(

@@ -6,12 +6,12 @@ import sys
 import matplotlib.image
 import numpy as np
 import pytest
+from engine_cases import InProcessEngine
 from typer.testing import CliRunner
 
 import sigmax
 from sigmax.cli import app
 from sigmax.cli.app import COMMANDS, load_command
-from sigmax.runs.engines import InProcessEngine
 
 SMALL = ("--set", "n_steps=60", "--set", "hidden_sizes=[8]", "--set", "n_members=1")
 

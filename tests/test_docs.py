@@ -186,7 +186,7 @@ def test_formulas_of_the_site_are_mathml(site):
 def test_examples_are_included_in_the_site(site):
     for page in site.rglob("*.html"):
         assert not re.search(r"--8|8&lt;--|8 &lt; --", text_of(page)), page.name
-    assert "ConformalRegressor(BayesianRidge()" in plain_text(site / "howto" / "coverage.html")
+    assert "LinearRegressor().fit(X, y)" in plain_text(site / "howto" / "coverage.html")
 
 
 def test_public_names_are_on_an_api_page(site):

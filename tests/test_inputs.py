@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sigmax.inputs import FARTHEST, Standardizer
+from sigmax.features.target import FARTHEST, Standardizer
 
 
 def test_standardised_training_rows_have_mean_0_and_std_1():

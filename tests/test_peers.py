@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from engine_cases import InProcessEngine
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
@@ -20,7 +21,7 @@ from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.metrics import coverage, crps, log_likelihood
 from sigmax.paper import uci
 from sigmax.runs import engines
-from sigmax.runs.engines import InProcessEngine, run_job
+from sigmax.runs.engines import run_job
 from sigmax.runs.experiments import Choice
 from sigmax.runs.methods import METHODS
 from sigmax.runs.records import Task, done, failed, read_records
@@ -254,7 +255,7 @@ def test_the_page_shows_the_tables_of_the_committed_records(script):
 
 def test_duplicates_are_shown_if_records_have_separate_scores(script):
     parts = {"new_crps": 0.5, "copies_crps": 0.25}
-    apart = replace(make("wine_red", "marginal", 0, -1.0, **parts), data={"copies": 0.5})
+    apart = replace(make("wine_red", "marginal", 0, -1.0, **parts), data={"copies_of_X": 0.5})
     tables = {table.title: table for table in script.peer_tables([apart])}
     table = tables["peers: test CRPS, new rows and duplicates"]
     assert table.rows == [

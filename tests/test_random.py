@@ -9,24 +9,16 @@ from sklearn.base import clone as sklearn_clone
 from sklearn.utils import check_random_state
 
 from sigmax import CombinedRegressor, CombVAE, LocalitySampler, MeanVarianceRegressor
-from sigmax.active_learning import active_learning_rounds, choose, split_for_active_learning
+from sigmax.active_learning import choose
 from sigmax.data import Station, ToyProblem, TwoMoons
 from sigmax.distributions import Normal, Predictive
-from sigmax.estimators import GPRegressor
 from sigmax.random import draw_seed, make_generator, make_key
-from sigmax.sample_distances import sliced_wasserstein
 
 rng = np.random.default_rng(0)
-X, OTHER = rng.normal(size=(60, 3)), rng.normal(size=(50, 3))
+X = rng.normal(size=(60, 3))
 Y = X[:, 0] + 0.1 * rng.normal(size=60)
 DAYS = np.repeat(np.arange(1, 366), 10)
 STATION = Station("somewhere", DAYS, rng.normal(size=len(DAYS)))
-START: dict[str, Any] = {
-    "labelled": range(10),
-    "pool": range(10, 60),
-    "n_rounds": 1,
-    "n_per_round": 3,
-}
 
 
 def clone(model: Any) -> Any:
@@ -36,12 +28,6 @@ def clone(model: Any) -> Any:
 def locality_batch(random_state):
     sampler = LocalitySampler(n_neighbors=10, n_secondary=5, random_state=random_state).fit(X)
     return next(iter(sampler))[0]
-
-
-def random_round(random_state):
-    model = GPRegressor(n_restarts=1, max_iter=0)
-    settings = START | {"acquisition": "random", "random_state": random_state}
-    return next(active_learning_rounds(model, X, Y, **settings)).chosen
 
 
 def fitted_network(random_state):
@@ -61,12 +47,9 @@ DRAWS = {
     "prediction": lambda state: Predictive(Normal(np.zeros(3), np.ones(3))).sample(2, state),
     "sampler": locality_batch,
     "choose": lambda state: choose(None, X, 5, acquisition="random", random_state=state),
-    "rounds": random_round,
-    "split": lambda state: split_for_active_learning(60, state)[0],
     "toy": lambda state: ToyProblem().sample(5, random_state=state)[1],
     "moons": lambda state: TwoMoons().sample(5, random_state=state)[0],
     "station": lambda state: STATION.draw_year(state)[1],
-    "wasserstein": lambda state: sliced_wasserstein(X, OTHER, random_state=state),
     "network": fitted_network,
     "autoencoder": fitted_autoencoder,
 }

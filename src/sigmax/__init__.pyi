@@ -12,7 +12,6 @@ from . import monitoring as monitoring
 from . import neighbors as neighbors
 from . import networks as networks
 from . import plots as plots
-from . import sample_distances as sample_distances
 from . import sampling as sampling
 from . import scorers as scorers
 from . import tables as tables

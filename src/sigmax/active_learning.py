@@ -1,9 +1,8 @@
 r"""Active learning: which rows to label next.
 
 Models need ``predict_dist(X)``, as all of sigmax, or ``predict(X, return_std=True)``, as
-scikit-learn's Gaussian process and pipelines that end in one. `choose` selects the next rows,
-`active_learning_rounds` simulates active learning where all labels are known, `expected_gain`
-predicts when to stop, and `split_for_active_learning` is the paper's split for a simulation.
+scikit-learn's Gaussian process and pipelines that end in one. `choose` selects the next rows, and
+`expected_gain` predicts when to stop.
 
 An acquisition gives each row of the pool a score; rows with high scores are labelled first. By
 name:
@@ -18,9 +17,6 @@ name:
 ``"joint-information"``
     Information gain of the whole batch, greedily: a row similar to one already selected adds
     little. See `JointUncertainty`.
-``"clusters"``
-    One row from each of ``n`` clusters of k-means in the learned metric (other models: in
-    standardised columns), rows weighted by their epistemic variance.
 ``"random"``
     A uniform random number: the baseline for the others.
 
@@ -40,40 +36,26 @@ as if all were Normal; this is BatchBALD's score (Kirsch, van Amersfoort and Gal
 regression. It is monotone and submodular: greedy selection reaches at least 63 % of the optimum.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.base import clone
-from sklearn.cluster import KMeans
-from sklearn.utils import _safe_indexing
 
-from sigmax.checks import check_choice, check_count, check_number
 from sigmax.distributions import Bounded, Mixture, Predictive
-from sigmax.errors import InvalidArgumentError, InvalidDataError
+from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
 from sigmax.experts.local import LocalFitted
-from sigmax.inputs import Standardizer
-from sigmax.neighbors import as_rows
+from sigmax.features import Standardizer
 from sigmax.random import make_key, named_generator
+from sigmax.settings import check_choice, check_count
 
-__all__ = [
-    "ACQUISITIONS",
-    "JointUncertainty",
-    "Round",
-    "active_learning_rounds",
-    "choose",
-    "expected_gain",
-    "split_for_active_learning",
-]
+__all__ = ["ACQUISITIONS", "JointUncertainty", "choose", "expected_gain"]
 
-ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "clusters", "random")
+ACQUISITIONS = ("variance", "epistemic", "information", "joint-information", "random")
 
 Acquisition = str | Callable[[Any, Any, np.random.Generator], Any]
-
-ROWS_PER_CLUSTER, FEWEST_CLUSTERED_ROWS = 50, 1000  # rows with the highest scores
 
 LEAST_NOISE = 1e-6  # as a share of the variance: labels without noise have infinite information
 
@@ -84,22 +66,12 @@ def choose(
     n: int = 1,
     *,
     acquisition: Acquisition = "variance",
-    diversity: float | int = 0,
     y_labelled: Any = None,
-    cost: Any = None,
-    budget: float | int | None = None,
     random_state: Any = None,
 ) -> Int[np.ndarray, " chosen"]:
-    r"""Select the ``n`` pool rows to label next, as indices into the pool, the best first.
+    """Select the ``n`` pool rows to label next, as indices into the pool, the best first.
 
-    Without ``diversity`` these are the rows with the highest scores; of ties, the earlier rows.
-    With it, rows are taken one by one, each time the one with the highest
-
-    $$\text{score} \cdot \left(1 - e^{-d^2 / 2 \ell^2}\right), \qquad \ell = \text{diversity},$$
-
-    where $d$ is the distance to the nearest row taken so far (infinite at first): the root mean
-    square of the difference over columns, each in units of its standard deviation in the pool. A
-    row at $d = 0$ is never taken.
+    Of ties, earlier rows are the better ones.
 
     Parameters
     ----------
@@ -110,19 +82,11 @@ def choose(
         Number of rows, at most that of the pool.
     acquisition
         Name or function, see above.
-    diversity
-        Distance of the selected rows, in standard deviations per column, below which the score of
-        a row is reduced. Scores must be at least 0.
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, p)
         Labels so far: the variances of several outputs are added in units of their standard
         deviations, or as they are without labels. With one output it makes no difference.
-    cost : array-like of shape (n_pool,), optional
-        Cost of each label: rows are selected by their score per cost.
-    budget : float, optional
-        Limit of the total cost: rows that exceed it are skipped, so that there may be fewer than
-        ``n``.
     random_state : int, RandomState, Generator or None
-        Seed of ``"random"``, of ``"clusters"`` and of the ``rng`` of a function.
+        Seed of ``"random"`` and of the ``rng`` of a function.
 
     Examples
     --------
@@ -130,59 +94,18 @@ def choose(
     >>> model = GaussianProcessRegressor().fit([[0.0], [1.0], [5.0]], [0.0, 1.0, 2.0])
     >>> choose(model, [[0.5], [2.8], [2.9], [4.0]], 2)
     array([2, 1])
-    >>> choose(model, [[0.5], [2.8], [2.9], [4.0]], 2, diversity=0.5)
-    array([2, 3])
     """
     rng = named_generator(make_key(random_state), "choose")
     unit = 1.0 if y_labelled is None else _output_std(y_labelled)
-    _check_acquisition(acquisition, diversity)
+    if not callable(acquisition):
+        check_choice("acquisition", acquisition, ACQUISITIONS)
     n = check_count("n", n)
     if n > len(X_pool):
         raise InvalidArgumentError(f"`n` must be at most the pool's {len(X_pool)} rows, got {n}.")
-    return _select(model, X_pool, n, acquisition, diversity, unit, rng, cost, budget)
-
-
-def _check_acquisition(acquisition: Acquisition, diversity: float | int) -> None:
-    if not callable(acquisition):
-        check_choice("acquisition", acquisition, ACQUISITIONS)
-    check_number("diversity", diversity, above=0, inclusive=True)
-    if diversity and acquisition in ("joint-information", "clusters"):
-        rule = f"0 with the acquisition {acquisition!r}, which keeps rows apart by itself"
-        raise InvalidArgumentError(f"`diversity` must be {rule}, got {diversity!r}.")
-
-
-def _select(
-    model: Any,
-    X_pool: Any,
-    n: int,
-    acquisition: Acquisition,
-    diversity: float | int,
-    unit: Any,
-    rng: np.random.Generator,
-    cost: Any,
-    budget: float | int | None,
-) -> Int[np.ndarray, " chosen"]:
-    """Select rows as `choose` describes."""
-    price = np.ones(len(X_pool)) if cost is None else _check_cost(cost, len(X_pool))
-    most = np.inf if budget is None else check_number("budget", budget, above=0)
-    if not np.any(price <= most * (1 + 1e-12)):
-        raise InvalidArgumentError(f"`budget` {most:g} is less than any row of the pool costs.")
     if acquisition == "joint-information":
-        return JointUncertainty.of_model(model, X_pool).most_informative(n, price, most)[0]
-    if acquisition == "clusters":
-        weight = _sum_squares(_uncertainty(model, X_pool, "clusters")["epistemic"], unit)
-        coordinates = _metric_coordinates(model, X_pool)
-        return _select_by_clusters(coordinates, weight, n, price, most, rng)
+        return JointUncertainty.of_model(model, X_pool).most_informative(n)[0]
     scores = _scores(model, X_pool, acquisition, unit, rng)
-    if cost is None and budget is None:
-        return _select_by_scores(scores, X_pool, n, diversity)
-    if scores.min() < 0:
-        raise InvalidArgumentError(
-            f"`acquisition` must be at least 0 where rows have costs, got {scores.min():g}."
-        )
-    n_ordered = n if diversity else len(X_pool)
-    order = _select_by_scores(scores / price, X_pool, n_ordered, diversity)
-    return _affordable(order, price, most)[:n]
+    return np.argsort(-scores, kind="stable")[:n]
 
 
 def _scores(
@@ -251,227 +174,6 @@ def _output_std(y: Any) -> Float[np.ndarray, " p"]:
     """Standard deviation of each output, 1 where it is constant."""
     table = np.asarray(y, np.float64).reshape(len(y), -1)
     return Standardizer.fit(table, np.ones(len(table))).scale
-
-
-def _select_by_scores(
-    scores: Float[np.ndarray, " n_pool"], X_pool: Any, n: int, diversity: float | int
-) -> Int[np.ndarray, " n"]:
-    """Select rows by scores and diversity, as `choose` describes."""
-    if diversity == 0:
-        return np.argsort(-scores, kind="stable")[:n]
-    if scores.min() < 0:
-        raise InvalidArgumentError(
-            f"`acquisition` must be at least 0 where `diversity` is above, got {scores.min():g}."
-        )
-    rows = as_rows("X_pool", X_pool)
-    rows = Standardizer.fit(rows, np.ones(len(rows)))(rows).astype(np.float64)
-    nearest = np.full(len(rows), np.inf)
-    taken = []
-    for _ in range(n):
-        if not np.any(nearest > 0):
-            rule = f"at least {n} different rows where `diversity` is above 0"
-            raise InvalidArgumentError(f"The pool must hold {rule}, got {len(taken)}.")
-        worth = scores * -np.expm1(-0.5 * (nearest / diversity) ** 2)
-        taken.append(int(np.argmax(np.where(nearest > 0, worth, -1.0))))
-        distance = np.sqrt(np.mean((rows - rows[taken[-1]]) ** 2, axis=1))
-        nearest = np.minimum(nearest, distance)
-    return np.array(taken)
-
-
-def _check_cost(cost: Any, n_rows: int) -> Float[np.ndarray, " n_rows"]:
-    found = np.asarray(cost, np.float64)
-    if found.shape != (n_rows,) or not np.all((found > 0) & np.isfinite(found)):
-        raise InvalidArgumentError(f"`cost` must be one number above 0 for each of {n_rows} rows.")
-    return found
-
-
-def _affordable(
-    order: Int[np.ndarray, " rows"], price: Float[np.ndarray, " pool"], budget: float
-) -> Int[np.ndarray, " chosen"]:
-    """Rows that fit in the budget one after the other; others are skipped."""
-    taken, left = [], budget * (1 + 1e-12)
-    for row in order:
-        if price[row] <= left:
-            taken.append(int(row))
-            left -= price[row]
-    return np.array(taken, dtype=int)
-
-
-def _select_by_clusters(
-    coordinates: Float[np.ndarray, "pool metric"],
-    weight: Float[np.ndarray, " pool"],
-    n: int,
-    price: Float[np.ndarray, " pool"],
-    budget: float,
-    rng: np.random.Generator,
-) -> Int[np.ndarray, " chosen"]:
-    """Select the row nearest to the centre of each cluster, the heaviest cluster first.
-
-    Rows are weighted by score per cost. Of a large pool only the rows with the highest scores are
-    clustered (as in Zhdanov 2019). If there are fewer distinct rows than rows to choose, the others
-    with the highest scores follow.
-    """
-    worth = weight / price
-    order = np.argsort(-worth, kind="stable")
-    order = order[price[order] <= budget * (1 + 1e-12)]
-    order = order[: max(FEWEST_CLUSTERED_ROWS, ROWS_PER_CLUSTER * n)]
-    rows, counts = coordinates[order], np.maximum(worth[order], 1e-12 * worth.max() + 1e-300)
-    n_clusters = min(n, len(np.unique(rows, axis=0)))
-    settings: Any = {"n_init": 1, "random_state": int(rng.integers(2**31))}
-    found: Any = KMeans(n_clusters, **settings)
-    found.fit(rows, sample_weight=counts / counts.mean())
-    squared = np.sum((rows - found.cluster_centers_[found.labels_]) ** 2, axis=1)
-    clusters = []
-    for label in np.unique(found.labels_):
-        own = np.flatnonzero(found.labels_ == label)
-        clusters.append((counts[own].sum(), own[np.argmin(squared[own])]))
-    first = [order[row] for _, row in sorted(clusters, key=lambda pair: (-pair[0], pair[1]))]
-    rest = order[~np.isin(order, first)]
-    return _affordable(np.concatenate([first, rest]).astype(int), price, budget)[:n]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Round:
-    """Round of active learning: a fitted model and row indices of X."""
-
-    number: int
-    """Number of the round, from 0."""
-    model: Any
-    """Model fitted on the rows ``labelled``, to be scored on test rows."""
-    labelled: Int[np.ndarray, " n_labelled"]
-    pool: Int[np.ndarray, " n_pool"]
-    """Rows to choose from."""
-    chosen: Int[np.ndarray, " n_chosen"]
-    """Rows to label next, the best first."""
-    expected_gain: float | None = None
-    """Expected relative reduction of the pool's variance; None unless ``stop_below`` is set."""
-
-
-def active_learning_rounds(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    labelled: Any,
-    pool: Any,
-    n_rounds: int = 10,
-    n_per_round: int,
-    acquisition: Acquisition = "variance",
-    diversity: float | int = 0,
-    cost: Any = None,
-    budget: float | int | None = None,
-    stop_below: float | int | None = None,
-    random_state: Any = None,
-) -> Iterator[Round]:
-    """Simulate active learning on rows whose labels are known, one `Round` at a time.
-
-    In each round a clone of the estimator is fitted on the labelled rows and ``n_per_round`` rows
-    of the pool are chosen, which are labelled in the next round. The order of the given indices
-    does not matter. The paper's protocol is ten rounds, each of 1 % of the first pool, from
-    `split_for_active_learning`.
-
-    Parameters
-    ----------
-    estimator
-        Estimator to clone; it is not fitted itself.
-    X, y : array-like of shape (n, d), and (n,) or (n, p)
-    labelled, pool
-        Row numbers, without overlap.
-    n_rounds
-        Number of rounds.
-    n_per_round
-        Rows to choose in each round.
-    acquisition, diversity, budget
-        As in `choose`; the budget is that of one round.
-    cost : array-like of shape (n,), optional
-        Cost of the label of each row of ``X``.
-    stop_below : float, optional
-        End the run after a round whose `expected_gain` is less: the relative reduction of the
-        pool's mean predictive variance by its labels.
-    random_state : int, RandomState, Generator or None
-        Seed of the whole run.
-
-    Examples
-    --------
-    >>> from sigmax import GPRegressor
-    >>> X = np.linspace(0, 10, 50)[:, None]
-    >>> y = np.sin(X[:, 0])
-    >>> start = {"labelled": range(10), "pool": range(10, 50)}
-    >>> for step in active_learning_rounds(GPRegressor(), X, y, **start, n_rounds=2, n_per_round=3):
-    ...     print(step.number, len(step.labelled), len(step.chosen))
-    0 10 3
-    1 13 3
-    """
-    if len(X) != len(y):
-        raise InvalidDataError(
-            f"`X` and `y` must have the same length, got {len(X)} and {len(y)} rows."
-        )
-    labelled = _check_indices("labelled", labelled, len(X))
-    pool = _check_indices("pool", pool, len(X))
-    if n_shared := len(np.intersect1d(labelled, pool)):
-        raise InvalidArgumentError(
-            f"`labelled` and `pool` must not overlap, got {n_shared} rows in both."
-        )
-    _check_acquisition(acquisition, diversity)
-    price = None if cost is None else _check_cost(cost, len(X))
-    if stop_below is not None:
-        check_number("stop_below", stop_below, above=0, inclusive=True)
-    n_per_round = check_count("n_per_round", n_per_round)
-    n_needed = check_count("n_rounds", n_rounds) * n_per_round
-    if n_needed > len(pool):
-        rounds = f"{n_rounds} rounds of {n_per_round} rows"
-        raise InvalidArgumentError(f"`pool` must hold {rounds}, {n_needed}, got {len(pool)}.")
-    key = make_key(random_state)
-
-    def run() -> Iterator[Round]:
-        known, left = labelled, pool
-        for number in range(n_rounds):
-            X_pool, y_known = _safe_indexing(X, left), _safe_indexing(y, known)
-            model: Any = clone(estimator)
-            model.fit(_safe_indexing(X, known), y_known)
-            rng = named_generator(key, f"round {number}")
-            unit, own_cost = _output_std(y_known), None if price is None else price[left]
-            how = acquisition, diversity, unit, rng, own_cost, budget
-            taken = _select(model, X_pool, n_per_round, *how)
-            gain = None if stop_below is None else expected_gain(model, X_pool, taken)
-            chosen = left[taken]
-            yield Round(number, model, known, left, chosen, gain)
-            if stop_below is not None and gain is not None and gain < stop_below:
-                return
-            known, left = np.union1d(known, chosen), np.setdiff1d(left, chosen)
-
-    return run()
-
-
-def split_for_active_learning(
-    n_rows: int, random_state: Any = None
-) -> tuple[Int[np.ndarray, " n_labelled"], Int[np.ndarray, " n_pool"], Int[np.ndarray, " n_test"]]:
-    """Random split of the paper: 20 % labelled, 60 % pool, 20 % test, as row numbers.
-
-    ``random_state`` is an int, RandomState, Generator or None.
-
-    Examples
-    --------
-    >>> [len(part) for part in split_for_active_learning(506, random_state=0)]
-    [101, 304, 101]
-    """
-    n_rows = check_count("n_rows", n_rows, minimum=5)
-    order = named_generator(make_key(random_state), "split").permutation(n_rows)
-    n_test = round(0.2 * n_rows)
-    labelled, pool, test = np.split(order, [n_test, n_rows - n_test])
-    return np.sort(labelled), np.sort(pool), np.sort(test)
-
-
-def _check_indices(name: str, rows: Any, n_rows: int) -> Int[np.ndarray, " n"]:
-    """Row numbers in order; an error unless they are different rows of ``n_rows``."""
-    indices = np.asarray(rows)
-    if indices.ndim == 1 and indices.size and np.issubdtype(indices.dtype, np.integer):
-        unique = np.unique(indices)
-        if len(unique) == len(indices) and unique[0] >= 0 and unique[-1] < n_rows:
-            return unique
-    rule = f"one or more different row numbers from 0 to {n_rows - 1}"
-    raise InvalidArgumentError(f"`{name}` must be {rule}, got {indices!r}.")
 
 
 @final
@@ -547,24 +249,17 @@ class JointUncertainty:
         return np.array(gains), state.variance
 
     def most_informative(
-        self, n: int, cost: Float[np.ndarray, " rows"] | None = None, budget: float = np.inf
+        self, n: int
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-        """Greedy selection of up to ``n`` rows by information gain per cost, and their gains."""
-        price = np.ones(len(self.variance)) if cost is None else cost
+        """Greedy selection of ``n`` rows by information gain, and their gains."""
         state, taken, gains = _Conditioned(self), [], []
-        is_open = np.ones(len(price), dtype=bool)
         for _ in range(n):
-            is_open &= price <= budget * (1 + 1e-12)
-            if not is_open.any():
-                break
             gain = state.gains()
-            row = int(np.argmax(np.where(is_open, gain / price, -np.inf)))
-            taken.append(row)
-            gains.append(float(gain[row]))
-            is_open[row] = False
-            budget -= price[row]
-            state.add(row)
-        return np.array(taken, dtype=int), np.array(gains)
+            gain[taken] = -np.inf
+            taken.append(int(np.argmax(gain)))
+            gains.append(float(gain[taken[-1]]))
+            state.add(taken[-1])
+        return np.array(taken), np.array(gains)
 
 
 @final
@@ -596,19 +291,6 @@ def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
     _, left = joint.condition(np.asarray(chosen, dtype=int))
     total = (joint.variance + joint.noise).mean(axis=0)
     return float(np.mean((joint.variance - left).mean(axis=0) / total))
-
-
-def _metric_coordinates(model: Any, X: Any) -> Float[np.ndarray, "rows coordinates"]:
-    """Coordinates in which rows that are similar to the model are close.
-
-    For `LocalRegressor` the squared distance is the mean of those in the metrics of the ensemble
-    members; for other models columns are standardised.
-    """
-    coordinates = _member_coordinates(model, X)
-    if coordinates is None:
-        rows = as_rows("X_pool", X)
-        return Standardizer.fit(rows, np.ones(len(rows)))(rows, np.float64)
-    return np.concatenate(list(coordinates / np.sqrt(len(coordinates))), axis=1)
 
 
 def _member_coordinates(model: Any, X: Any) -> Float[np.ndarray, "members rows metric"] | None:

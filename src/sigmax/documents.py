@@ -32,7 +32,7 @@ def encode(value: Any, path: str = "") -> tuple[Any, dict[str, np.ndarray]]:
 
     Examples
     --------
-    >>> from sigmax.inputs import Standardizer
+    >>> from sigmax.features import Standardizer
     >>> document, arrays = encode(Standardizer(np.zeros(2), np.ones(2)))
     >>> document, sorted(arrays)
     ({'class': 'Standardizer', 'mean': [2], 'scale': [2]}, ['mean', 'scale'])

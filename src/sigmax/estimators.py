@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from sigmax.checks import check_choice, check_count
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, ModelFileError
 from sigmax.experts.base import AbstractExpert
@@ -28,16 +27,16 @@ from sigmax.experts.ensemble import AbstractNetworkExpert
 from sigmax.experts.gaussian_process import GaussianProcess, GPFitted, SparseGaussianProcess
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted, add_rows
-from sigmax.experts.rows import TrainingRows
+from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.experts.stream import AbstractRowStream, ArrayStream, ParquetStream, fit_stream
 from sigmax.files import HEADER, read_bytes, read_header
-from sigmax.model import Model, fit_models
+from sigmax.model import Model
 from sigmax.monitoring import Monitor
 from sigmax.random import make_key, named_generator
 from sigmax.saving import AbstractSavable
-from sigmax.settings import store
+from sigmax.settings import check_choice, check_count, store
 from sigmax.tables import Table
 from sigmax.tables.columns import check_names, read_target
 from sigmax.tables.reading import ParquetFiles
@@ -343,8 +342,10 @@ def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple])
             "Models that are fitted together need the same settings and data of the same shape."
         )
     keys = [make_key(copy.random_state) for copy in copies]
-    models = fit_models(experts[0], rows, keys, verbose=copies[0].verbose)
-    for estimator, copy, model in zip(estimators, copies, models, strict=True):
+    encoded = [Rows.encode(own, experts[0].target(own)) for own in rows]
+    fitted = experts[0].fit_together(encoded, keys, verbose=copies[0].verbose)
+    for estimator, copy, own, one in zip(estimators, copies, encoded, fitted, strict=True):
+        model = Model(own.features, own.target, one, own.given.is_single_output)
         estimator.become(copy, model)
 
 
@@ -1181,6 +1182,7 @@ class SigmaxRegressor(AbstractRegressor):
         Off the data, the share of the marginal distribution tends to 1.
         """
         gate = self.predict_gate(X)
+        assert gate is not None
         names = [one.name for one in self.stack.experts]
         return pd.DataFrame(self.stack.shares(gate).T, columns=names)
 

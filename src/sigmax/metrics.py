@@ -7,8 +7,8 @@ whose log-density is the sum of theirs. ``sample_weight`` has one weight per row
 
 import numpy as np
 
-from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidDataError
+from sigmax.settings import check_count, check_number
 
 __all__ = [
     "calibration_error",

@@ -1,16 +1,14 @@
 """A fitted model: a table in, a predictive distribution out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 
 from sigmax.distributions import Mixture, Predictive, Stacked
-from sigmax.experts.base import AbstractExpert, AbstractFitted
-from sigmax.experts.rows import Rows, TrainingRows
+from sigmax.experts.base import AbstractFitted
 from sigmax.features import Completion, Features, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
@@ -84,19 +82,3 @@ class Model:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
         """The same value: it never changes."""
         return self
-
-
-def fit_models(
-    expert: AbstractExpert,
-    rows: Sequence[TrainingRows],
-    keys: Sequence[PRNGKeyArray],
-    *,
-    verbose: int = 0,
-) -> list[Model]:
-    """Fit an expert to several data sets, each as if it were alone."""
-    encoded = [Rows.encode(own, expert.target(own)) for own in rows]
-    fitted = expert.fit_together(encoded, keys, verbose=verbose)
-    return [
-        Model(own.features, own.target, one, own.given.is_single_output)
-        for own, one in zip(encoded, fitted, strict=True)
-    ]

@@ -17,12 +17,12 @@ from scipy.spatial import KDTree
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
-from sigmax.checks import check_choice, check_count
 from sigmax.compilation import compiled, on_device
 from sigmax.errors import InvalidDataError, MissingExtraError
 from sigmax.random import draw_seed
+from sigmax.settings import check_choice, check_count
 
-__all__ = ["METHODS", "exact_neighbors", "import_faiss", "neighbor_graph"]
+__all__ = ["METHODS", "exact_neighbors", "import_faiss", "neighbor_graph", "neighborhoods"]
 
 METHODS = ("auto", "exact", "approximate")
 
@@ -233,3 +233,12 @@ def import_faiss() -> ModuleType:
     except ImportError:
         raise MissingExtraError("faiss is missing: `pip install 'sigmax[large]'`.") from None
     return faiss
+
+
+def neighborhoods(X: np.ndarray, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    """Graphs that stages name: single rows, and neighbourhoods of these sizes."""
+    graphs = {"single": np.arange(len(X))[:, None]}
+    if sizes:
+        graph = neighbor_graph(X, max(sizes.values()))
+        graphs |= {name: graph[:, :k] for name, k in sizes.items()}
+    return graphs

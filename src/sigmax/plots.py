@@ -17,7 +17,6 @@ except ImportError as error:
 
 __all__ = [
     "Curve",
-    "draw_map",
     "draw_monitor",
     "draw_prediction",
     "draw_spread",
@@ -95,42 +94,6 @@ def draw_spread(
     axes.plot(grid, curve.std, color=MODEL, lw=1.8, label="predicted std")
     axes.set_xlim(grid[0], grid[-1])
     axes.set_ylim(0, None, auto=True)  # grows with the panels that follow
-    tidy(axes)
-
-
-def draw_map(
-    axes: Axes,
-    grid: NDArray,
-    values: NDArray,
-    *,
-    points: NDArray,
-    label: str,
-    center: float | None = None,
-) -> None:
-    """Draw values over a square, with the training rows.
-
-    Parameters
-    ----------
-    grid
-        Coordinates along both axes.
-    values
-        Values of shape (grid, grid), the second coordinate first.
-    points
-        Training rows (n, 2).
-    center
-        Value of the neutral colour of a diverging scale; without it the scale starts at 0.
-    """
-    if center is None:
-        colors: dict[str, Any] = {"cmap": "viridis", "vmin": 0.0}
-    else:
-        reach = float(np.abs(values - center).max())
-        colors = {"cmap": "RdBu_r", "vmin": center - reach, "vmax": center + reach}
-    image = axes.pcolormesh(grid, grid, values, rasterized=True, **colors)
-    axes.scatter(*points.T, s=3, color="white", edgecolors=INK, lw=0.3, alpha=0.7)
-    axes.set_aspect("equal")
-    axes.set_title(label, fontsize=11)
-    if (figure := axes.get_figure()) is not None:
-        figure.colorbar(image, ax=axes, shrink=0.9)
     tidy(axes)
 
 

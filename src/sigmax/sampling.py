@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 from sklearn.preprocessing import StandardScaler
 
-from sigmax.checks import check_choice, check_count, check_flag
 from sigmax.errors import InvalidArgumentError
 from sigmax.neighbors import METHODS, as_rows, neighbor_graph
 from sigmax.random import make_generator
+from sigmax.settings import check_choice, check_count, check_flag
 
 __all__ = [
     "LocalitySampler",

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.checks import check_choice, check_number
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, ModelFileError
 from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
 from sigmax.files import header_checksum, read_bytes, render
+from sigmax.settings import check_choice, check_number
 from sigmax.tables import MISSING, Column, Kind, Schema
 
 SCHEMA, SCORES, REPORT, MODEL = "schema.json", "scores.json", "report.html", "model"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_cases import fails_with, run
+from engine_cases import InProcessEngine
 
 from sigmax.cli.app import load_command
 from sigmax.cli.compare import (
@@ -24,7 +25,6 @@ from sigmax.cli.compare import (
 )
 from sigmax.cli.rows import ColumnOptions
 from sigmax.report.validation import CURVE_LEVELS
-from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.records import Task, done, read_records
 
 

@@ -172,7 +172,7 @@ def test_error_of_a_missing_package_has_the_command_to_install_it(cache, serve, 
     serve_set(monkeypatch, serve, "energy", zipped("ENB2012_data.xlsx", in_file("energy", X, y)))
     for module in ("openpyxl", "pandas"):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(MissingExtraError, match=r'`pip install "sigmax\[excel\]"`'):
+        with pytest.raises(MissingExtraError, match=r'`pip install "sigmax\[paper\]"`'):
             load_uci("energy")
 
 

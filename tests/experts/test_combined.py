@@ -17,7 +17,7 @@ from sigmax.experts.combined import (
     negative_log_likelihood,
     squared_error,
 )
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import ExtrapolationGate, TabularMLP
 from sigmax.training import TrainingData
 
@@ -31,7 +31,7 @@ def build(
     n_outputs=3,
 ):
     rng = np.random.default_rng(0)
-    shape = (InputShape(2), (16,), n_outputs)
+    shape = (Inputs(np.zeros((1, 2))), (16,), n_outputs)
     centers = np.random.default_rng(0).normal(size=(10, 2))
     return VarianceNetwork(
         mean=TabularMLP.create(rng, *shape, activation="tanh", output_bias=0.5),

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
 
+from sigmax.experts.base import AbstractExpert, HeldOut
 from sigmax.experts.gaussian_process import GaussianProcess, SparseGaussianProcess
 from sigmax.experts.gaussian_process import expert as gp_expert
 from sigmax.experts.gaussian_process.hyper import VARIANCE_PRIORS, pad
@@ -33,7 +34,6 @@ from sigmax.experts.linear import (
 )
 from sigmax.experts.matern import JITTER, Covariance, MaternProcess
 from sigmax.experts.rows import MOST_SCORED, Rows, TrainingRows
-from sigmax.model import fit_models
 from sigmax.random import make_key
 
 SHORT: dict[str, Any] = {"n_restarts": 1, "max_iter": 15}
@@ -215,10 +215,15 @@ def test_quantiles_of_the_marginal_are_those_without_the_group():
             assert dist.components.std[:, group, output].min() == pytest.approx(least)
 
 
+def fit(expert: AbstractExpert, given: TrainingRows) -> HeldOut:
+    """Held-out densities of a fit."""
+    return expert.fit(Rows.encode(given, expert.target(given)), make_key(0)).held_out
+
+
 def test_the_marginal_leaves_out_some_of_many_rows():
     rng = np.random.default_rng(0)
     given = TrainingRows.read(BaseEstimator(), rng.normal(size=(9000, 1)), rng.normal(size=9000))
-    held_out = fit_models(Marginal(), [given], [make_key(0)])[0].fitted.held_out
+    held_out = fit(Marginal(), given)
     assert len(held_out) == MOST_SCORED and held_out.row[-1] > 8900
     np.testing.assert_allclose(held_out.y.std(), 1.0, atol=0.05)
 
@@ -228,7 +233,7 @@ def test_rows_of_one_x_are_left_out_one_by_one(expert):
     """Without them there would be no rows left."""
     y = np.random.default_rng(0).normal(size=12)
     given = TrainingRows.read(BaseEstimator(), np.ones((12, 1)), y)
-    held_out = fit_models(expert, [given], [make_key(0)])[0].fitted.held_out
+    held_out = fit(expert, given)
     std = np.sqrt(np.asarray(held_out.dist.variance))
     assert len(held_out) == 12 and np.all(std > 0.5) and np.all(std < 3)
 
@@ -236,7 +241,7 @@ def test_rows_of_one_x_are_left_out_one_by_one(expert):
 @pytest.mark.parametrize("expert", [GaussianProcess(**SHORT), Linear(), Marginal()])
 def test_left_out_densities_of_two_rows_are_finite(expert):
     given = TrainingRows.read(BaseEstimator(), np.array([[0.0], [1.0]]), np.array([3.0, 4.0]))
-    held_out = fit_models(expert, [given], [make_key(0)])[0].fitted.held_out
+    held_out = fit(expert, given)
     assert np.all(np.isfinite(held_out.dist.log_prob(held_out.y)))
     assert np.all(np.isfinite(held_out.dist.variance))
     if isinstance(expert, GaussianProcess):
@@ -251,6 +256,6 @@ def test_left_out_densities_are_calibrated():
     y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=200)
     given = TrainingRows.read(BaseEstimator(), X, y)
     expert = GaussianProcess(average=False, **SHORT)
-    held_out = fit_models(expert, [given], [make_key(0)])[0].fitted.held_out
+    held_out = fit(expert, given)
     ranks = np.asarray(held_out.dist.cdf(held_out.y))[:, 0]
     assert stats.kstest(ranks, "uniform").pvalue > 1e-3

@@ -8,12 +8,14 @@ import pytest
 from scipy import integrate, stats
 
 from sigmax.experts.stochastic import DropoutNetwork, FlipoutLayer, FlipoutNetwork
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import TabularMLP
 
 
 def build_dropout(rate):
-    mlp = TabularMLP.create(np.random.default_rng(0), InputShape(3), (64,), 2, activation="tanh")
+    mlp = TabularMLP.create(
+        np.random.default_rng(0), Inputs(np.zeros((1, 3))), (64,), 2, activation="tanh"
+    )
     return DropoutNetwork(mlp, jnp.asarray([0.0, 2.0]), rate)
 
 
@@ -39,7 +41,9 @@ def test_a_shared_mask_is_the_same_in_every_row(x):
 
 def test_a_linear_layer_is_right_in_the_mean_over_masks():
     """20,000 masks, 5 standard errors: 1 seed in a million fails by chance."""
-    mlp = TabularMLP.create(np.random.default_rng(0), InputShape(3), (), 1, activation="tanh")
+    mlp = TabularMLP.create(
+        np.random.default_rng(0), Inputs(np.zeros((1, 3))), (), 1, activation="tanh"
+    )
     network = DropoutNetwork(mlp, jnp.zeros(1), 0.4)
     x = Inputs(jnp.asarray([[1.0, -2.0, 0.5]]))
     keys = jax.random.split(jax.random.key(0), 20_000)
@@ -50,7 +54,7 @@ def test_a_linear_layer_is_right_in_the_mean_over_masks():
 
 def build_flipout(std=0.3):
     network = FlipoutNetwork.create(
-        np.random.default_rng(0), InputShape(3), (16,), 1, activation="tanh"
+        np.random.default_rng(0), Inputs(np.zeros((1, 3))), (16,), 1, activation="tanh"
     )
     raw = float(np.log(np.expm1(std)))
     return jax.tree_util.tree_map_with_path(

@@ -9,7 +9,6 @@ import pytest
 
 from sigmax import LocalRegressor
 from sigmax.errors import InvalidDataError
-from sigmax.experts.ensemble import neighborhoods
 from sigmax.experts.stream import (
     AbstractRowStream,
     ArrayStream,
@@ -21,6 +20,7 @@ from sigmax.experts.stream import (
     row_numbers,
 )
 from sigmax.inputs import Inputs
+from sigmax.neighbors import neighborhoods
 
 N, SIZE = 3000, 512
 

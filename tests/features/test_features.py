@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from table_cases import table_of
 
 from sigmax.documents import decode, encode
 from sigmax.features import Features, categories
@@ -14,7 +15,6 @@ from sigmax.features.categories import (
     cross_fitted_statistics,
 )
 from sigmax.features.features import MISSING_STEP
-from sigmax.inputs import InputShape
 from sigmax.tables import Kind, Table, infer_schema
 from sigmax.tables.columns import as_frame, columns_of_frame
 
@@ -42,7 +42,7 @@ def X():
 
 def fit_numbers(X, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
-    return Features.fit(Table.of_numbers(X), np.zeros((len(X), 1)), weight, np.arange(len(X)))
+    return Features.fit(table_of(X), np.zeros((len(X), 1)), weight, np.arange(len(X)))
 
 
 def test_numbers_are_standardised_by_the_training_rows(X):
@@ -56,7 +56,7 @@ def test_numbers_are_standardised_by_the_training_rows(X):
 
 def test_numbers_alone_are_all_that_there_is(X):
     _, rows = fit_numbers(X)
-    assert rows.input_shape == InputShape(3) and rows.coordinates is rows.numbers
+    assert rows.numbers.shape[1] == 3 and rows.coordinates is rows.numbers
     assert rows.extras is None and rows.codes is None and rows.position is None
 
 
@@ -64,7 +64,7 @@ def test_distances_see_numbers_in_standard_deviations(X):
     features, _ = fit_numbers(X)
     moved = X.copy()
     moved[:, 1] += 2 * X[:, 1].std()
-    here, there = (np.asarray(features(Table.of_numbers(rows)).coordinates) for rows in (X, moved))
+    here, there = (np.asarray(features(table_of(rows)).coordinates) for rows in (X, moved))
     np.testing.assert_allclose(np.linalg.norm(here - there, axis=1), 2, rtol=1e-4)
 
 
@@ -75,7 +75,7 @@ def test_a_missing_number_is_filled_in_by_rows_that_are_alike_in_what_it_depends
     features, _ = fit_numbers(X)
     gappy = X[:50].copy()
     gappy[:40, 1] = np.nan
-    found = features.complete(Table.of_numbers(gappy))
+    found = features.complete(table_of(gappy))
     assert found.choices is not None and found.n_rows == 50
     filled = found.table.numbers[found.choices, 1]  # (completions, rows)
     np.testing.assert_allclose(filled.mean(axis=0)[:40], X[:40, 0], atol=0.5)
@@ -86,7 +86,7 @@ def test_a_missing_number_is_filled_in_by_rows_that_are_alike_in_what_it_depends
     )
     independent = X[:40].copy()
     independent[:, 3] = np.nan
-    found = features.complete(Table.of_numbers(independent))
+    found = features.complete(table_of(independent))
     spread = found.table.numbers[found.choices, 3].std(axis=0)
     assert 0.8 < spread.mean() < 1.1  # nothing is known about it
 
@@ -118,12 +118,12 @@ def few_categories_are_fewer(monkeypatch):
 def test_shapes_of_all_kinds_together(frame):
     features, rows = fit(frame)
     # Size, age, two times, the time between them, and two statistics of zones.
-    assert rows.input_shape.n_numbers == 7
-    n_codes = dict(zip(["cut", "zone"], rows.input_shape.n_codes, strict=True))
+    assert rows.numbers.shape[1] == 7
+    n_codes = dict(zip(["cut", "zone"], rows.n_codes, strict=True))
     assert n_codes["cut"] == 4 and 50 < n_codes["zone"] <= 61  # code 0 is new or rare
     for n_rows in (2, 7):
         blank = features.blank(n_rows)
-        assert blank.input_shape == rows.input_shape
+        assert blank.n_codes == rows.n_codes and blank.numbers.shape[1] == rows.numbers.shape[1]
         for name in ("numbers", "extras", "codes", "position"):
             real, empty = getattr(rows, name), getattr(blank, name)
             assert empty.shape == (n_rows, *real.shape[1:]) and empty.dtype == real.dtype

@@ -1,18 +1,11 @@
 """Outputs of a decoder become densities."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
-from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError
-from sigmax.generative import Bernoulli
 from sigmax.generative.autoencoder import (
-    BernoulliLikelihood,
     FeatureUnits,
     GatedStudentLikelihood,
     NormalLikelihood,
@@ -58,30 +51,6 @@ def test_far_from_all_codes_the_variance_is_that_of_the_data():
     assert dist.variance[1][2] == pytest.approx(0.01)  # never varies: the floor, squared
     assert bool((dist.variance[0] < dist.variance[1])[:2].all())
     np.testing.assert_allclose(dist.mean, [X.mean(axis=0) - 1] * 2, rtol=1e-4)
-
-
-def test_bernoulli_agrees_with_scipy():
-    p, y = np.array([0.2, 0.7]), np.array([1.0, 0.0])
-    dist = Predictive(Bernoulli(np.log(p / (1 - p))))
-    reference: Any = stats.bernoulli(p)
-    np.testing.assert_allclose(dist.log_prob(y), reference.logpmf(y))
-    np.testing.assert_allclose(dist.mean, reference.mean())
-    np.testing.assert_allclose(dist.variance, reference.var())
-    np.testing.assert_allclose(dist.cdf(np.array([0.5, 1.0])), reference.cdf([0.5, 1.0]))
-    np.testing.assert_array_equal(dist.quantile(0.5), reference.ppf(0.5))
-    np.testing.assert_allclose(dist.crps(y), (p - y) ** 2)  # the Brier score
-    draws = dist.sample(2000, random_state=0)
-    assert set(np.unique(draws)) == {0.0, 1.0}
-    np.testing.assert_allclose(draws.mean(axis=0), p, atol=0.05)  # 4.5 standard errors
-
-
-def test_bernoulli_has_no_other_units():
-    dist = Bernoulli(jnp.zeros(2))
-    with pytest.raises(InvalidArgumentError, match="units"):
-        dist.affine(1.0, 2.0)
-    with pytest.raises(InvalidArgumentError, match="spread"):
-        dist.widen(2.0)
-    assert BernoulliLikelihood(UNITS).initial_outputs()[0].shape == (3,)
 
 
 def test_no_code_is_pulled_to_where_the_gate_is_shut():

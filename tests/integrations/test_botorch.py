@@ -16,7 +16,6 @@ from botorch.acquisition import (
     qKnowledgeGradient,
     qLogNoisyExpectedImprovement,
 )
-from botorch.exceptions import UnsupportedError
 from botorch.models import ModelList
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
@@ -31,15 +30,8 @@ from sigmax.experts.gaussian_process.inference import (
     predict_latent,
     predict_noise,
 )
-from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model, moments_at
+from sigmax.integrations.botorch import MemberPosterior, SigmaxModel, fit_sigmax_model
 
-LOCAL: dict[str, Any] = {
-    "kind": "local",
-    "preset": "fast",
-    "n_members": 3,
-    "hidden_sizes": (16, 16),
-}
-SETTINGS: dict[str, Any] = LOCAL | {"random_state": 0}
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 
 
@@ -65,32 +57,12 @@ def train_Y(train_X) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def local(train_X, train_Y) -> SigmaxModel:
-    return fit_sigmax_model(train_X, train_Y, n_steps=200, **SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def conditioned(local) -> SigmaxModel:
-    return local.condition_on_observations(FAR, torch.tensor([[12.0]], dtype=torch.double))
-
-
-@pytest.fixture(scope="module")
-def process(train_X, train_Y) -> SigmaxModel:
+def model(train_X, train_Y) -> SigmaxModel:
     return fit_sigmax_model(train_X, train_Y, random_state=0, n_restarts=1)
 
 
-@pytest.fixture(params=["local", "process"])
-def model(request) -> SigmaxModel:
-    return request.getfixturevalue(request.param)
-
-
-FAR = torch.tensor([[1.3, 0.5]], dtype=torch.double)
-
-
-@pytest.mark.parametrize("name", ["local", "conditioned", "process"])
-def test_mean_and_variance_are_those_of_predict_dist(name, request):
-    model = request.getfixturevalue(name)
-    X = torch.cat([1.6 * points(60, 2) - 0.3, FAR])  # on the data and off them
+def test_mean_and_variance_are_those_of_predict_dist(model):
+    X = 1.6 * points(60, 2) - 0.3  # on the data and off them
     dist = model.estimator.predict_dist(X.numpy())
     posterior, of_y = model.posterior(X), model.posterior(X, observation_noise=True)
     np.testing.assert_allclose(posterior.mean[:, 0], dist.mean, rtol=1e-5)
@@ -99,24 +71,11 @@ def test_mean_and_variance_are_those_of_predict_dist(name, request):
     assert posterior.mean.dtype == torch.double
 
 
-def test_conditioning_is_add_rows_and_leaves_the_model_alone(local, conditioned):
-    before = local.posterior(FAR).mean
-    expected_model = copy.deepcopy(local.estimator).add_rows(FAR.numpy(), [12.0])
-    X = points(5, 2).numpy()
-    expected = expected_model.predict_dist(np.concatenate([X, FAR])).mean
-    found = conditioned.posterior(torch.cat([torch.from_numpy(X), FAR])).mean[:, 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert abs(conditioned.posterior(FAR).mean - 12) < abs(before - 12)
-    assert torch.equal(local.posterior(FAR).mean, before)
-    with pytest.raises(UnsupportedError, match="one batch of rows at a time"):
-        local.condition_on_observations(FAR[None], torch.zeros(1, 1, 1))
-
-
-def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
+def test_conditioned_processes_are_those_of_all_rows(model, train_X, train_Y):
     """With the hyper-parameters of the fit, by another way: one Cholesky factor of all rows."""
-    estimator, X, Y = process.estimator, points(3, 2, seed=5), torch.tensor([[9.0], [9.5], [11.0]])
-    before = process.posterior(X).mean
-    conditioned = process.condition_on_observations(X[:2], Y[:2].double())
+    estimator, X, Y = model.estimator, points(3, 2, seed=5), torch.tensor([[9.0], [9.5], [11.0]])
+    before = model.posterior(X).mean
+    conditioned = model.condition_on_observations(X[:2], Y[:2].double())
     conditioned = conditioned.condition_on_observations(X[2:], Y[2:].double())
     rows, at = torch.cat([train_X, X]).numpy(), points(6, 2, seed=6)
     fitted, scale = estimator.model_.fitted, float(estimator.model_.target.scaling.scale[0])
@@ -142,7 +101,7 @@ def test_conditioned_processes_are_those_of_all_rows(process, train_X, train_Y):
     growth = estimator.df_ / (estimator.df_ - 2)
     own = posterior.own_covariance.diagonal(dim1=-2, dim2=-1)
     np.testing.assert_allclose(own, growth * scale**2 * variance, rtol=1e-3, atol=1e-9)
-    assert torch.equal(process.posterior(X).mean, before)
+    assert torch.equal(model.posterior(X).mean, before)
 
 
 def each(hyper: Hyper) -> list[Hyper]:
@@ -158,24 +117,32 @@ def test_sparse_processes_are_models_too(train_X, train_Y):
     np.testing.assert_allclose(posterior.variance[:, 0], dist.variance, rtol=1e-6)
 
 
-def test_alternative_measurements_are_batches(process):
+def test_many_rows_get_a_sparse_process():
+    X = points(1001, 2)
+    quick: dict[str, Any] = {"n_inducing": 30, "n_restarts": 1, "max_iter": 10, "random_state": 0}
+    model = fit_sigmax_model(X, value(X), **quick)
+    assert isinstance(model.estimator, SparseGPRegressor)
+    torch.testing.assert_close(model.posterior(X[:9]).mean, value(X[:9]), rtol=0, atol=0.02)
+
+
+def test_alternative_measurements_are_batches(model):
     X, Y = points(2, 3, 2, seed=7), 10 + points(4, 2, 3, 1, seed=8)
-    both = process.condition_on_observations(X, Y)
+    both = model.condition_on_observations(X, Y)
     assert both.batch_shape == (4, 2)
     at = points(2, 5, 2, seed=9)
     found = both.posterior(at)
     assert found.mean.shape == (4, 2, 5, 1)
-    one = process.condition_on_observations(X[1], Y[2, 1]).posterior(at[1])
+    one = model.condition_on_observations(X[1], Y[2, 1]).posterior(at[1])
     torch.testing.assert_close(found.mean[2, 1], one.mean)
     torch.testing.assert_close(found.covariance_matrix[2, 1], one.covariance_matrix)
-    known = process.condition_on_observations(X[1], Y[2, 1], noise=torch.full((3, 1), 1e-12))
+    known = model.condition_on_observations(X[1], Y[2, 1], noise=torch.full((3, 1), 1e-12))
     torch.testing.assert_close(known.posterior(X[1]).mean, Y[2, 1], rtol=1e-3, atol=1e-3)
 
 
-def test_fantasies_tell_what_knowledge_is_worth(process):
+def test_fantasies_tell_what_knowledge_is_worth(model):
     sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
-    assert process.fantasize(points(2, 1, 2), sampler).batch_shape == (4, 2)
-    gradient = qKnowledgeGradient(process, num_fantasies=4)
+    assert model.fantasize(points(2, 1, 2), sampler).batch_shape == (4, 2)
+    gradient = qKnowledgeGradient(model, num_fantasies=4)
     assert optimised(gradient, q=1).shape == (1, 2)
 
 
@@ -207,9 +174,7 @@ def test_near_points_move_together_and_far_ones_hardly(model):
     torch.testing.assert_close(noisy.covariance_matrix[0, 1], posterior.covariance_matrix[0, 1])
 
 
-@pytest.mark.parametrize("name", ["local", "conditioned", "process"])
-def test_gradients_are_finite_differences(name, request):
-    model = request.getfixturevalue(name)
+def test_gradients_are_finite_differences(model):
     X = (1.6 * points(4, 2, 2, seed=3) - 0.3).requires_grad_()  # on the data and off them
     base = torch.randn(8, 4, 3, 1, dtype=torch.double, generator=torch.Generator().manual_seed(0))
 
@@ -240,14 +205,6 @@ def test_batches_of_any_shape_give_the_same_numbers(model):
         one.rsample_from_base_samples(torch.Size([5]), torch.zeros(5, 4, 1))
 
 
-def test_another_row_compiles_nothing(conditioned):
-    conditioned.posterior(points(10, 2))
-    n_compiled = moments_at.n_compiled()  # pyright: ignore[reportFunctionMemberAccess]
-    more = conditioned.condition_on_observations(points(1, 2), torch.tensor([[9.9]]))
-    more.posterior(points(11, 2))
-    assert moments_at.n_compiled() == n_compiled  # pyright: ignore[reportFunctionMemberAccess]
-
-
 def optimised(acquisition, **options) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # where the gate has a kink
@@ -268,12 +225,11 @@ def test_acquisition_functions_find_the_top_of_a_hill(model, train_X):
     assert value(pair).max() > value(train_X).quantile(0.9)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS | {"n_steps": 150}, {"random_state": 0}])
-def test_categories_are_optimised_with_the_rest(settings):
+def test_categories_are_optimised_with_the_rest():
     """The second of three categories is best by 1, whatever the number."""
     X = torch.stack([points(45), torch.arange(45, dtype=torch.double) % 3], dim=1)
     Y = value_of_category(X)
-    model = fit_sigmax_model(X, Y, categorical_features=[1], **settings)
+    model = fit_sigmax_model(X, Y, categorical_features=[1], random_state=0)
     dist = model.estimator.predict_dist(X.numpy())
     np.testing.assert_allclose(model.posterior(X).mean[:, 0], dist.mean, rtol=1e-4, atol=1e-5)
     inner = X[1:2]  # the first row is the least of all, the bound of the training data
@@ -310,17 +266,15 @@ def test_several_targets_are_several_models(model):
         model.posterior(points(1, 2), output_indices=[1])
 
 
-def test_models_without_gradients_raise_an_error(model):
+def test_other_estimators_raise_an_error(model):
     two = copy.deepcopy(model.estimator)
     two.model_ = replace(two.model_, is_single_output=False)
     with pytest.raises(InvalidArgumentError, match="has one target"):
         SigmaxModel(two)
-    with pytest.raises(InvalidArgumentError, match="or LocalRegressor, got a MeanVariance"):
+    with pytest.raises(InvalidArgumentError, match="or SparseGPRegressor, got a MeanVariance"):
         SigmaxModel(MeanVarianceRegressor())
-    with pytest.raises(InvalidArgumentError, match="`preset` is no setting of GPRegressor, which"):
+    with pytest.raises(InvalidArgumentError, match="GPRegressor has no setting preset"):
         fit_sigmax_model(points(4, 2), points(4, 1), preset="fast")
-    with pytest.raises(InvalidArgumentError, match="`kind` must be"):
-        fit_sigmax_model(points(4, 2), points(4, 1), kind="forest")
     with pytest.raises(InvalidDataError, match=r"shapes \(n, d\) and \(n, 1\), got \(3, 2\)"):
         fit_sigmax_model(torch.zeros(3, 2), torch.zeros(3))
     assert isinstance(model.posterior(points(1, 2)), MemberPosterior)

@@ -14,11 +14,6 @@ from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.integrations.optuna import SigmaxSampler, bounds, decoded, encoded
 
-LOCAL = {"kind": "local", "preset": "fast", "n_members": 3, "hidden_sizes": (16, 16)}
-MODELS: dict[str, dict[str, Any]] = {
-    "gp": {"n_restarts": 1},
-    "local": LOCAL | {"n_steps": 100, "refit_every": 8},
-}
 SPACE = {
     "rate": FloatDistribution(1e-5, 1e-1, log=True),
     "share": FloatDistribution(0.0, 1.0, step=0.25),
@@ -43,21 +38,16 @@ def objective(trial: optuna.Trial) -> float:
     return (math.log10(rate) + 3) ** 2 + 0.1 * (depth - 5) ** 2 + (kind == "b")
 
 
-def trials_of(kind: str, direction: Any, sign: float, **settings) -> list[Any]:
-    sampler = SigmaxSampler(seed=0, n_candidates=256, **MODELS[kind], **settings)
+def trials_of(direction: Any, sign: float, **settings) -> list[Any]:
+    sampler = SigmaxSampler(seed=0, n_candidates=256, n_restarts=1, **settings)
     study = optuna.create_study(direction=direction, sampler=sampler)
     study.optimize(lambda trial: sign * objective(trial), n_trials=18)
     return study.trials
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def kind(request) -> str:
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def minimised(kind) -> list[optuna.trial.FrozenTrial]:
-    return trials_of(kind, "minimize", 1.0)
+def minimised() -> list[optuna.trial.FrozenTrial]:
+    return trials_of("minimize", 1.0)
 
 
 def test_later_trials_are_better_than_random_ones(minimised):
@@ -70,14 +60,9 @@ def test_later_trials_are_better_than_random_ones(minimised):
             assert distribution._contains(distribution.to_internal_repr(value))
 
 
-def test_the_same_seed_gives_the_same_trials_in_either_direction(minimised, kind):
-    again = trials_of(kind, "maximize", -1.0)
+def test_the_same_seed_gives_the_same_trials_in_either_direction(minimised):
+    again = trials_of("maximize", -1.0)
     assert [trial.params for trial in again] == [trial.params for trial in minimised]
-
-
-def test_the_upper_bound_explores(kind):
-    values: Any = [trial.value for trial in trials_of(kind, "minimize", 1.0, acquisition="ucb")]
-    assert min(values[10:]) < np.median(values[:10])
 
 
 def test_rows_are_parameters_and_back():
@@ -95,14 +80,10 @@ def test_rows_are_parameters_and_back():
 
 
 class Flat:
-    """A model that expects nothing, and remembers what it was given."""
+    """A model that expects nothing, and keeps what it was given."""
 
     def __init__(self, X, y, **settings):
-        self.y, self.n_fitted, self.settings = list(y), len(y), settings
-
-    def add_rows(self, X, y):
-        self.y += list(y)
-        return self
+        self.y, self.settings = list(y), settings
 
     def predict(self, X):
         return np.zeros(len(X))
@@ -111,7 +92,7 @@ class Flat:
         return Predictive(Mixture(Normal(np.zeros((2, len(X))), np.ones((2, len(X))))))
 
 
-def test_a_model_sees_finished_trials_once_and_is_fitted_every_few(monkeypatch):
+def test_a_model_is_fitted_to_the_finished_trials(monkeypatch):
     models = []
 
     def fit(X, y, **settings):
@@ -127,12 +108,11 @@ def test_a_model_sees_finished_trials_once_and_is_fitted_every_few(monkeypatch):
             raise optuna.TrialPruned
         return float("nan") if trial.number % 3 == 2 else trial.number
 
-    study = optuna.create_study(sampler=SigmaxSampler(seed=0, n_startup_trials=4, refit_every=3))
+    study = optuna.create_study(sampler=SigmaxSampler(seed=0, n_startup_trials=4))
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # of trials that fail
     study.optimize(fails, n_trials=26)
-    assert [model.n_fitted for model in models] == [4, 7]
-    assert models[0].y == [-0.0, -3.0, -6.0, -9.0, -12.0, -15.0]
-    assert models[1].y == [-3.0 * number for number in range(9)]
+    assert models[0].y == [-0.0, -3.0, -6.0, -9.0]
+    assert models[-1].y == [-3.0 * number for number in range(9)]
     assert models[0].settings["categorical_features"] == [0]  # by name, "kind" comes first
 
 
@@ -143,12 +123,8 @@ def test_several_objectives_are_refused():
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(InvalidArgumentError, match="`acquisition` must be"):
-        SigmaxSampler(acquisition="best")
-    with pytest.raises(InvalidArgumentError, match="`refit_every` must be"):
-        SigmaxSampler(refit_every=0)
-    with pytest.raises(InvalidArgumentError, match="`kind` must be"):
-        SigmaxSampler(kind="tree")
+    with pytest.raises(InvalidArgumentError, match="`n_candidates` must be"):
+        SigmaxSampler(n_candidates=0)
 
 
 def test_without_optuna_one_sentence_says_what_to_install(monkeypatch):

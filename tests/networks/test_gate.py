@@ -8,8 +8,8 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import MiniBatchKMeans
 
-from sigmax.distributions import StudentT
-from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor
+from sigmax.distributions import StudentT, blend_factor
+from sigmax.networks import NO_CENTER, ExtrapolationGate
 from sigmax.networks.gate import ON_DATA, create_gate, k_means_centers
 
 

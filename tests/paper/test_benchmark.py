@@ -70,7 +70,9 @@ def test_infeasible_tasks_have_a_reason(data_folder):
 
 def test_duplicates_across_the_split_are_counted(data_folder):
     metadata = [describe_split(load_uci("wine_red"), split) for split in range(20)]
-    assert np.mean([values["copies"] for values in metadata]) == pytest.approx(0.266, abs=0.001)
+    assert np.mean([values["copies_of_X"] for values in metadata]) == pytest.approx(
+        0.266, abs=0.001
+    )
     assert metadata[0]["n_distinct_targets"] == 6
 
 

@@ -13,7 +13,7 @@ from sigmax.paper.benchmark import uci_tables
 from sigmax.paper.uci import UCI, describe_split, is_duplicate, run_splits
 from sigmax.runs.experiments import Choice
 from sigmax.runs.methods import create_model, score_parts, score_prediction
-from sigmax.runs.records import Record, Task, done
+from sigmax.runs.records import Record, Task
 
 
 @pytest.fixture
@@ -39,9 +39,8 @@ def test_a_duplicate_equals_a_training_row():
     assert is_duplicate(rows, train, test).tolist() == expected
 
 
-def test_shares_of_duplicates_with_and_without_y_are_in_the_metadata(data):
-    facts = describe_split(data, 0)
-    assert facts["copies_of_X"] == 0.5 and facts["copies"] == pytest.approx(0.3)
+def test_the_share_of_duplicates_is_in_the_metadata(data):
+    assert describe_split(data, 0)["copies_of_X"] == 0.5
 
 
 def test_parts_have_the_scores_of_their_rows():
@@ -84,14 +83,14 @@ def make(method, split, *, data, **scores) -> Record:
 
 
 def test_tables_show_new_rows_and_duplicates_if_records_have_both():
-    facts = {"copies": 0.2, "copies_of_X": 0.25}
+    facts = {"copies_of_X": 0.25}
     records = []
     for split, luck in enumerate((-0.1, 0.1)):
         parts = {"new_log_likelihood": -1.0 + luck, "copies_log_likelihood": 2.0 + luck}
         records.append(make("local", split, data=facts, **parts))
         parts = {"new_log_likelihood": -0.5 + luck, "copies_log_likelihood": 0.0 + luck}
         records.append(make("nn", split, data=facts, **parts))
-        records.append(make("gp", split, data={"copies": 0.2}))
+        records.append(make("gp", split, data=facts))
     tables = {table.title: table for table in uci_tables(records)}
     table = tables["uci: test log-likelihood, new rows and duplicates"]
     assert table.header == ["data set", "GP", "NN", "Local"]
@@ -101,16 +100,11 @@ def test_tables_show_new_rows_and_duplicates_if_records_have_both():
     ]
     assert "An empty cell has no record with separate scores." in table.notes
     notes = " ".join(tables["uci: test log-likelihood"].notes)
-    assert "training row: wine_red 25.0 % (20.0 % with the same y)." in notes
+    assert "training row: wine_red 25.0 %." in notes
 
 
-def test_older_records_have_tables_with_a_note_and_sets_without_duplicates_have_none():
-    old = uci_tables([make("nn", 0, data={"copies": 0.2})])
-    (table,) = [t for t in old if t.title == "uci: test CRPS, new rows and duplicates"]
-    assert table.rows == [] and table.notes == [
-        "No record has separate scores of new rows and duplicates."
-    ]
-    none = uci_tables([make("nn", 0, data={"copies": 0.0})])
+def test_sets_without_duplicates_have_no_such_tables():
+    none = uci_tables([make("nn", 0, data={"copies_of_X": 0.0})])
     assert not any("duplicates" in table.title for table in none)
 
 
@@ -123,14 +117,3 @@ def test_the_papers_recipe_has_a_hundred_units_on_protein_and_year(method):
     assert units("protein") == units("year") == (100,)
     assert units("boston") == (50,)
     assert units("protein", hidden_sizes=[8]) == (8,)
-
-
-def test_records_without_the_settings_of_a_data_set_are_named():
-    task = Task(experiment="uci", dataset="protein", method="nn-paper")
-    scores = {"log_likelihood": -3.0, "rmse": 5.0}
-    old, new = (
-        uci_tables([done(task, scores=scores, data=data)])[0].notes
-        for data in ({}, {"own_settings": {"hidden_sizes": [100]}})
-    )
-    words = "Records of an earlier version: NN (paper) on protein without hidden_sizes=[100]."
-    assert words in old and words not in new

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from collections import Counter
 
+from engine_cases import InProcessEngine
 from matplotlib.figure import Figure
 
 from sigmax.cli.compare import COMPARISON
 from sigmax.paper import PAPER, paper_experiments
 from sigmax.paper.toy import TOY
 from sigmax.report.tables import ReportTable
-from sigmax.runs.engines import InProcessEngine
 from sigmax.runs.experiments import Choice, Experiment
 from sigmax.runs.records import RecordFile, Task, done, read_records
 from sigmax.runs.report import run_experiment

@@ -18,7 +18,7 @@ from sigmax.experts.combined import (
     negative_log_likelihood,
 )
 from sigmax.generative import CombVAE, fit_together
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import TabularMLP
 from sigmax.training import Fold, Part, Phase, Stage, TrainingData, train_stage
 from sigmax.training.loop import spread_members, start_members, train_chunk
@@ -56,8 +56,8 @@ def make_members() -> tuple[Any, Any, Fold, TrainingData]:
     folds = Fold.create([np.ones(N_ROWS)] * 2, held_out, [0, 0, 0, 1, 1], data.n_slots)
     members = [
         VarianceNetwork(
-            mean=TabularMLP.create(rng, InputShape(2), (8,), 1, activation="tanh"),
-            spread=NormalSpread.create(rng, InputShape(2), (8,), 1, activation="tanh"),
+            mean=TabularMLP.create(rng, Inputs(np.zeros((1, 2))), (8,), 1, activation="tanh"),
+            spread=NormalSpread.create(rng, Inputs(np.zeros((1, 2))), (8,), 1, activation="tanh"),
             gate=None,
             factor=jnp.ones(()),
             prior_variance=1.0,

@@ -22,13 +22,13 @@ from sigmax.experts.combined import (
     negative_squared_error,
     squared_error,
 )
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import TabularMLP
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
 from sigmax.training import AbstractStage, Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import AVERAGED, start_members, train_chunk, weigh_rows
+from sigmax.training.loop import AVERAGED, row_weights, start_members, train_chunk
 
 N_MEMBERS = 3
 
@@ -69,8 +69,10 @@ def make_networks():
     def create(seed):
         rng = np.random.default_rng(seed)
         return VarianceNetwork(
-            mean=TabularMLP.create(rng, InputShape(2), (8,), 2, activation="tanh"),
-            spread=InverseGammaSpread.create(rng, InputShape(2), (8,), 2, activation="tanh"),
+            mean=TabularMLP.create(rng, Inputs(np.zeros((1, 2))), (8,), 2, activation="tanh"),
+            spread=InverseGammaSpread.create(
+                rng, Inputs(np.zeros((1, 2))), (8,), 2, activation="tanh"
+            ),
             gate=None,
             factor=jnp.ones(()),
             prior_variance=1.0,
@@ -157,8 +159,8 @@ def test_batch_weights_estimate_the_training_objective(run):
     fold = jax.tree.map(pick(1), folds)
     values = jnp.asarray(np.random.default_rng(1).normal(size=data.n_slots), dtype=jnp.float32)
     index = draw_batches(keys[0], 1000, data.graphs["neighbors"].neighbors[0], data.n_rows[0], 4, 5)
-    batches = jax.vmap(lambda i: weigh_rows(i, None, fold, data, SPREAD))(index)
-    estimates = np.asarray(jnp.sum(batches.weight * values[batches.index], axis=1))
+    weight = row_weights(fold, data, SPREAD)
+    estimates = np.asarray(jnp.sum(weight[index] * values[index], axis=1))
     expected = float(jnp.sum(fold.weight * values))
     error = estimates.std() / np.sqrt(len(estimates))
     assert abs(estimates.mean() - expected) < 5 * error

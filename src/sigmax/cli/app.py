@@ -14,9 +14,9 @@ from typing import Annotated, Any, final, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sigmax.checks import check_choice
 from sigmax.errors import InvalidArgumentError
 from sigmax.ray_session import DEVICES
+from sigmax.settings import check_choice
 from sigmax.version import __version__
 
 COMMANDS = {

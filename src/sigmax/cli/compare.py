@@ -19,7 +19,6 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from sigmax.checks import check_choice, check_count
 from sigmax.cli.app import (
     EngineOptions,
     Reading,
@@ -69,6 +68,7 @@ from sigmax.runs.experiments import Choice, Experiment
 from sigmax.runs.methods import Method, stopwatch, with_settings
 from sigmax.runs.records import Record, Task, describe_machine, done, infeasible
 from sigmax.runs.report import run_experiment
+from sigmax.settings import check_choice, check_count
 from sigmax.tables import Table
 from sigmax.tables.reading import read_table
 

@@ -13,7 +13,6 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from sigmax.checks import check_choice
 from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
 from sigmax.cli.fit import first_time_column, model_report
@@ -36,6 +35,7 @@ from sigmax.report import HeldOutRows, ModelReport
 from sigmax.report.model_page import coverage_cautions
 from sigmax.report.page import Caution
 from sigmax.report.tables import ReportTable, TableCell, share_text
+from sigmax.settings import check_choice
 from sigmax.table_model import (
     INTERVAL_METHODS,
     ROWS_PER_CHUNK,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from sigmax.atomic import check_new_folder, new_folder
-from sigmax.checks import check_choice, check_count, check_number
 from sigmax.cli.app import (
     EngineOptions,
     Reading,
@@ -70,6 +69,7 @@ from sigmax.report import HeldOutRows, ModelReport
 from sigmax.report.model_page import TOO_GOOD, coverage_cautions, leaderboard_tables
 from sigmax.report.tables import ReportTable, TableCell
 from sigmax.runs.methods import METHODS, Method, with_settings
+from sigmax.settings import check_choice, check_count, check_number
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
 from sigmax.tables.profile import Profile
 from sigmax.tables.schema import Kind, Schema

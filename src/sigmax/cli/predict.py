@@ -26,7 +26,6 @@ import typer
 from filelock import FileLock, Timeout
 from rich.markup import escape
 
-from sigmax.checks import check_count
 from sigmax.cli.app import EngineOptions, IntervalMethod, ModelFolder, Reading, parse_quantiles
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_share, show_status
 from sigmax.errors import (
@@ -45,6 +44,7 @@ from sigmax.ray_session import (
     worker_nodes,
 )
 from sigmax.report.tables import count_text
+from sigmax.settings import check_count
 from sigmax.table_model import (
     ROWS_PER_CHUNK,
     PredictOptions,

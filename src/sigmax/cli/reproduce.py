@@ -43,8 +43,7 @@ def reproduce(
     acquisitions: Annotated[
         str,
         typer.Option(
-            help="For active: variance, epistemic, information, joint-information, clusters,"
-            " random."
+            help="For active: variance, epistemic, information, joint-information, random."
         ),
     ] = "",
     set_: Settings = None,

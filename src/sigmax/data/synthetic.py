@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from sigmax.checks import check_count
 from sigmax.errors import InvalidDataError
+from sigmax.settings import check_count
 
 BLOCK = 1 << 22
 """Number of densities in memory in `TwoMoons.log_prob`: 32 MiB of float64."""

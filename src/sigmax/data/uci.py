@@ -222,7 +222,7 @@ def load_uci(name: str) -> RegressionData:
         except ImportError as error:
             raise MissingExtraError(
                 f"Reading the original file of {name} needs more packages ({error}): "
-                '`pip install "sigmax[excel]"`.'
+                '`pip install "sigmax[paper]"`.'
             ) from error
 
     check = partial(check_regression, described)

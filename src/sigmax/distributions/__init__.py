@@ -1,12 +1,12 @@
 """Predictive distributions: moments, quantiles, intervals and scores."""
 
-from sigmax.distributions.base import AbstractComponent, AbstractDistribution
+from sigmax.distributions.base import AbstractComponent, AbstractDistribution, blend_factor
 from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
 from sigmax.distributions.stacked import ExpertPart, PowerTransform, Stacked, Units
-from sigmax.distributions.student_t import StudentT, log_gamma, log_gamma_ratio
+from sigmax.distributions.student_t import StudentT, WeightedStudentT, log_gamma, log_gamma_ratio
 
 __all__ = [
     "AbstractComponent",
@@ -20,6 +20,8 @@ __all__ = [
     "Stacked",
     "StudentT",
     "Units",
+    "WeightedStudentT",
+    "blend_factor",
     "log_gamma",
     "log_gamma_ratio",
 ]

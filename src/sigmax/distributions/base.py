@@ -137,6 +137,15 @@ class AbstractComponent(AbstractDistribution):
         """E|X − Y| for an independent Y of ``other``, element by element."""
 
 
+def blend_factor(
+    gate: Float[Array, "..."] | float,
+    prior_variance: float | Float[Array, "..."],
+    variance: Float[Array | np.ndarray, "..."],
+) -> Float[Array, "..."]:
+    r"""The factor on scales that takes variances to $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$."""
+    return jnp.sqrt(1 - gate + gate * prior_variance / variance)
+
+
 @jax.custom_jvp
 def _invert_cdf(dist: AbstractDistribution, q: Batch) -> Batch:
     return dist.solve_quantile(q)

@@ -6,7 +6,6 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from sigmax.checks import check_count, check_number
 from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.bounded import Bounded
@@ -14,6 +13,7 @@ from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.stacked import PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.random import draw_seed
+from sigmax.settings import check_count, check_number
 
 Ends = Callable[[np.ndarray], np.ndarray]
 

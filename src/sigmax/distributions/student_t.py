@@ -12,15 +12,16 @@ so that Newton's method converges from any start.
 import math
 from typing import final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import ndtri
+from jax.scipy.special import logsumexp, ndtri
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sigmax.distributions.base import AbstractComponent, Batch
+from sigmax.distributions.base import AbstractComponent, Batch, blend_factor
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 TAIL_NODES, TAIL_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # Gauss-Legendre on (0, 1)
@@ -163,6 +164,84 @@ class StudentT(AbstractComponent):
         inverse = 1 / jnp.asarray(self.df)
         more = jnp.maximum(1 / jnp.asarray(most_df, inverse.dtype) - inverse, 0.0)
         return StudentT(self.mean, 1 / (inverse + share * more), self.scale)
+
+
+@final
+class WeightedStudentT(eqx.Module):
+    """Mixture of Student-t along the last axis of all leaves, with weights, for compiled functions.
+
+    Examples
+    --------
+    >>> components = StudentT(jnp.array([[-1.0, 3.0]]), jnp.full((1, 2), 6.0), jnp.ones((1, 2)))
+    >>> dist = WeightedStudentT(components, jnp.log(jnp.array([[0.75, 0.25]])))
+    >>> dist.mean, dist.variance
+    (Array([0.], dtype=float32), Array([4.5], dtype=float32))
+    """
+
+    components: StudentT
+    log_weight: Float[Array, "*batch components"]
+
+    @property
+    def mean(self) -> Float[Array, "*batch"]:
+        """Weighted mean of the components' means."""
+        return jnp.sum(jnp.exp(self.log_weight) * self.components.mean, axis=-1)
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """Mean of the components' variances, plus the variance of their means."""
+        spread = self.components.variance + (self.components.mean - self.mean[..., None]) ** 2
+        return jnp.sum(jnp.exp(self.log_weight) * spread, axis=-1)
+
+    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Logarithm of the density at ``y``."""
+        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
+        return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
+
+    def cdf(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """P(X ≤ y)."""
+        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
+        return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
+
+    def widen(self, factor: ArrayLike) -> "WeightedStudentT":
+        """Every component widened by ``factor`` about its own mean."""
+        components = self.components.widen(of_components(factor))
+        return WeightedStudentT(components, self.log_weight)
+
+    def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
+        """Bound the degrees of freedom by ``most_df``, by a share: `StudentT.with_tails`."""
+        components = self.components.with_tails(most_df, of_components(share))
+        return WeightedStudentT(components, self.log_weight)
+
+    def moved(self, shift: ArrayLike, variance: ArrayLike) -> "WeightedStudentT":
+        """Every component moved by ``shift``, and its variance larger by ``variance``."""
+        growth = of_components(variance) / self.components.variance
+        components = StudentT(
+            self.components.mean + of_components(shift),
+            self.components.df,
+            self.components.scale * jnp.sqrt(1 + growth),
+        )
+        return WeightedStudentT(components, self.log_weight)
+
+    def toward(
+        self, prior_variance: float, share: ArrayLike, mean_share: ArrayLike | None = None
+    ) -> "WeightedStudentT":
+        """Mean moved to 0 and variance to ``prior_variance``, by a share between 0 and 1.
+
+        All components shrink to the mean, and each takes on the variance: in the end they are one,
+        up to their tails. The mean may be moved by another share than the variance.
+        """
+        mean_share = of_components(share if mean_share is None else mean_share)
+        mean, share = self.mean[..., None], of_components(share)
+        factor = blend_factor(share, prior_variance, self.components.variance)
+        center = (1 - mean_share) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
+        components = StudentT(center, self.components.df, factor * self.components.scale)
+        return WeightedStudentT(components, self.log_weight)
+
+
+def of_components(values: ArrayLike) -> Float[Array, "..."]:
+    """Values of every density, broadcast over its components; one number stays one."""
+    values = jnp.asarray(values)
+    return values[..., None] if values.ndim else values
 
 
 def log_gamma(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:

@@ -72,7 +72,7 @@ class HeldOut(eqx.Module):
         kept, position = np.unique(row, return_inverse=True)
         members = np.zeros((len(kept), n_members), dtype=bool)
         members[position, member] = True
-        n_parts, _, n_outputs = dist.components.shape
+        n_parts, _, n_outputs = np.shape(dist.components.mean)
 
         def spread(leaf: Any, fill: float) -> np.ndarray:
             found = np.full((n_members, n_parts, len(kept), n_outputs), fill)
@@ -81,11 +81,11 @@ class HeldOut(eqx.Module):
 
         log_weight = dist.log_weight
         if log_weight is None:
-            log_weight = np.full(dist.components.shape, -np.log(n_parts))
+            log_weight = np.full(np.shape(dist.components.mean), -np.log(n_parts))
         log_weight = spread(log_weight, -np.inf) - np.log(members.sum(axis=1))[:, None]
         components = jax.tree.map(lambda leaf: spread(leaf, 4.0), dist.components)
         mixture = Mixture(components, None, log_weight, n_parts)
-        return cls(mixture, rows.y[kept], rows.weight[kept], kept, members)
+        return cls(mixture, rows.y[kept], rows.given.weight[kept], kept, members)
 
     @classmethod
     def none(cls, n_members: int, n_outputs: int) -> "HeldOut":

@@ -33,7 +33,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sigmax.compilation import by_blocks, compiled, stack_members
-from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT
+from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT, blend_factor
 from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.ensemble import (
     N_MEMBERS,
@@ -42,7 +42,6 @@ from sigmax.experts.ensemble import (
     AbstractNetworkExpert,
     Trained,
     few_rows_factor,
-    gate_relevance,
     held_out_densities,
     held_out_factor,
 )
@@ -54,8 +53,8 @@ from sigmax.networks import (
     SMALLEST_VARIANCE,
     ExtrapolationGate,
     TabularMLP,
-    blend_factor,
     create_gate,
+    gate_relevance,
     inverse_softplus,
     mean_gates,
 )
@@ -352,11 +351,14 @@ class Combined(AbstractNetworkExpert):
         gate, own_center = None, np.full(len(X), NO_CENTER)
         if self.extrapolate:
             scale = self.gate_scale
-            relevance = None if scale is not None else gate_relevance(rows, X, key)
+            coordinates, relevance = np.asarray(X.coordinates), None
+            if scale is None:
+                y = rows.y.astype(np.float32)
+                relevance = gate_relevance(rows.features, coordinates, y, key)
             gate, own_center = create_gate(
-                np.asarray(X.coordinates), self.n_inducing, key, scale=scale, relevance=relevance
+                coordinates, self.n_inducing, key, scale=scale, relevance=relevance
             )
-        sizes, members = (X.input_shape, self.hidden_sizes, rows.y.shape[1]), []
+        sizes, members = (X, self.hidden_sizes, rows.y.shape[1]), []
         for member in range(self.n_members):
             rng = named_generator(key, f"mean of member {member}")
             mean = TabularMLP.create(rng, *sizes, activation=self.activation)
@@ -420,21 +422,19 @@ class Combined(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> "CombinedFitted":
-        networks, rows = trained.networks, (trained.folds, trained.data)
-        stage = replace(self.stages()[-1], score=None, predict=density)
-        if self.validation_fraction and self.recalibrate:
-            dist = held_out_densities(networks, *rows, stage)
-            # The same rows chose the checkpoints, which look too good: nothing is narrowed.
-            factor = jnp.maximum(held_out_factor(dist, *rows), 1.0)
-            factor = factor * few_rows_factor(trained.prepared.rows.given.n_distinct)
-            factors = jnp.broadcast_to(factor, networks.factor.shape)
-            networks = eqx.tree_at(lambda n: n.factor, networks, factors)
-
-        def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            dist = held_out_densities(networks, *rows, stage)
-            return Mixture(jax.tree.map(lambda leaf: np.asarray(leaf)[member, slot][None], dist))
-
-        held_out = trained.held_out(of_pairs)
+        networks, rows, dist = trained.networks, (trained.folds, trained.data), None
+        if self.validation_fraction:
+            stage = replace(trained.prepared.stages[-1], score=None, predict=density)
+            found = held_out_densities(networks, *rows, stage)
+            if self.recalibrate:
+                # The same rows chose the checkpoints, which look too good: nothing is narrowed.
+                factor = jnp.maximum(held_out_factor(found, *rows), 1.0)
+                factor = factor * few_rows_factor(trained.prepared.n_distinct)
+                factors = jnp.broadcast_to(factor, networks.factor.shape)
+                networks = eqx.tree_at(lambda n: n.factor, networks, factors)
+                found = held_out_densities(networks, *rows, stage)
+            dist = Mixture(jax.tree.map(lambda leaf: leaf[None], found))
+        held_out = trained.held_out(dist)
         networks = jax.tree.map(np.asarray, networks)
         return CombinedFitted(networks=networks, held_out=held_out, history=trained.history)
 

@@ -6,7 +6,8 @@ single fit is the case of one.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -24,12 +25,11 @@ from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.rows import Rows, TrainingRows, count_held_out, hold_out
 from sigmax.inputs import Inputs
-from sigmax.neighbors import neighbor_graph
-from sigmax.networks.gate import column_relevance
-from sigmax.random import named_generator, named_key
+from sigmax.neighbors import neighborhoods
+from sigmax.random import named_key
 from sigmax.settings import COUNT, number
 from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage, validate_members
-from sigmax.training.loop import phase_line, progress_bar
+from sigmax.training.loop import progress_bar
 
 N_MEMBERS = (
     5,
@@ -103,7 +103,12 @@ class Prepared:
 
     expert: Any
     """An `AbstractNetworkExpert` with settings for these rows."""
+    stages: tuple[Stage, ...]
     rows: Rows
+    n_distinct: int
+    """Number of rows that differ in X or in y."""
+    has_replicates: bool
+    """`Rows.has_replicates`."""
     X: Inputs
     """Encoded rows in single precision."""
     y: np.ndarray
@@ -132,24 +137,25 @@ class Trained:
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""
 
-    def held_out(self, density: Callable[[np.ndarray, np.ndarray, np.ndarray], Mixture]) -> HeldOut:
+    def held_out(self, dist: Mixture | None) -> HeldOut:
         """Held-out densities, none without validation.
 
-        ``density`` takes the member, the slot and the row of every held-out row, and returns a
-        mixture with leaves (parts, pairs, outputs).
+        ``dist`` are the densities of every member at the rows that it holds out: leaves
+        (parts, members, held out, outputs), anything for padding.
         """
         rows, n_members = self.prepared.rows, len(self.folds.group)
-        if not self.prepared.expert.validation_fraction:
+        if dist is None:
             return HeldOut.none(n_members, rows.y.shape[1])
         member, slot = np.nonzero(self.folds.validation_weight)
         row = np.asarray(self.folds.validation)[member, slot]
-        return HeldOut.of_members(density(member, slot, row), member, row, n_members, rows)
+        pairs = jax.tree.map(lambda leaf: np.asarray(leaf)[:, member, slot], dist)
+        return HeldOut.of_members(pairs, member, row, n_members, rows)
 
 
 def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Prepared:
     """Untrained members, their neighbour graphs and the rows that each holds out."""
     share, n_members = expert.validation_fraction, expert.n_members
-    labels = rows.given.duplicate_group
+    labels, kinds = rows.given.duplicate_group, (rows.given.n_distinct, rows.has_replicates)
     held_out = hold_out(
         labels,
         share,
@@ -161,33 +167,17 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Pre
     )
     keys = jax.random.split(named_key(key, "members"), n_members)
     X, y = rows.X.astype(np.float32), rows.y.astype(np.float32)
-    sizes, (networks, own_center) = expert.graph_sizes(), expert.init(rows, X, key)
-    graphs = neighborhoods(np.asarray(X.coordinates), sizes)
-    return Prepared(expert, rows, X, y, networks, own_center, graphs, held_out, keys, len(y))
+    coordinates, sizes, stages = np.asarray(X.coordinates), expert.graph_sizes(), expert.stages()
+    networks, own_center = expert.init(rows, X, key)
+    graphs = neighborhoods(coordinates, sizes)
+    parts = networks, own_center, graphs, held_out, keys, len(y)
+    return Prepared(expert, stages, rows, *kinds, X, y, *parts)
 
 
 def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: PRNGKeyArray) -> Prepared:
     """All that the training of rows in the units of the user starts from."""
     rows = Rows.encode(given, expert.target(given))
     return prepare(expert.fit_to(len(rows)), rows, key)
-
-
-def gate_relevance(rows: Rows, X: Inputs, key: PRNGKeyArray) -> np.ndarray:
-    """Relevance of every coordinate to the gate; 0 for times, which go on."""
-    rng, features = named_generator(key, "relevance"), rows.features
-    y = rows.y.astype(np.float32)
-    found = column_relevance(np.asarray(X.coordinates), y, features.column_of(), rng)
-    found[features.trends()] = 0.0
-    return found
-
-
-def neighborhoods(X: np.ndarray, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    """Graphs that stages name: single rows, and neighbourhoods of these sizes."""
-    graphs = {"single": np.arange(len(X))[:, None]}
-    if sizes:
-        graph = neighbor_graph(X, max(sizes.values()))
-        graphs |= {name: graph[:, :k] for name, k in sizes.items()}
-    return graphs
 
 
 def train(
@@ -199,12 +189,12 @@ def train(
     """Train all members of all ensembles, from the rows of ``create_supply`` where it is given."""
     first = prepared[0]
     expert, n_members = first.expert, first.expert.n_members
-    shapes = {(own.X.input_shape, own.y.shape) for own in prepared}
+    shapes = {(own.X.n_codes, *map(np.shape, jax.tree.leaves((own.X, own.y)))) for own in prepared}
     if len(shapes) > 1 or any(own.expert != expert for own in prepared):
         raise InvalidArgumentError(
             "Models that are fitted together need the same settings and data of the same shape."
         )
-    weights = [own.rows.weight for own in prepared]
+    weights = [own.rows.given.weight for own in prepared]
     data = TrainingData.create(
         [own.X for own in prepared],
         [own.y for own in prepared],
@@ -224,7 +214,7 @@ def train(
         networks = jax.tree.map(lambda *leaf: jnp.concatenate(leaf), *leaves)
         keys = jnp.concatenate([own.keys for own in prepared])
 
-    stages, histories = expert.stages(), {}
+    stages, histories = first.stages, {}
     supply = create_supply(folds, data) if create_supply else None
     on_host = jax.tree.map(np.asarray, folds)  # as NumPy, where a slice compiles nothing
     of_group = np.arange(len(keys)).reshape(-1, n_members)
@@ -273,6 +263,19 @@ def sound_members(
             stacklevel=4,
         )
     return is_sound
+
+
+@contextmanager
+def phase_line(name: str, *, visible: bool) -> Iterator[None]:
+    """Show a line on the terminal while a block of unknown length runs."""
+    from rich import get_console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    hidden = not (visible and get_console().is_terminal)  # in a file it would be an empty line
+    with Progress(*columns, transient=True, disable=hidden) as bar:
+        bar.add_task(name, total=None)
+        yield
 
 
 # Recalibration on the rows that members hold out: scales and tails.
@@ -383,12 +386,16 @@ def mixture_recalibration(
     most_df = bounds[jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))]
     tailed = dist.with_tails(most_df)
     single = best_scale_factor(tailed, y, weight, LARGEST_FACTOR, coverage_match)
-    factor = factor_of_mixture(single, found.of_all.with_tails(most_df), found.is_row)
+    of_all = found.of_all.with_tails(most_df)
+    factor = factor_of_mixture(single, of_all.mean, of_all.variance, found.is_row)
     return trusted(factor, found.weight, may_narrow), most_df
 
 
 def factor_of_mixture(
-    single: Float[Array, ""], of_all: Any, is_row: Bool[Array, "folds some"]
+    single: Float[Array, ""],
+    means: Float[Array, "folds members some outputs"],
+    variances: Float[Array, "folds members some outputs"],
+    is_row: Bool[Array, "folds some"],
 ) -> Float[Array, ""]:
     """Factor on members' scales that suits their mixture, from the one that suits each member.
 
@@ -396,9 +403,7 @@ def factor_of_mixture(
     the members' means have the variance d. The mean of them errs by d less than one of them, and
     the mixture is wider than its members by d: they should have the variance f² v − 2 d. The
     factor has the median of d / v for all rows, and takes at most three quarters of f² away.
-    ``of_all`` are the densities of all members at some rows: leaves (folds, members, some, ...).
     """
-    means, variances = of_all.mean, of_all.variance
     if means.shape[1] == 1:
         return single
     ratio = jnp.var(means, axis=1, ddof=1) / jnp.mean(variances, axis=1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from sigmax.distributions import Mixture, Normal, StudentT
 from sigmax.experts.rows import Rows, split_large_groups
@@ -63,6 +63,15 @@ class DuplicateGroups:
         """Rows of every group that has more than one."""
         parts = np.split(self.order, self.first[1:])
         return [part for part in parts if len(part) > 1]
+
+    def folds(
+        self, order: Int[np.ndarray, " rows"], n_folds: int
+    ) -> list[Bool[np.ndarray, " rows"]]:
+        """Masks of folds of whole groups, which are taken in the order of their first rows."""
+        _, first = np.unique(self.label[order], return_index=True)
+        fold = np.argsort(np.argsort(first)) % n_folds
+        masks = (fold[self.label] == k for k in range(n_folds))
+        return [mask for mask in masks if mask.any() and not mask.all()]
 
     @property
     def size(self) -> Int[np.ndarray, " groups"]:

@@ -18,8 +18,8 @@ from sigmax.experts.leave_out import (
     total_density,
 )
 from sigmax.experts.rows import Rows, TrainingRows
-from sigmax.features import Support, TargetUnits
-from sigmax.inputs import Inputs, Standardizer
+from sigmax.features import Standardizer, Support, TargetUnits
+from sigmax.inputs import Inputs
 
 Numbers = NDArray[np.float64]
 PENALTIES = np.logspace(-6, 6, 49)

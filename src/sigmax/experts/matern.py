@@ -47,6 +47,9 @@ LENGTH_MEAN, LENGTH_STD = 0.5, math.sqrt(2)
 BANDWIDTHS = (0.05, 0.15, 0.3, 0.6, 1.2, 2.5)
 """Bandwidths of the noise smoother that are tried, in length-scales."""
 
+N_FOLDS = 5
+"""Folds that few rows are predicted in, each with hyper-parameters of its own."""
+
 PSEUDO_ROWS, FEWEST_VARYING = 5.0, 30
 """Rows at the average noise that the smoother adds; with fewer rows the noise is constant."""
 
@@ -165,6 +168,14 @@ class Posterior(NamedTuple):
     latent: Vector
     """Its variance."""
 
+    def at(
+        self, covariance: "Covariance", theta: Vector, X: Matrix, points: Matrix
+    ) -> tuple[Vector, Vector]:
+        """Mean and variance of the function at new rows."""
+        across = covariance(theta, X, points)
+        reduced = np.sum((across @ self.reduction) * across, axis=1)
+        return across @ self.weights, np.maximum(covariance.variance(theta, X) - reduced, 1e-9)
+
 
 def infer(
     covariance: "Covariance",
@@ -265,10 +276,8 @@ class MaternFitted(AbstractFitted):
         rows, covariance, parts = coordinates(X), Covariance(self.group), []
         for output, own in enumerate(self.posteriors):
             theta = self.theta[output]
-            across = covariance(theta, rows, self.X[self.is_point])
-            reduced = np.sum((across @ own.reduction) * across, axis=1)
-            latent = np.maximum(covariance.variance(theta, rows) - reduced, 1e-9)
-            parts.append((across @ own.weights, latent, self.noise(rows, output)))
+            found = own.at(covariance, theta, rows, self.X[self.is_point])
+            parts.append((*found, self.noise(rows, output)))
         mean, latent, noise = (np.stack(part, axis=-1)[None] for part in zip(*parts, strict=True))
         return student_t(mean, latent, noise, self.factor, self.df)
 
@@ -321,7 +330,7 @@ class MaternProcess(AbstractExpert):
     n_points: int = setting(1000, COUNT, "Inducing points with more rows than that.")
     max_iter: int = setting(60, COUNT, "Iterations of the search, at most.")
 
-    POLISH_ITER = 8
+    POLISH_ITER, REFIT_ITER = 8, 20
 
     def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MaternFitted:
         """Fit one process per output, to random rows if there are too many."""
@@ -396,6 +405,14 @@ class MaternProcess(AbstractExpert):
                     relative = np.exp(smoothed(covariance, theta, X, *points, bandwidth))
                 relative[is_point] = np.exp(tried[best])
                 mean, latent, noise = leave_out(relative)
+        if len(X) <= self.n_search:
+            for held_out in groups.folds(order, N_FOLDS):
+                kept = ~held_out
+                own = covariance.search([theta], X[kept], y[kept], weight[kept], self.REFIT_ITER)
+                relevant = np.exp(own[1]) * relative / weight
+                found = infer(covariance, own, X[kept], y[kept], relevant[kept], is_point[kept])
+                mean[held_out], latent[held_out] = found.at(covariance, own, X[held_out], X[kept])
+                noise[held_out] = relevant[held_out]
         factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight)
         return theta, log_noise, relative, bandwidth, factor, df, (mean, latent, noise)
 

@@ -28,7 +28,6 @@ from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, U
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.combined import PRESETS
-from sigmax.experts.ensemble import gate_relevance
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS
@@ -36,7 +35,7 @@ from sigmax.experts.matern import MaternProcess
 from sigmax.experts.rows import Rows
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.inputs import Inputs
-from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate
+from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
 from sigmax.random import named_key
 from sigmax.settings import Rule, one_of, setting
 
@@ -361,7 +360,7 @@ def fit_gate(
     A held-out row is no inducing point to itself.
     """
     X = np.asarray(rows.X.coordinates, np.float32)
-    relevance = gate_relevance(rows, rows.X.astype(np.float32), key)
+    relevance = gate_relevance(rows.features, X, rows.y.astype(np.float32), key)
     gate, own_center = create_gate(X, N_INDUCING, key, relevance=relevance)
     row_weight = rows.weight[common]
     density = np.stack([densities(part, rows, common) for part in parts])

@@ -36,7 +36,7 @@ from sigmax.experts.ensemble import (
     few_rows_factor,
 )
 from sigmax.experts.rows import Rows
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import (
     ACTIVATIONS,
     NO_CENTER,
@@ -167,13 +167,13 @@ class FlipoutNetwork(eqx.Module):
     def create(
         cls,
         rng: np.random.Generator,
-        shape: InputShape,
+        X: Inputs,
         hidden_sizes: tuple[int, ...],
         n_outputs: int,
         *,
         activation: str,
     ) -> "FlipoutNetwork":
-        inputs = InputLayer.create(rng, shape)
+        inputs = InputLayer.create(rng, X)
         sizes = inputs.n_outputs, *hidden_sizes, n_outputs
         gains = *(1.0 for _ in hidden_sizes), 0.1
         layers = tuple(
@@ -278,13 +278,13 @@ class AbstractStochastic(AbstractNetworkExpert):
     patience: int = setting(0, COUNT_OR_ZERO, PATIENCE)
 
     @abstractmethod
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> Any:
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> Any:
         """Untrained network."""
 
     def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[Any, np.ndarray]:
         rngs = [named_generator(key, f"member {member}") for member in range(self.n_members)]
         n_outputs = rows.y.shape[1]
-        networks = stack_members([self.create(rng, X.input_shape, n_outputs) for rng in rngs])
+        networks = stack_members([self.create(rng, X, n_outputs) for rng in rngs])
         return networks, np.full(len(X), NO_CENTER)
 
     def stage(self, parts: tuple[Part, ...], objective: Callable, score: Callable) -> Stage:
@@ -315,20 +315,21 @@ class AbstractStochastic(AbstractNetworkExpert):
         )
 
     def finish(self, trained: Trained) -> StochasticFitted:
-        def own_draws(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            """Draws of the member that holds each row out: leaves (draws, pairs, outputs)."""
-            rows = trained.prepared.X[row]
-            drawn = draw_densities(trained.networks, self.n_draws, rows)
+        dist, n_members = None, len(trained.folds.group)
+        if self.validation_fraction:
+            rows = np.asarray(trained.folds.validation)
+            X, members = trained.prepared.X[rows.reshape(-1)], np.arange(n_members)
 
             def own(leaf: np.ndarray) -> np.ndarray:
-                by_member = leaf.reshape(-1, self.n_draws, *leaf.shape[1:])
-                return np.moveaxis(by_member[member, :, np.arange(len(row))], 0, 1)
+                """Draws of every member at its rows: (draws, members, held out, outputs)."""
+                drawn = leaf.reshape(n_members, self.n_draws, *rows.shape, -1)
+                return drawn[members, :, members].swapaxes(0, 1)
 
-            return Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
-
+            drawn = draw_densities(trained.networks, self.n_draws, X)
+            dist = Mixture(jax.tree.map(own, drawn), n_parts=self.n_draws)
         return StochasticFitted(
             networks=jax.tree.map(np.asarray, trained.networks),
-            held_out=trained.held_out(own_draws),
+            held_out=trained.held_out(dist),
             history=trained.history,
             n_draws=self.n_draws,
         )
@@ -350,10 +351,8 @@ class Dropout(AbstractStochastic):
     )
     weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay.")
 
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> DropoutNetwork:
-        mlp = TabularMLP.create(
-            rng, shape, self.hidden_sizes, n_outputs, activation=self.activation
-        )
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> DropoutNetwork:
+        mlp = TabularMLP.create(rng, X, self.hidden_sizes, n_outputs, activation=self.activation)
         return DropoutNetwork(mlp, jnp.zeros(n_outputs), self.dropout_rate)
 
     def stages(self) -> tuple[Stage, ...]:
@@ -364,8 +363,7 @@ class Dropout(AbstractStochastic):
         folds = trained.folds
         folds = folds if self.validation_fraction else validated_on_training_rows(folds)
         precisions = best_precision(trained.networks, folds, trained.data, self.n_draws)
-        n_distinct = trained.prepared.rows.given.n_distinct
-        precisions = precisions - 2 * math.log(few_rows_factor(n_distinct))
+        precisions = precisions - 2 * math.log(few_rows_factor(trained.prepared.n_distinct))
         networks = eqx.tree_at(lambda n: n.log_precision, trained.networks, precisions)
         return super().finish(replace(trained, networks=networks))
 
@@ -419,9 +417,9 @@ class Bayesian(AbstractStochastic):
         3e-2, POSITIVE, "Step size of Adam for the noise, one number that has a long way to go."
     )
 
-    def create(self, rng: np.random.Generator, shape: InputShape, n_outputs: int) -> FlipoutNetwork:
+    def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> FlipoutNetwork:
         return FlipoutNetwork.create(
-            rng, shape, self.hidden_sizes, n_outputs, activation=self.activation
+            rng, X, self.hidden_sizes, n_outputs, activation=self.activation
         )
 
     def stages(self) -> tuple[Stage, ...]:

@@ -27,11 +27,12 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y
 
 from sigmax.errors import InvalidDataError
-from sigmax.experts.ensemble import neighborhoods, prepare, train
+from sigmax.experts.ensemble import prepare, train
 from sigmax.experts.local import Local
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.inputs import Inputs
 from sigmax.model import Model
+from sigmax.neighbors import neighborhoods
 from sigmax.networks import NO_CENTER
 from sigmax.random import draw_seed, named_generator
 from sigmax.tables import Table

@@ -9,6 +9,7 @@ from sigmax.features.features import Features
 from sigmax.features.target import (
     SUPPORT,
     RepeatedValues,
+    Standardizer,
     Support,
     TargetUnits,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "Completion",
     "Features",
     "RepeatedValues",
+    "Standardizer",
     "Support",
     "TargetUnits",
 ]

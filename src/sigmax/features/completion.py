@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
 
 from sigmax.distributions import Mixture, Stacked
 from sigmax.tables import MISSING, CategoryColumn, Table
@@ -79,12 +80,11 @@ def complete(
         rows, is_unknown_here = incomplete[own], pattern[column_of] & (column_of >= 0)
         is_known = ~is_unknown_here & (column_of >= 0)
         explained = squared_correlation[:, is_unknown_here].max(axis=1, initial=0.0)
-        weight = np.sqrt(np.maximum(explained, LEAST_WEIGHT))[is_known]
-        similar = nearest(
-            coordinates[rows][:, is_known] * weight,
-            donor_coordinates[:, is_known] * weight,
-            min(N_SIMILAR, len(donors)),
-        )
+        weight = np.sqrt(np.maximum(explained, LEAST_WEIGHT)) * is_known
+        n_similar = min(N_SIMILAR, len(donors))
+        search: Any = NearestNeighbors(n_neighbors=n_similar, algorithm="brute")
+        search.fit(donor_coordinates * weight)
+        similar = search.kneighbors(coordinates[rows] * weight, return_distance=False)
         chosen[own] = spaced(similar, donor_coordinates[:, is_unknown_here], k)
     extra = n + np.arange(len(incomplete) * (k - 1)).reshape(k - 1, len(incomplete))
     choices = np.tile(np.arange(n), (k, 1))
@@ -105,16 +105,6 @@ def correlations(coordinates: NDArray[np.floating]) -> NDArray[np.float64]:
     length = np.sqrt(np.sum(centered**2, axis=0))
     standard = centered / np.where(length > 0, length, 1.0)
     return np.maximum((standard.T @ standard) ** 2 - 2 / len(coordinates), 0.0)
-
-
-def nearest(rows: NDArray[np.floating], donors: NDArray[np.floating], k: int) -> NDArray[np.intp]:
-    """Positions of the ``k`` nearest donors of every row, in blocks of rows."""
-    found = []
-    for first in range(0, len(rows), 256):
-        block = rows[first : first + 256]
-        squared = np.sum(donors**2, axis=1)[None] - 2 * block @ donors.T
-        found.append(np.argpartition(squared, k - 1, axis=1)[:, :k])
-    return np.concatenate(found)
 
 
 def spaced(

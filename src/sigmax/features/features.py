@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from sigmax.features.categories import CategoryMap, EncodedCategory
 from sigmax.features.completion import Completion, complete
-from sigmax.inputs import Inputs, Standardizer
+from sigmax.features.target import Standardizer
+from sigmax.inputs import Inputs
 from sigmax.tables import Column, Kind, Schema, Table
 
 MISSING_STEP = 0.5
@@ -59,16 +60,8 @@ class Features:
         Statistics of categories in these inputs leave out the row's own target, unlike those of
         rows to predict.
 
-        Parameters
-        ----------
-        y
-            Targets (rows, outputs) in standardised units.
-        weight
-            Weight of each row.
-        groups
-            Label of each row; duplicates share a label.
-        dtype
-            Type of numbers and coordinates.
+        ``y`` holds targets (rows, outputs) in standardised units; duplicate rows share a label of
+        ``groups``.
         """
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)
@@ -150,7 +143,8 @@ class Features:
 
     def trends(self) -> NDArray[np.intp]:
         """Positions of times among the numbers: new rows may be later than training rows."""
-        return np.arange(len(self.schema.of_kind(Kind.NUMBER)), len(self.schema.reals))
+        n_numbers, n_times = (len(self.schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
+        return np.arange(n_numbers, n_numbers + n_times)
 
     def statistics(self) -> NDArray[np.intp]:
         """Positions of the coordinates that are statistics of the target."""
@@ -206,8 +200,9 @@ class Features:
 
 def donor_rows(table: Table) -> Table:
     """Evenly spaced rows, at most `MOST_DONORS`."""
-    rows = np.unique(np.linspace(0, len(table) - 1, min(len(table), MOST_DONORS)).astype(np.intp))
-    return table[rows]
+    if len(table) <= MOST_DONORS:
+        return table
+    return table[np.unique(np.linspace(0, len(table) - 1, MOST_DONORS).astype(np.intp))]
 
 
 def real_numbers(table: Table) -> NDArray[np.float64]:

@@ -5,9 +5,6 @@ the batch, otherwise by running moments, which are part of the network: `learn` 
 with newer ones. Encoder and decoder are such networks with a likelihood of their outputs.
 """
 
-# Fields override properties of the base class, and `other` has the same class.
-# pyright: reportIncompatibleMethodOverride=false
-
 import itertools
 import math
 from abc import abstractmethod
@@ -22,16 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.random import Generator
 
 from sigmax.compilation import bucket_size, by_blocks, compiled, on_device, pad_rows
-from sigmax.distributions import AbstractComponent, AbstractDistribution, Normal, StudentT
-from sigmax.distributions.base import Batch
-from sigmax.errors import InvalidArgumentError, InvalidDataError
-from sigmax.inputs import Standardizer
-from sigmax.networks import NO_CENTER, ExtrapolationGate, blend_factor, inverse_softplus
+from sigmax.distributions import AbstractDistribution, Normal, StudentT, blend_factor
+from sigmax.features import Standardizer
+from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
 
 Rows = Float[Array, "rows features"]
 Codes = Float[Array, "rows latent"]
@@ -292,84 +286,7 @@ def lloyd_step(centers: Centers, codes: Codes, spare: Centers) -> Centers:
     return jnp.where(counts > 0, means, spare)
 
 
-@final
-class Bernoulli(AbstractComponent):
-    """Bernoulli distribution with given log-odds, also for grey values between 0 and 1.
-
-    Between 0 and 1 ``log_prob`` is the usual x log p + (1 − x) log(1 − p). This is no density: it
-    cannot be compared with the log-density of a model of continuous values.
-
-    Examples
-    --------
-    >>> Bernoulli(jnp.array([0.0])).log_prob(jnp.array([1.0])).round(4)
-    Array([-0.6931], dtype=float32)
-    """
-
-    logits: Batch
-
-    @property
-    def mean(self) -> Float[Array, "*batch"]:
-        """Probability of 1."""
-        return jax.nn.sigmoid(jnp.asarray(self.logits))
-
-    @property
-    def variance(self) -> Float[Array, "*batch"]:
-        return self.mean * jax.nn.sigmoid(-jnp.asarray(self.logits))
-
-    @property
-    def std(self) -> Float[Array, "*batch"]:
-        return jnp.sqrt(self.variance)
-
-    @property
-    def mean_difference(self) -> Float[Array, "*batch"]:
-        return 2 * self.variance
-
-    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
-        logits = jnp.asarray(self.logits)
-        return jnp.asarray(y * logits - jax.nn.softplus(logits))
-
-    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
-        return jnp.where(y >= 1, 1.0, jnp.where(y >= 0, 1 - self.mean, 0.0))
-
-    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        return jnp.where(q <= 1 - self.mean, 0.0, 1.0)
-
-    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
-        return self.mean * jnp.abs(1 - y) + (1 - self.mean) * jnp.abs(y)
-
-    def absolute_difference(self, other: "Bernoulli") -> Float[Array, "*batch"]:
-        return self.mean * (1 - other.mean) + other.mean * (1 - self.mean)
-
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
-        mean = self.mean
-        draws = jax.vmap(lambda k: jax.random.bernoulli(k, mean))(jax.random.split(key, n))
-        return draws.astype(mean.dtype)
-
-    def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Bernoulli":
-        """Raise an error: 0 and 1 have no other units."""
-        raise InvalidArgumentError("A Bernoulli distribution has no other units than 0 and 1.")
-
-    def widen(self, factor: ArrayLike) -> "Bernoulli":
-        """Raise an error: the spread of a Bernoulli follows from its mean."""
-        raise InvalidArgumentError("The spread of a Bernoulli distribution follows from its mean.")
-
-
-@final
-class BernoulliLikelihood(AbstractLikelihood):
-    """Bernoulli of values between 0 and 1; the output is the log-odds."""
-
-    units: FeatureUnits
-
-    def __call__(self, outputs: Outputs, z: Inputs) -> Bernoulli:
-        return Bernoulli(outputs[0])
-
-    def initial_outputs(self) -> tuple[np.ndarray, ...]:
-        share = np.clip(np.asarray(self.units.mean, dtype=np.float64), 0.01, 0.99)
-        return (np.log(share / (1 - share)),)
-
-
 LIKELIHOODS = {
-    "bernoulli": BernoulliLikelihood,
     "normal": NormalLikelihood,
     "shared": SharedLikelihood.create,
     "student": StudentLikelihood,
@@ -440,7 +357,9 @@ class VAEModel:
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:
         """q(z | x) of every row."""
-        return by_blocks(partial(predict, self.autoencoder.encoder), self._standardized(X), axis=0)
+        return by_blocks(
+            partial(predict, self.autoencoder.encoder), standardized(X, self.scaling), axis=0
+        )
 
     def decode(self, z: np.ndarray) -> AbstractDistribution:
         """p(x | z) of every code, in the units of X."""
@@ -459,7 +378,7 @@ class VAEModel:
         self, X: np.ndarray, key: PRNGKeyArray, n_samples: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Evidence lower bound and importance-weighted bound of every row, in blocks of rows."""
-        rows = self._standardized(X)
+        rows = standardized(X, self.scaling)
         hidden = sum(len(shift) for shift in self.autoencoder.decoder.networks[0].shifts)
         n_draws = max(LARGEST_CALL // (12 * X.shape[1] + 4 * hidden), LEAST_ROWS)
         wanted = min(max(n_draws // n_samples, LEAST_ROWS), MOST_ROWS)
@@ -488,22 +407,10 @@ class VAEModel:
         if found != (1, n_features) or n_scaled != n_features:
             raise ValueError(f"densities have the shape {found}, scales are {n_scaled}")
 
-    def _standardized(self, X: np.ndarray) -> np.ndarray:
-        if isinstance(self.autoencoder.decoder.likelihood, BernoulliLikelihood):
-            check_unit_interval(X)
-        return standardized(X, self.scaling)
-
 
 def standardized(X: np.ndarray, scaling: Standardizer | None) -> np.ndarray:
     """Rows in the units of the networks, in single precision."""
     return X.astype(np.float32) if scaling is None else scaling(X)
-
-
-def check_unit_interval(X: np.ndarray) -> None:
-    """Raise an error unless all values are between 0 and 1."""
-    if not (X.min() >= 0 and X.max() <= 1):
-        rule = "between 0 and 1 for likelihood='bernoulli'"
-        raise InvalidDataError(f"`X` must be {rule}, got values in [{X.min()}, {X.max()}].")
 
 
 def log_determinant(scaling: Standardizer | None) -> float:

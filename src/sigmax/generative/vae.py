@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sigmax.checks import check_count, check_flag
 from sigmax.compilation import on_device, stack_members
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
-from sigmax.experts.rows import duplicate_groups, split_large_groups
+from sigmax.experts.rows import duplicate_groups, hold_out
+from sigmax.features import Standardizer
 from sigmax.generative.autoencoder import (
     LIKELIHOODS,
     Autoencoder,
@@ -38,14 +38,12 @@ from sigmax.generative.autoencoder import (
     Moments,
     Rows,
     VAEModel,
-    check_unit_interval,
     divergence,
     log_determinant,
     refit_gate,
     sample_code,
     standardized,
 )
-from sigmax.inputs import Standardizer
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import ExtrapolationGate
 from sigmax.random import make_key, named_generator, named_key
@@ -58,6 +56,8 @@ from sigmax.settings import (
     SIZES,
     AbstractSettings,
     Rule,
+    check_count,
+    check_flag,
     number,
     one_of,
     setting,
@@ -108,11 +108,7 @@ class AbstractVAESettings(AbstractSettings):
 
     def fit_scaling(self, X: np.ndarray) -> Standardizer | None:
         """Standardisation of the features; None for unscaled X."""
-        if self.likelihood == "bernoulli":
-            check_unit_interval(X)
-        elif self.scaling == "standard":
-            return Standardizer.fit(X, np.ones(len(X)))
-        return None
+        return Standardizer.fit(X, np.ones(len(X))) if self.scaling == "standard" else None
 
     def create(
         self, rows: np.ndarray, scaling: Standardizer | None, rng: np.random.Generator
@@ -187,31 +183,15 @@ def split_rows(
     """Rows to learn from, and a ``share`` of the rows for validation.
 
     Their numbers depend on the number of rows alone, so that models can be trained together. Rows
-    with the same label are held out together, or the model would be validated on rows that it has
-    learned. A label with more rows than are held out counts as that many single rows.
+    with the same label are held out together (see `hold_out`); where that does not give these
+    numbers, some rows are left out of validation and some are learned twice.
     """
     n_held_out = min(round(share * n_rows), LARGEST_HOLD_OUT, n_rows - 2)
     if labels is None or n_held_out <= 0:
         return np.arange(n_rows), np.empty(0, dtype=int)
-    shuffled = named_generator(key, "held out").permutation(n_rows)
-    is_held_out = fill_up(split_large_groups(labels, n_held_out)[shuffled], n_held_out)
-    # Where labels do not add up to the number, some rows are scored twice and some are not used.
-    learned = shuffled[~is_held_out][: n_rows - n_held_out]
-    return np.sort(learned), np.sort(np.resize(shuffled[is_held_out], n_held_out))
-
-
-def fill_up(labels: np.ndarray, n_wanted: int) -> np.ndarray:
-    """True for the rows of the labels that, taken whole and in order, fit into ``n_wanted``."""
-    _, first, labels, counts = np.unique(
-        labels, return_index=True, return_inverse=True, return_counts=True
-    )
-    is_taken, n_left = np.zeros(len(counts), dtype=bool), n_wanted
-    for label in np.argsort(first):
-        if counts[label] <= n_left:
-            is_taken[label], n_left = True, n_left - counts[label]
-        if not n_left:
-            break
-    return is_taken[labels]
+    (held_out,) = hold_out(labels, share, 1, key, largest=n_held_out)
+    learned = np.setdiff1d(np.arange(n_rows), held_out)
+    return np.resize(learned, n_rows - n_held_out), np.sort(held_out[:n_held_out])
 
 
 Vectors = tuple[Float[Array, " mean"], Float[Array, " variance"]]
@@ -322,7 +302,7 @@ class VAEStage(AbstractStage):
         # Validation rows are neighbours like any other, with weight 0.
         counts, k = data.graph.counts[fold.data_set], data.graph.n_neighbors
         expected = expected_count(counts, data.n_rows, k, self.n_primary, self.n_secondary)
-        share = jnp.zeros(data.n_rows).at[fold.learned].set(1 / len(fold.learned))
+        share = jnp.zeros(data.n_rows).at[fold.learned].add(1 / len(fold.learned))
         local_weight = share / expected
 
         def update(gradient, state, vector):
@@ -511,10 +491,8 @@ def fit_models(
         data = GenerativeData(on_device(np.stack(rows)), Graph.create(lists, n_rows))
         own_keys = jnp.stack([named_key(key, "training") for key in keys])
         trained, histories = train(stack_members(networks), own_keys, folds, data, stages, report)
-    trained, models = (
-        jax.tree.map(np.asarray, trained),
-        [],
-    )  # slices of NumPy arrays need no compilation
+    trained = jax.tree.map(np.asarray, trained)  # slices of NumPy arrays need no compilation
+    models = []
     for i, (own, history) in enumerate(zip(data_sets, histories, strict=True)):
         autoencoder = jax.tree.map(lambda leaf, i=i: on_device(leaf[i]), trained)
         found = as_history(history, stages[0], log_determinant(scalings[own]))
@@ -707,11 +685,10 @@ class VAE(AbstractVAE):
 
     Parameters
     ----------
-    likelihood : "bernoulli", "normal", "shared" or "student"
+    likelihood : "normal", "shared" or "student"
         Density of a feature given the code: "normal" is a Normal with a standard deviation from the
         decoder; "shared" a Normal with one learned standard deviation for all rows and features
-        (the σ-VAE); "student" a Student-t with scale and degrees of freedom from the decoder;
-        "bernoulli" is for values between 0 and 1, and ignores `scaling` and `min_std`.
+        (the σ-VAE); "student" a Student-t with scale and degrees of freedom from the decoder.
     n_latent : int
         Dimensions of a code.
     hidden_sizes : tuple of int

@@ -1,37 +1,23 @@
-"""Bayesian optimisation with BoTorch, whose model is a `GPRegressor` or a `LocalRegressor`.
+"""Bayesian optimisation with BoTorch, whose model is a `GPRegressor` or a `SparseGPRegressor`.
 
-Ensemble members of a fitted estimator become functions of tensors, jointly Normal at several
-points. Those of a `LocalRegressor` are compiled functions of JAX, which also computes their
-gradients; Gaussian processes are tensors of PyTorch.
+The processes of a fitted estimator, one for each draw of its hyper-parameters, become tensors of
+PyTorch, which computes gradients.
 """
 
-import copy
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from sigmax.compilation import bucket_size, compiled, pad_rows, padded
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
-from sigmax.estimators import AbstractGPRegressor, AbstractRegressor, LocalRegressor
+from sigmax.estimators import AbstractGPRegressor, AbstractRegressor
 from sigmax.experts.gaussian_process import GPFitted
 from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
-from sigmax.experts.local import LocalFitted
-from sigmax.experts.local.fitted import AddedRows, embed_members, predict_members
-from sigmax.experts.local.network import LocalNetwork, TrainingSet
-from sigmax.inputs import Inputs
 from sigmax.integrations.surrogates import fit_surrogate
-from sigmax.model import Model as FittedModel
 from sigmax.tables import Kind
 
 try:
     import torch
-    from botorch.exceptions import UnsupportedError
     from botorch.models.model import FantasizeMixin, Model
     from botorch.posteriors import Posterior
     from botorch.sampling.base import MCSampler
@@ -46,9 +32,6 @@ except ImportError as error:
     ) from error
 
 __all__ = ["MemberPosterior", "SigmaxModel", "fit_sigmax_model"]
-
-SMALLEST_BLOCK = 64
-"""Minimum number of padded rows; more are padded to powers of two, for few compilations."""
 
 LEAST_VARIANCE = 1e-9
 """Smallest variance of a process, as a share of its prior variance; less is rounding."""
@@ -201,196 +184,6 @@ def normal_sampler(
     return sampler(sample_shape=sample_shape, seed=seed)
 
 
-def number_columns(model: FittedModel) -> tuple[int, ...]:
-    """Positions of the columns that are numbers, if the others are categories."""
-    if not model.is_single_output:
-        raise InvalidArgumentError("A BoTorch model has one target; use one for each of them.")
-    schema = model.features.schema
-    if any(column.kind not in (Kind.NUMBER, Kind.CATEGORY) for column in schema):
-        raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
-    return tuple(j for j, column in enumerate(schema) if column.kind is Kind.NUMBER)
-
-
-@final
-class MemberMoments(NamedTuple):
-    """Moments of the mean of y at single rows under every member, in units of y."""
-
-    mean: Any  # (members, rows)
-    own_variance: Any  # (members, rows)
-    noise_variance: Any  # variance of y around its mean: (members, rows)
-    coordinates: Any
-    """Coordinates in which the learned metric is Euclidean: (members, rows, dimensions)."""
-
-
-@final
-class LocalArrays(eqx.Module):
-    """Arrays of a fitted `LocalRegressor` in double precision, for compiled functions."""
-
-    networks: LocalNetwork
-    training_sets: TrainingSet
-    added: AddedRows | None
-    added_factor: np.ndarray
-    bounds: tuple[np.ndarray, np.ndarray]  # range of the training data
-    target: tuple[np.ndarray, np.ndarray]  # mean and scale of y
-    scaling: tuple[np.ndarray, np.ndarray]  # means and scales of the columns that are numbers
-    columns: tuple[int, ...] = eqx.field(static=True)  # positions of these columns
-
-    @classmethod
-    def create(cls, model: FittedModel) -> "LocalArrays":
-        """Raise InvalidArgumentError unless all columns are numbers."""
-        columns, fitted, target = number_columns(model), model.fitted, model.target.scaling
-        assert isinstance(fitted, LocalFitted)
-        predictor, gate = fitted.predictor, fitted.networks.gate
-        n_centers = int(np.sum(np.asarray(gate.is_used)[0]))
-        centers = shortened((gate.inducing_points, gate.is_used), n_centers)
-        networks = eqx.tree_at(
-            lambda own: (own.gate.inducing_points, own.gate.is_used), fitted.networks, centers
-        )
-        found = cls(
-            networks,
-            shortened(predictor.training_sets, predictor.n_rows),
-            shortened(predictor.added, predictor.n_added),
-            np.asarray(fitted.added_factor),
-            fitted.bounds,
-            (np.asarray(target.mean[0]), np.asarray(target.scale[0])),
-            (model.features.scaling.mean, model.features.scaling.scale),
-            columns,
-        )
-        return jax.tree.map(in_double, found)
-
-
-def shortened(tree: Any, n_rows: int) -> Any:
-    """Arrays with the fewest slots for ``n_rows`` along their second axis."""
-    n_slots = bucket_size(n_rows, smallest=SMALLEST_BLOCK)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, :n_slots], tree)
-
-
-def in_double(leaf: Any) -> np.ndarray:
-    """Numbers of an array in double precision, on the host."""
-    leaf = np.asarray(leaf)
-    return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf
-
-
-def encode(estimator: LocalRegressor, X: np.ndarray) -> Inputs:
-    """Encoded rows in double precision."""
-    features = estimator.model_.features
-    if features.schema.is_plain:
-        return Inputs(features.scaling(X, np.float64))
-    return estimator.model_.encode(estimator.read(X)).astype(np.float64)
-
-
-@final
-class MomentsFunction(torch.autograd.Function):
-    """`MemberMoments` of rows (n, d), with gradients with respect to their numbers.
-
-    Forward runs a compiled function of JAX, backward its vector-Jacobian product.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, X: Tensor, estimator: LocalRegressor, arrays: LocalArrays) -> Any:
-        ctx.save_for_backward(X)
-        ctx.estimator, ctx.arrays = estimator, arrays
-        # Acquisition functions repeat rows: each candidate comes with all observed ones.
-        rows, index = np.unique(X.detach().numpy(), axis=0, return_inverse=True)
-        with jax.enable_x64(True):
-            found = moments_at(arrays, pad_inputs(encode(estimator, rows)))
-        return tuple(torch.from_numpy(np.asarray(leaf)[:, index.ravel()]) for leaf in found)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (X,), arrays = ctx.saved_tensors, ctx.arrays
-        rows, (_, scale) = encode(ctx.estimator, X.detach().numpy()), arrays.scaling
-        with jax.enable_x64(True):
-            inputs = pad_inputs(rows)
-            by_row = [part.detach().numpy().swapaxes(0, 1) for part in gradients]
-            cotangents = tuple(pad_rows(part, len(inputs)).swapaxes(0, 1) for part in by_row)
-            found = np.asarray(gradient_at(arrays, inputs, cotangents))[: len(rows)]
-        gradient = torch.zeros_like(X)
-        gradient[:, arrays.columns] = torch.from_numpy(found / scale)
-        return gradient, None, None
-
-
-def pad_inputs(rows: Inputs) -> Inputs:
-    return padded(rows, bucket_size(len(rows), smallest=SMALLEST_BLOCK))
-
-
-def predict(arrays: LocalArrays, rows: Inputs) -> MemberMoments:
-    """Moments of the members of `predict_dist`."""
-    rows = rows.within(*arrays.bounds, len(arrays.columns))
-    found = predict_members(arrays.networks, arrays.training_sets, arrays.added, rows)
-    found = found.widened(arrays.added_factor)
-    weight, variance = jnp.exp(found.dist.log_weight), found.dist.components.variance
-    own = found.epistemic_share * jnp.sum(weight * variance, axis=-1)[..., 0]
-    noise = found.dist.variance[..., 0] - own
-    embedded, _ = embed_members(arrays.networks, rows)
-    mean, scale = arrays.target
-    return MemberMoments(
-        mean + scale * found.dist.mean[..., 0],
-        scale**2 * own,
-        scale**2 * noise,
-        embedded.coordinates,
-    )
-
-
-moments_at = compiled(predict)
-
-
-@compiled
-def gradient_at(
-    arrays: LocalArrays, rows: Inputs, cotangents: tuple[Array, ...]
-) -> Float[Array, "rows numbers"]:
-    """Gradient with respect to the standardised numbers of every row."""
-    n = len(arrays.columns)
-    _, pullback = eqx.filter_vjp(partial(predict, arrays), rows)
-    (gradient,) = pullback(MemberMoments(*cotangents))
-    of_numbers = gradient.numbers[:, :n]
-    return of_numbers if rows.position is None else of_numbers + gradient.position[:, :n]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LocalMembers:
-    r"""Members of a `LocalRegressor`, correlated across points by their kernels.
-
-    With the standard deviation $s_m(x)$ of member m, its covariance is
-    $s_m(x) s_m(x') \exp(-\frac12 \|z_m(x) - z_m(x')\|^2)$ in the learned metric.
-    """
-
-    estimator: LocalRegressor
-    arrays: LocalArrays
-    batch_shape = Size()
-
-    @classmethod
-    def create(cls, estimator: LocalRegressor) -> "LocalMembers":
-        return cls(estimator, LocalArrays.create(estimator.model_))
-
-    def joint(self, X: Tensor) -> Moments:
-        """Moments at the q points of every batch of ``X`` (batch, q, d), with gradients."""
-        *batch, q, d = X.shape
-        rows: Any = X.reshape(-1, d)
-        found = MemberMoments(*MomentsFunction.apply(rows, self.estimator, self.arrays))
-
-        def by_batch(values: Tensor) -> Tensor:
-            """Values with the axis of members after those of the batch, before the points."""
-            shaped = values.reshape(len(values), *batch, q, *values.shape[2:])
-            return shaped.movedim(0, len(batch))
-
-        std, z = by_batch(found.own_variance).sqrt(), by_batch(found.coordinates)
-        identity = torch.eye(q, dtype=X.dtype, device=X.device)
-        kernel = torch.exp(-0.5 * squared_distance(z, z)) * (1 - identity) + identity
-        covariance = std.unsqueeze(-1) * kernel * std.unsqueeze(-2)
-        return by_batch(found.mean), covariance, by_batch(found.noise_variance)
-
-    def conditioned(self, X: Tensor, y: Tensor, noise_variance: Tensor | None) -> "LocalMembers":
-        """Members after `LocalRegressor.add_rows`, which learns the noise itself."""
-        if X.ndim != 2:
-            raise UnsupportedError(
-                "A LocalRegressor is conditioned on one batch of rows at a time."
-            )
-        rows = X.detach().numpy(), y.detach().numpy()
-        return LocalMembers.create(copy.deepcopy(self.estimator).add_rows(*rows))
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class ProcessMembers:
@@ -415,8 +208,16 @@ class ProcessMembers:
     n_length_scales: int
 
     @classmethod
-    def create(cls, estimator: AbstractGPRegressor) -> "ProcessMembers":
-        columns, fitted = number_columns(estimator.model_), estimator.model_.fitted
+    def create(cls, estimator: AbstractRegressor) -> "ProcessMembers":
+        if not isinstance(estimator, AbstractGPRegressor):
+            name, kinds = type(estimator).__name__, "GPRegressor or SparseGPRegressor"
+            raise InvalidArgumentError(f"`estimator` must be a fitted {kinds}, got a {name}.")
+        if not estimator.model_.is_single_output:
+            raise InvalidArgumentError("A BoTorch model has one target; use one for each of them.")
+        schema, fitted = estimator.model_.features.schema, estimator.model_.fitted
+        if schema.of_kind(Kind.TIME):
+            raise InvalidArgumentError("Columns of a BoTorch model are numbers or categories.")
+        columns = tuple(j for j, column in enumerate(schema) if column.kind is Kind.NUMBER)
         assert isinstance(fitted, GPFitted)
         found, hyper, df = fitted.posterior, fitted.posterior.hyper, fitted.df
         is_used = np.asarray(found.reduction)[0] != 0  # the rest is padding
@@ -538,9 +339,6 @@ def squared_distance(X: Tensor, Z: Tensor) -> Tensor:
     return (squares - 2 * X @ Z.transpose(-1, -2)).clamp(min=0.0)
 
 
-Members = LocalMembers | ProcessMembers
-
-
 @final
 class SigmaxModel(Model, FantasizeMixin):
     """A fitted estimator of one target as a model of BoTorch.
@@ -550,10 +348,10 @@ class SigmaxModel(Model, FantasizeMixin):
 
     Parameters
     ----------
-    estimator : GPRegressor, SparseGPRegressor or LocalRegressor
+    estimator : GPRegressor or SparseGPRegressor
         Fitted.
     members : optional
-        Ensemble members to use in place of those of the estimator.
+        Processes to use in place of those of the estimator.
 
     Examples
     --------
@@ -567,10 +365,10 @@ class SigmaxModel(Model, FantasizeMixin):
 
     likelihood = None  # `fantasize` requires the attribute
 
-    def __init__(self, estimator: AbstractRegressor, members: Members | None = None):
+    def __init__(self, estimator: AbstractRegressor, members: ProcessMembers | None = None):
         super().__init__()
         self.estimator = estimator
-        self.members = members_of(estimator) if members is None else members
+        self.members = ProcessMembers.create(estimator) if members is None else members
 
     @property
     def num_outputs(self) -> int:
@@ -618,15 +416,14 @@ class SigmaxModel(Model, FantasizeMixin):
     ) -> "SigmaxModel":
         """Return a model that is conditioned on ``Y`` (batch, n, 1) at ``X`` (batch, n, d).
 
-        Nothing is trained: hyper-parameters and networks stay as they are; refit every few rows.
-        This model does not change. Several batches are alternatives, as in `fantasize`; a
-        `LocalRegressor` takes one batch at a time.
+        Nothing is trained: hyper-parameters stay as they are; refit every few rows. This model does
+        not change. Several batches are alternatives, as in `fantasize`.
 
         Parameters
         ----------
         X, Y : Tensor
         noise : Tensor, optional
-            Noise variance of ``Y``; by default that of the model. A `LocalRegressor` estimates it.
+            Noise variance of ``Y``; by default that of the model.
         """
         rows = self.transform_inputs(X).double().cpu(), Y.double().cpu().squeeze(-1)
         variance = None if noise is None else noise.double().cpu().squeeze(-1)
@@ -641,19 +438,18 @@ def fit_sigmax_model(
     train_X: Tensor,
     train_Y: Tensor,
     *,
-    kind: str = "auto",
     noise_free: bool = False,
     **settings: Any,
 ) -> SigmaxModel:
     """Fit a model of BoTorch to rows ``train_X`` (n, d) with ``train_Y`` (n, 1).
 
+    It is a `GPRegressor` averaged over its hyper-parameters, whose noise may depend on x, and with
+    more than 1,000 rows a `SparseGPRegressor`.
+
     Parameters
     ----------
     train_X, train_Y : Tensor
         In any units: both are standardised inside.
-    kind : "auto", "gp" or "local", default "auto"
-        "gp" is a `GPRegressor` averaged over its hyper-parameters, whose noise may depend on x;
-        "local" a `LocalRegressor`. "auto" takes the process up to 1,000 rows.
     noise_free : bool, default False
         True if the same X always gives the same Y.
     settings
@@ -663,15 +459,5 @@ def fit_sigmax_model(
         shapes = f"{tuple(train_X.shape)} and {tuple(train_Y.shape)}"
         raise InvalidDataError(f"X and Y must have shapes (n, d) and (n, 1), got {shapes}.")
     X, Y = (part.detach().cpu().double().numpy() for part in (train_X, train_Y))
-    fitted = fit_surrogate(X, Y[:, 0], kind=kind, noise_free=noise_free, **settings)
+    fitted = fit_surrogate(X, Y[:, 0], noise_free=noise_free, **settings)
     return SigmaxModel(fitted).eval()
-
-
-def members_of(estimator: AbstractRegressor) -> Members:
-    if isinstance(estimator, LocalRegressor):
-        return LocalMembers.create(estimator)
-    if isinstance(estimator, AbstractGPRegressor):
-        return ProcessMembers.create(estimator)
-    name = type(estimator).__name__
-    kinds = "GPRegressor, SparseGPRegressor or LocalRegressor"
-    raise InvalidArgumentError(f"`estimator` must be a fitted {kinds}, got a {name}.")

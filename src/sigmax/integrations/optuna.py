@@ -8,10 +8,9 @@ from typing import Any, final
 import numpy as np
 from scipy.stats import norm
 
-from sigmax.checks import check_choice, check_count
 from sigmax.errors import InvalidArgumentError, MissingExtraError
-from sigmax.estimators import GPRegressor
-from sigmax.integrations.surrogates import KINDS, fit_surrogate
+from sigmax.integrations.surrogates import fit_surrogate
+from sigmax.settings import check_count
 
 try:
     from optuna.distributions import (
@@ -31,8 +30,6 @@ except ImportError as error:
 
 __all__ = ["SigmaxSampler"]
 
-Surrogate = Any  # a `GPRegressor` or a `LocalRegressor`
-
 SHARE_NEAR = 0.5
 """Share of the candidates that are the best trial with some of its parameters changed."""
 
@@ -44,36 +41,27 @@ STEPS = (0.003, 0.3)
 
 @final
 class SigmaxSampler(BaseSampler):
-    """Sampler that maximises the expected improvement, or an upper bound, of predictions.
+    """Sampler that maximises the expected improvement of predictions.
 
     The first trials are random. Then a model of the finished trials predicts random candidates,
-    half of them near the best trial, and the most promising is tried. Parameters that not all
-    trials have are sampled at random; trials that were pruned or have failed are left out. The
-    model is a Gaussian process averaged over its hyper-parameters, whose noise may depend on the
-    parameters; with more than 1,000 trials, a `LocalRegressor`.
+    half of them near the best trial, and the one with the largest expected improvement over the
+    best predicted mean of the trials, without noise, is tried. Parameters that not all trials have
+    are sampled at random; trials that were pruned or have failed are left out. The model is a
+    Gaussian process averaged over its hyper-parameters, whose noise may depend on the parameters;
+    with more than 1,000 trials, a sparse process. It is refitted after every trial.
 
     Parameters
     ----------
     n_startup_trials : int, default 10
         Random trials at the beginning.
-    acquisition : "ei" or "ucb", default "ei"
-        Expected improvement over the best predicted mean of the trials, or the mean plus
-        ``exploration`` standard deviations. Both leave noise out.
-    exploration : float, default 2.0
-        Standard deviations of "ucb".
     n_candidates : int, default 1024
         Number of candidates, of which the best is tried.
-    refit_every : int, default 5
-        Finished trials after which a `LocalRegressor` is refitted; those in between are added by
-        `add_rows`. A process, which is quicker, is refitted after every trial.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False
         True if the same parameters always give the same value.
-    kind : "auto", "gp" or "local", default "auto"
-        Model: a `GPRegressor`, a `LocalRegressor`, or "auto", the process up to 1,000 trials.
     settings
-        Further settings of the model.
+        Further settings of the model, a `GPRegressor` or a `SparseGPRegressor`.
 
     Examples
     --------
@@ -89,27 +77,16 @@ class SigmaxSampler(BaseSampler):
         self,
         *,
         n_startup_trials: int = 10,
-        acquisition: str = "ei",
-        exploration: float = 2.0,
         n_candidates: int = 1024,
-        refit_every: int = 5,
         seed: int | None = None,
         noise_free: bool = False,
-        kind: str = "auto",
         **settings: Any,
     ):
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials)
-        self.acquisition = check_choice("acquisition", acquisition, ("ei", "ucb"))
-        self.exploration = exploration
         self.n_candidates = check_count("n_candidates", n_candidates)
-        self.refit_every = check_count("refit_every", refit_every)
-        kind = check_choice("kind", kind, KINDS)
-        self.settings = {"noise_free": noise_free, "kind": kind} | settings
+        self.settings = {"noise_free": noise_free} | settings
         self._rng, self._random = np.random.default_rng(seed), RandomSampler(seed)
         self._search_space = IntersectionSearchSpace()
-        self._model: Surrogate = None
-        self._known: list[int] = []  # the trials that the model has seen
-        self._n_fitted, self._space = 0, {}
 
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
@@ -142,35 +119,17 @@ class SigmaxSampler(BaseSampler):
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         X = np.array([encoded(each.params, search_space) for each in trials])
         y = clip_low_values(sign * np.array([each.value for each in trials]))
-        model = self._model_of([each.number for each in trials], X, y, search_space)
+        kinds = [isinstance(each, CategoricalDistribution) for each in search_space.values()]
+        chosen: dict[str, Any] = {"random_state": int(self._rng.integers(2**31))}
+        chosen["categorical_features"] = np.flatnonzero(kinds).tolist() or None
+        model = fit_surrogate(X, y, **chosen | self.settings)
         expected = model.predict(X)
         candidates = self._candidates(X[np.argmax(expected)], search_space)
         dist = model.predict_dist(candidates)
         mean, std = dist.mean, np.sqrt(dist.epistemic_variance)
-        if self.acquisition == "ucb":
-            score = mean + self.exploration * std
-        else:
-            z = (mean - expected.max()) / np.maximum(std, 1e-300)
-            score = std * (z * norm.cdf(z) + norm.pdf(z))
-        return decoded(candidates[np.argmax(score)], search_space)
-
-    def _model_of(
-        self, numbers: list[int], X: np.ndarray, y: np.ndarray, space: dict[str, BaseDistribution]
-    ) -> Surrogate:
-        """Return the model of these trials: refitted, or with the new ones added."""
-        is_known = np.isin(numbers, self._known)
-        refit_every = 1 if isinstance(self._model, GPRegressor) else self.refit_every
-        is_old = len(numbers) - self._n_fitted >= refit_every
-        if self._model is None or is_old or space != self._space:
-            kinds = [isinstance(each, CategoricalDistribution) for each in space.values()]
-            chosen: dict[str, Any] = {"random_state": int(self._rng.integers(2**31))}
-            chosen["categorical_features"] = np.flatnonzero(kinds).tolist() or None
-            self._model = fit_surrogate(X, y, **chosen | self.settings)
-            self._n_fitted, self._space = len(numbers), dict(space)
-        elif not is_known.all():
-            self._model.add_rows(X[~is_known], y[~is_known])
-        self._known = list(numbers)
-        return self._model
+        z = (mean - expected.max()) / np.maximum(std, 1e-300)
+        improvement = std * (z * norm.cdf(z) + norm.pdf(z))
+        return decoded(candidates[np.argmax(improvement)], search_space)
 
     def _candidates(self, best: np.ndarray, space: dict[str, BaseDistribution]) -> np.ndarray:
         """Random parameters, and changes of the best ones."""

@@ -53,8 +53,8 @@ class LocalityBatchSampler(Sampler):
     """
 
     def __init__(self, sampler: Any, n_batches: int | None = None, *, rank: int = 0):
-        from sigmax.checks import check_count
         from sigmax.random import draw_seed
+        from sigmax.settings import check_count
 
         if not hasattr(sampler, "weights_"):
             raise InvalidArgumentError("`sampler` has no rows yet: call `sampler.fit(X)` first.")

@@ -6,8 +6,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from sigmax.checks import check_number
 from sigmax.monitoring.bets import Bets
+from sigmax.settings import check_number
 
 ABOVE, BELOW = "targets above the predictions", "targets below the predictions"
 LARGER, SMALLER = "errors larger than predicted", "errors smaller than predicted"

@@ -3,8 +3,8 @@
 from sigmax.networks.gate import (
     NO_CENTER,
     ExtrapolationGate,
-    blend_factor,
     create_gate,
+    gate_relevance,
     k_means_centers,
     mean_gates,
 )
@@ -25,8 +25,8 @@ __all__ = [
     "ExtrapolationGate",
     "InputLayer",
     "TabularMLP",
-    "blend_factor",
     "create_gate",
+    "gate_relevance",
     "inverse_softplus",
     "k_means_centers",
     "mean_gates",

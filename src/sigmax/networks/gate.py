@@ -1,7 +1,7 @@
 """The extrapolation gate of the paper (EX): 0 on the data, 1 far from them.
 
-`ExtrapolationGate` is the function, `create_gate` fits one to data, `blend_factor` says what a gate
-does to a density.
+`ExtrapolationGate` is the function, `create_gate` fits one to data;
+`sigmax.distributions.blend_factor` is what it does to a density.
 
 Distances see every coordinate multiplied by the relevance of its column for the target.
 """
@@ -29,6 +29,7 @@ from sigmax.compilation import (
     pad_rows,
     padded,
 )
+from sigmax.features import Features
 from sigmax.random import named_generator
 
 OFFSET = 6.9077
@@ -46,15 +47,6 @@ NO_MARGIN = 1e30
 
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
-
-
-def blend_factor(
-    gate: Float[Array, "..."] | float,
-    prior_variance: float | Float[Array, "..."],
-    variance: Float[Array | np.ndarray, "..."],
-) -> Float[Array, "..."]:
-    r"""The factor on scales that takes variances to $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$."""
-    return jnp.sqrt(1 - gate + gate * prior_variance / variance)
 
 
 @final
@@ -416,6 +408,19 @@ def trees(seed: int, n_columns: int, **settings: Any) -> ExtraTreesRegressor:
     return ExtraTreesRegressor(
         N_TREES, min_samples_leaf=3, max_features=share, random_state=seed, **settings
     )
+
+
+def gate_relevance(
+    features: Features,
+    coordinates: NDArray[np.floating],
+    y: NDArray[np.floating],
+    key: PRNGKeyArray,
+) -> NDArray[np.float64]:
+    """Relevance of every coordinate to the gate; 0 for times, which go on."""
+    column_of, trends = features.column_of(), features.trends()
+    found = column_relevance(coordinates, y, column_of, named_generator(key, "relevance"))
+    found[trends] = 0.0
+    return found
 
 
 def column_relevance(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import on_device
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 
 SMALLEST_VARIANCE = 1e-7
 """Smallest variance, in units of Var(y): about the square of float32 rounding errors."""
@@ -137,21 +137,23 @@ class InputLayer(eqx.Module):
     def create(
         cls,
         rng: np.random.Generator,
-        shape: InputShape,
+        X: Inputs,
         *,
         n_waves: int = 0,
         n_mixtures: int = 0,
         frequency: float = 0.0,
     ) -> "InputLayer":
-        """Create a layer; without ``n_waves`` and categories it has no parameters."""
-        periodic, n_outputs = None, shape.n_numbers + shape.n_extras
-        if n_waves and shape.n_numbers:
-            sizes = (shape.n_numbers, n_waves, n_mixtures)
+        """Create a layer for rows like ``X``; without ``n_waves`` and categories it has none."""
+        n_numbers = X.numbers.shape[-1]
+        n_extras = 0 if X.extras is None else X.extras.shape[-1]
+        periodic, n_outputs = None, n_numbers + n_extras
+        if n_waves and n_numbers:
+            sizes = (n_numbers, n_waves, n_mixtures)
             periodic = PeriodicFeatures.create(rng, *sizes, frequency=frequency)
-            n_outputs = periodic.n_outputs + shape.n_extras
-        if not shape.n_codes:
+            n_outputs = periodic.n_outputs + n_extras
+        if not X.n_codes:
             return cls(periodic, None, n_outputs)
-        categories = EmbeddedCategories.create(rng, shape.n_codes)
+        categories = EmbeddedCategories.create(rng, X.n_codes)
         return cls(periodic, categories, n_outputs + categories.n_outputs)
 
     def __call__(self, x: Inputs) -> Float[Array, "rows outputs"]:
@@ -231,7 +233,7 @@ class TabularMLP(eqx.Module):
     def create(
         cls,
         rng: np.random.Generator,
-        shape: InputShape,
+        X: Inputs,
         hidden_sizes: Sequence[int],
         n_outputs: int,
         *,
@@ -239,7 +241,7 @@ class TabularMLP(eqx.Module):
         output_bias: float = 0.0,
     ) -> "TabularMLP":
         """Draw random layers, as `MLP.create`."""
-        inputs = InputLayer.create(rng, shape)
+        inputs = InputLayer.create(rng, X)
         sizes = (inputs.n_outputs, hidden_sizes, n_outputs)
         return cls(inputs, MLP.create(rng, *sizes, activation=activation, output_bias=output_bias))
 

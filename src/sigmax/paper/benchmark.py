@@ -1,20 +1,17 @@
-"""Benchmark results: records by data set and method, and their tables and figures."""
+"""Benchmark results: records by data set and method, and their tables."""
 
 import itertools
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.resources import files
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.plots import MODEL, QUIET, TRUTH, tidy
 from sigmax.report.tables import ReportTable, mean_and_error
 from sigmax.runs.methods import METHODS, Method
 from sigmax.runs.records import Record
@@ -174,7 +171,6 @@ PAIRS = (
     ("combined", "ens-nn"),
     *(("local", other) for other in ("gp", "sgp", "ens-nn", "combined")),
 )
-MANY_DUPLICATES = 0.01
 FEW_TARGETS = 100
 LARGE_EXCESS = 0.5
 
@@ -329,22 +325,14 @@ def time_notes(benchmark: Benchmark) -> list[str]:
 
 
 def warning_notes(benchmark: Benchmark) -> list[str]:
-    """Properties of data, records and methods that can change a log-likelihood."""
-    shares, excesses, older = [], {}, []
-    for name in benchmark.cells:
-        both, of_X = (benchmark.data_mean(name, key) for key in ("copies", "copies_of_X"))
-        if of_X > 0:
-            shares.append(f"{name} {100 * of_X:.1f} % ({100 * both:.1f} % with the same y)")
-        elif math.isnan(of_X) and both > MANY_DUPLICATES:  # older records have one share
-            shares.append(f"{name} {100 * both:.1f} % with the same y")
+    """Properties of the data that can raise a log-likelihood, and scores that are very high."""
+    duplicates = {name: benchmark.data_mean(name, "copies_of_X") for name in benchmark.cells}
+    shares = [f"{name} {100 * share:.1f} %" for name, share in duplicates.items() if share > 0]
+    excesses = {}
     for dataset, method, cell in benchmark.each():
         scores, errors = cell.by_split(LOG_LIKELIHOOD), cell.by_split(RMSE)
         found = [excess_over_normal(scores[i], errors[i]) for i in scores if i in errors]
         excesses[dataset, method] = float(np.mean(found)) if found else math.nan
-        settings = METHODS[method].dataset_settings.get(dataset, {})
-        if settings and any("own_settings" not in record.data for record in cell.done):
-            text = ", ".join(f"{name}={value}" for name, value in settings.items())
-            older.append(f"{METHODS[method].title} on {dataset} without {text}")
     targets = {name: benchmark.data_mean(name, "n_distinct_targets") for name in benchmark.cells}
     discrete = [f"{name} {n:.0f}" for name, n in targets.items() if n < FEW_TARGETS]
     notes = []
@@ -353,8 +341,6 @@ def warning_notes(benchmark: Benchmark) -> list[str]:
             f"Test rows with the X of a training row: {', '.join(shares)}. A model that memorises"
             " training rows scores higher on them than on new rows."
         )
-    if older:
-        notes.append(f"Records of an earlier version: {', '.join(older)}.")
     if discrete:
         notes.append(
             f"Few distinct targets: {', '.join(discrete)}. The log-density of a discrete target has"
@@ -387,12 +373,6 @@ def duplicates_tables(benchmark: Benchmark) -> list[ReportTable]:
 
     Methods that memorise training rows score higher on duplicates. Empty without duplicates.
     """
-    if not any(
-        record.data.get("copies_of_X", record.data.get("copies", 0.0)) > 0
-        for _, _, cell in benchmark.each()
-        for record in (*cell.done, *cell.failed, *cell.infeasible)
-    ):
-        return []
     tables = []
     for score in (LOG_LIKELIHOOD, CRPS, COVERAGE_90):
         new, duplicates = (
@@ -411,16 +391,13 @@ def duplicates_tables(benchmark: Benchmark) -> list[ReportTable]:
         ]
         if any("" in row for row in rows):
             notes.append("An empty cell has no record with separate scores.")
-        if not rows:
-            notes = ["No record has separate scores of new rows and duplicates."]
-        tables.append(
-            ReportTable(
-                title=full_title(benchmark, f"{score.title}, new rows and duplicates"),
-                header=["data set", *titles(benchmark.methods)],
-                rows=rows,
-                notes=notes + fewer_notes(benchmark, duplicates),
-            )
+        table = ReportTable(
+            title=full_title(benchmark, f"{score.title}, new rows and duplicates"),
+            header=["data set", *titles(benchmark.methods)],
+            rows=rows,
+            notes=notes + fewer_notes(benchmark, duplicates),
         )
+        tables += [table] if rows else []
     return tables
 
 
@@ -503,99 +480,3 @@ def published_table(benchmark: Benchmark, score: Score) -> ReportTable:
         rows=rows if methods else [],
         notes=notes if methods and rows else [],
     )
-
-
-MARKERS = "osD^v<>Ph"
-COLORS = ("#7f7f7f", "#bcbd22", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", TRUTH, MODEL)
-"""Colours in the order of ``METHODS``."""
-
-
-def uci_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """Log-likelihood below the best, and coverage, of each benchmark with scores."""
-    figures = {}
-    for number, benchmark in enumerate(arrange(records), 1):
-        if any(benchmark.means(dataset, LOG_LIKELIHOOD) for dataset in benchmark.cells):
-            ending = f"_{number}" if number > 1 else ""
-            figures[f"uci_log_likelihood{ending}"] = log_likelihood_figure(benchmark)
-            figures[f"uci_coverage{ending}"] = coverage_figure(benchmark)
-    return figures
-
-
-def dots_figure(
-    benchmark: Benchmark,
-    width: float,
-    title: str,
-    *panels: Callable[[str, str], tuple[float, float] | None],
-) -> Figure:
-    """Figure with a legend; each panel gives value and error of a data set and a method."""
-    n_methods, names = len(benchmark.methods), list(benchmark.cells)
-    height = 1.4 + len(names) * max(0.3, 0.085 * n_methods)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    handles = {}
-    for axes, value in zip(
-        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
-    ):
-        for row, dataset in enumerate(names):
-            if row % 2:
-                axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", zorder=-2)
-            for i, method in enumerate(benchmark.methods):
-                if (found := value(dataset, method)) is not None:
-                    kind = list(METHODS).index(method)
-                    handles[method] = axes.errorbar(
-                        found[0],
-                        row + 0.7 * ((i + 0.5) / n_methods - 0.5),
-                        xerr=found[1],
-                        fmt=MARKERS[kind % len(MARKERS)],
-                        color=COLORS[kind % len(COLORS)],
-                        ms=4.5,
-                        lw=0.9,
-                    )
-        axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        tidy(axes)
-    settings = f"\n{benchmark.settings}".replace("$", r"\$") if benchmark.settings else ""
-    figure.suptitle(title + settings, fontsize=11)
-    shown = [method for method in benchmark.methods if method in handles]
-    legend: dict[str, Any] = {"loc": "outside right upper", "fontsize": 9, "frameon": False}
-    figure.legend([handles[method] for method in shown], titles(shown), **legend)
-    return figure
-
-
-def log_likelihood_figure(benchmark: Benchmark) -> Figure:
-    """Nats below the best method, ± standard error of the difference."""
-
-    def below_best(dataset: str, method: str) -> tuple[float, float] | None:
-        means = benchmark.means(dataset, LOG_LIKELIHOOD)
-        if method not in means:
-            return None
-        best = max(means, key=lambda name: means[name])
-        error = standard_error(benchmark.gains(dataset, best, method, LOG_LIKELIHOOD))
-        return means[best] - means[method], error
-
-    title = "Test log-likelihood: difference to the best of each data set"
-    figure = dots_figure(benchmark, 9.5, title, below_best)
-    (axes,) = figure.axes
-    axes.set_xscale("symlog", linthresh=0.1)
-    largest = max(0.12, axes.get_xlim()[1])
-    ticks = [0, 0.1, *(10.0**power for power in range(9))]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xlim(-0.02, largest)
-    axes.axvline(0, color=QUIET, lw=0.8, zorder=-1)
-    axes.set_xlabel("nats below the best (linear up to 0.1, then logarithmic)")
-    return figure
-
-
-def coverage_figure(benchmark: Benchmark) -> Figure:
-    """Coverage of 90 % and 50 % intervals, ± standard error."""
-
-    def coverage(score: Score, dataset: str, method: str) -> tuple[float, float] | None:
-        values = benchmark.cell(dataset, method).values(score)
-        return (float(values.mean()), standard_error(values)) if len(values) else None
-
-    title = "Coverage: left of the dashed line, intervals are too narrow"
-    panels = (partial(coverage, score) for score in (COVERAGE_90, COVERAGE_50))
-    figure = dots_figure(benchmark, 10.5, title, *panels)
-    for axes, level in zip(figure.axes, (90, 50), strict=True):
-        axes.axvline(level, color=QUIET, lw=1, ls="--", zorder=-1)
-        axes.set_xlabel(f"test rows in their {level} % intervals, in %")
-    return figure

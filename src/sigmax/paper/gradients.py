@@ -20,7 +20,6 @@ from jaxtyping import Array, Float, Int
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sigmax.checks import check_count
 from sigmax.compilation import compiled
 from sigmax.data import UCI_SETS, ToyProblem, load_uci
 from sigmax.estimators import CombinedRegressor, MeanVarianceRegressor
@@ -33,6 +32,7 @@ from sigmax.runs.experiments import Experiment
 from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done
 from sigmax.sampling import LocalitySampler
+from sigmax.settings import check_count
 from sigmax.training import Fold, TrainingData
 from sigmax.training.loop import start_members, train_chunk
 

@@ -10,14 +10,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sigmax.data import UCI_SETS, RegressionData, load_uci
-from sigmax.paper.benchmark import standard_error, uci_figures, uci_tables
+from sigmax.paper.benchmark import standard_error, uci_tables
 from sigmax.plots import MODEL, QUIET, tidy
 from sigmax.report.tables import ReportTable, mean_and_error
 from sigmax.runs.experiments import Experiment
 from sigmax.runs.methods import (
     METHODS,
     create_model,
-    dataset_settings,
     fit_models,
     score_parts,
     score_prediction,
@@ -46,8 +45,7 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
             dist = model.predict_dist(data.X[test])
         y, duplicates = data.y[test], is_duplicate(data.X, train, test)
         scores = score_prediction(y, dist) | score_parts(y, dist, duplicates)
-        metadata = {**describe_split(data, task.split), "own_settings": dataset_settings(task)}
-        times = {**seconds, "predict": watch.run}
+        times, metadata = {**seconds, "predict": watch.run}, describe_split(data, task.split)
         records.append(done(task, scores=scores, seconds=times, data=metadata, machine=machine))
     return records
 
@@ -55,13 +53,11 @@ def run_splits(job: Sequence[Task]) -> list[Record]:
 def describe_split(data: RegressionData, split: int) -> dict[str, Any]:
     """Metadata of a split: hash and shape, share of duplicates, number of distinct targets."""
     train, test = data.splits[split]
-    rows = np.column_stack([data.X, data.y])
     return {
         "hash": data.content_hash,
         "n_train": len(train),
         "n_test": len(test),
         "n_features": data.X.shape[1],
-        "copies": float(np.mean(is_duplicate(rows, train, test))),
         "copies_of_X": float(np.mean(is_duplicate(data.X, train, test))),
         "n_distinct_targets": len(np.unique(data.y)),
     }
@@ -84,7 +80,6 @@ UCI = Experiment(
     n_rows=lambda dataset: UCI_SETS[dataset].n_rows,
     run=run_splits,
     tables=uci_tables,
-    figures=uci_figures,
 )
 
 TIMINGS = replace(
@@ -93,7 +88,6 @@ TIMINGS = replace(
     about="seconds of every method alone on the first split, without compilation",
     n_splits=1,
     n_rows=None,
-    figures=lambda records: {},
 )
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
-from sigmax.checks import check_choice
 from sigmax.errors import InvalidArgumentError
 from sigmax.ray_session import (
     DEVICES,
@@ -28,6 +27,7 @@ from sigmax.ray_session import (
     worker_nodes,
 )
 from sigmax.runs.records import Job, Record, Task, failed
+from sigmax.settings import check_choice
 
 RunFunction = Callable[[Sequence[Task]], list[Record]]
 """Function of a module that runs the tasks of a job."""
@@ -55,16 +55,6 @@ class AbstractEngine:
     @abstractmethod
     def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
         """Run every job with a function that workers can import."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class InProcessEngine(AbstractEngine):
-    """One job after another in this process, for debuggers and tests."""
-
-    def run(self, run: RunFunction, jobs: Sequence[Job]) -> Results:
-        for job in jobs:
-            yield job, run_job(run, job)
 
 
 @final

@@ -13,8 +13,8 @@ from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import MutableHeaders
 
-from sigmax.checks import check_count, check_number
 from sigmax.errors import InvalidArgumentError
+from sigmax.settings import check_count, check_number
 
 TOKEN_VARIABLE = "SIGMAX_TOKEN"
 """Environment variable with the token; a command-line option would be visible to other users."""

@@ -1,8 +1,6 @@
 """Excel files: the values of one sheet. Formulas, macros and links are not followed."""
 
 import datetime
-import importlib
-import io
 import warnings
 import zipfile
 from collections.abc import Generator, Sequence
@@ -16,7 +14,7 @@ from rich import filesize
 
 from sigmax.errors import MissingExtraError, TableFileError, TableFileWarning
 from sigmax.tables.columns import clean_names
-from sigmax.tables.sources import Format, Source, check_memory, translate_errors
+from sigmax.tables.sources import Source, check_memory, translate_errors
 from sigmax.tables.text import parse_text
 
 MAX_UNPACKED = 1 << 30
@@ -34,13 +32,12 @@ Row = Sequence[Any]
 
 def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.DataFrame:
     """Values of one sheet, by default the first; the first row with a value is the header."""
-    read_rows = xlsx_rows if source.format == Format.XLSX else xls_rows
     names, width, n_cells = None, 0, 0
     body: list[list[Any]] = []
     with (
         translate_errors(source.name, source.format),
         warnings.catch_warnings(),
-        closing(read_rows(source, sheet)) as rows,
+        closing(sheet_rows(source, sheet)) as rows,
     ):
         warnings.filterwarnings("ignore", module="openpyxl")  # about styles and the like
         for row in islice(rows, MAX_ROWS):
@@ -76,18 +73,14 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
         return pd.DataFrame({n: as_column(c) for n, c in zip(names, columns, strict=True)})
 
 
-def import_reader(name: str, source: Source) -> Any:
+def sheet_rows(source: Source, sheet: str | None) -> Generator[Row]:
     try:
-        return importlib.import_module(name)
+        import openpyxl
     except ImportError as error:
         raise MissingExtraError(
-            f"Reading {source.name} needs {name}: pip install 'sigmax[excel]', or save the table as"
-            " CSV."
+            f"Reading {source.name} needs openpyxl: pip install 'sigmax[excel]', or save the table"
+            " as CSV."
         ) from error
-
-
-def xlsx_rows(source: Source, sheet: str | None) -> Generator[Row]:
-    openpyxl = import_reader("openpyxl", source)
     with zipfile.ZipFile(source.path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     limit = min(MAX_UNPACKED, max(SMALL_UNPACKED, MAX_RATIO * source.path.stat().st_size))
@@ -103,24 +96,6 @@ def xlsx_rows(source: Source, sheet: str | None) -> Generator[Row]:
         page = book[choose_sheet(source, [page.title for page in book.worksheets], sheet)]
         page.reset_dimensions()  # the size in the file may be wrong
         yield from page.iter_rows(values_only=True)
-
-
-def xls_rows(source: Source, sheet: str | None) -> Generator[Row]:
-    """Rows of a sheet of an ``.xls`` file, in which times and booleans are numbers."""
-    xlrd = import_reader("xlrd", source)
-    check_memory(source.name, 10 * source.path.stat().st_size)
-    with xlrd.open_workbook(str(source.path), logfile=io.StringIO(), on_demand=True) as book:
-
-        def value(cell: Any) -> Any:
-            if cell.ctype == xlrd.XL_CELL_DATE:
-                return xlrd.xldate.xldate_as_datetime(cell.value, book.datemode)
-            if cell.ctype == xlrd.XL_CELL_BOOLEAN:
-                return bool(cell.value)
-            return None if cell.ctype == xlrd.XL_CELL_ERROR else cell.value
-
-        page = book.sheet_by_name(choose_sheet(source, book.sheet_names(), sheet))
-        for i in range(page.nrows):
-            yield [value(cell) for cell in page.row(i)]
 
 
 def choose_sheet(source: Source, sheets: list[str], wanted: str | None) -> str:

@@ -24,8 +24,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sigmax.checks import check_count
 from sigmax.errors import InvalidDataError, TableFileError, TableFileWarning
+from sigmax.settings import check_count
 from sigmax.tables.columns import clean_names, listed
 from sigmax.tables.excel import read_excel
 from sigmax.tables.sources import (

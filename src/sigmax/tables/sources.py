@@ -49,17 +49,21 @@ class Format(StrEnum):
 
     TEXT = "delimited text"
     PARQUET = "Parquet"
-    XLSX = "Excel (.xlsx)"
-    XLS = "Excel (.xls)"
+    EXCEL = "Excel (.xlsx)"
 
 
-FORMATS = {b"PAR1": Format.PARQUET, b"PK\x03\x04": Format.XLSX, b"\xd0\xcf\x11\xe0": Format.XLS}
+FORMATS = {b"PAR1": Format.PARQUET, b"PK\x03\x04": Format.EXCEL}
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
-UNSUPPORTED = {b"PK\x05\x06": "an empty zip file", b"(\xb5/\xfd": "compressed by Zstandard"}
+UNSUPPORTED = {
+    b"PK\x05\x06": "an empty zip file",
+    b"(\xb5/\xfd": "compressed by Zstandard: unpack it first",
+    b"\xd0\xcf\x11\xe0": "an old Excel file, or protected by a password:"
+    " save it as an .xlsx file without a password",
+}
 OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 SUFFIXES = {
     **{".parquet": Format.PARQUET, ".pq": Format.PARQUET},
-    **{".xlsx": Format.XLSX, ".xlsm": Format.XLSX, ".xls": Format.XLS},
+    **{".xlsx": Format.EXCEL, ".xlsm": Format.EXCEL},
     **{".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"},
 }
 """Format or compression of each suffix."""
@@ -168,12 +172,7 @@ def identify(name: str, path: Path, suffix: str) -> Source:
     source = Source(name, path, format or Format.TEXT, compression)
     expected = SUFFIXES.get(suffix.lower())
     if unsupported := look_up(UNSUPPORTED, head):
-        raise TableFileError(f"{name} is {unsupported}: unpack it first.")
-    if expected == Format.XLSX and format == Format.XLS:
-        raise TableFileError(
-            f"{name} is protected by a password, or an old Excel file under a new name:"
-            " save it as an .xlsx file without a password."
-        )
+        raise TableFileError(f"{name} is {unsupported}.")
     if expected is not None and expected not in (compression, format):
         raise TableFileError(f"{name} is not a {expected} file, as its name says.")
     if compression:

@@ -38,13 +38,6 @@ class Table:
     categories: tuple[CategoryColumn, ...]
 
     @classmethod
-    def of_numbers(cls, numbers: NDArray[np.float64]) -> "Table":
-        """Table of numbers only."""
-        columns = columns_of_array(numbers)
-        schema = Schema(tuple(column.describe(Kind.NUMBER) for column in columns))
-        return cls(schema, numbers, np.empty((len(numbers), 0)), ())
-
-    @classmethod
     def of_missing(cls, schema: Schema, n_rows: int) -> "Table":
         """Rows in which all values are missing."""
         numbers, times = (

@@ -89,14 +89,14 @@ class TrainingData(eqx.Module):
 
         ``graphs`` has such a list for every name.
         """
-        n_slots = max(n_slots, bucket_size(max(len(rows) for rows in X)))
-        weight = [np.ones(len(rows)) for rows in X] if weight is None else weight
+        n_slots = max(n_slots, bucket_size(max(len(rows) for rows in y)))
+        weight = [np.ones(len(rows)) for rows in y] if weight is None else weight
         return cls(
             jax.tree.map(lambda *leaves: stack_groups(leaves, n_slots), *X),
             stack_groups(y, n_slots, np.float32),
             stack_groups(own_center, n_slots, np.int32),
             stack_groups([own / own.mean() for own in weight], n_slots, np.float32),
-            on_device([len(rows) for rows in X], np.int32),
+            on_device([len(rows) for rows in y], np.int32),
             {name: Graph.create(lists, n_slots) for name, lists in graphs.items()},
         )
 
@@ -113,7 +113,8 @@ class TrainingData(eqx.Module):
         n_learned: Float[Array, ""] | None = None,
     ) -> "Batch":
         """Return the rows ``index`` of one group."""
-        X, y, own_center = self.X[group, index], self.y[group, index], self.own_center[group, index]
+        own = self.X, self.y, self.own_center
+        X, y, own_center = jax.tree.map(lambda leaf: leaf[group, index], own)
         return Batch(X, y, own_center, group, index, weight, key, n_learned)
 
 
@@ -471,19 +472,20 @@ class Stage(AbstractStage):
 
     def run_chunk(self, network, states, key, fold: Fold, data: TrainingData, clock: Clock):
         """Run one chunk of cycles."""
-        draws = []
+        draws, weights = [], []
         for phase, own in zip(self.phases, jax.random.split(key, len(self.phases)), strict=True):
             graph, sizes = data.graphs[phase.graph], (phase.n_primary, phase.n_secondary)
             rows = graph.neighbors[fold.group], data.n_rows[fold.group]
             step_keys = None
             if phase.is_random:
                 step_keys = jax.random.split(named_key(own, "steps"), self.n_drawn)
+            weights.append(row_weights(fold, data, phase))
             draws.append((draw_batches(own, self.n_drawn, *rows, *sizes), step_keys))
         parts, rebuild = flatten_parts(network, self.phases)
 
-        def take_step(phase: Phase, parts: Parts, states: dict, draw, rates, progress):
-            index, step_key = draw
-            batch = weigh_rows(divide_rows(index), step_key, fold, data, phase)
+        def take_step(phase: Phase, parts: Parts, states: dict, draw, weight, rates, progress):
+            index, step_key = divide_rows(draw[0]), draw[1]
+            batch = data.rows(fold.group, index, weight[index], step_key, fold.n_learned)
 
             def loss(learning: Parts):
                 losses = phase.objective(rebuild(parts | learning), batch, data)
@@ -502,11 +504,11 @@ class Stage(AbstractStage):
             parts, (states, average) = carry
             new_states = []
             progress = (clock.n_before + cycle) / clock.n_cycles
-            for phase, state, draw, rates in zip(
-                self.phases, states, draws, clock.rates, strict=True
+            for phase, state, draw, weight, rates in zip(
+                self.phases, states, draws, weights, clock.rates, strict=True
             ):
                 own = jax.tree.map(lambda drawn: drawn[cycle], draw)
-                parts, state = take_step(phase, parts, state, own, rates, progress)
+                parts, state = take_step(phase, parts, state, own, weight, rates, progress)
                 new_states.append(state)
             if average is not None:
                 share = (AVERAGED + 1) / (clock.n_before + cycle + AVERAGED + 1)
@@ -547,22 +549,15 @@ def flatten_parts(
     return parts, rebuild
 
 
-def weigh_rows(
-    index: Int[Array, " batch"],
-    key: PRNGKeyArray | None,
-    fold: Fold,
-    data: TrainingData,
-    phase: Phase,
-) -> Batch:
-    """Return the rows of a locality batch, weighted to estimate sums over all training rows.
+def row_weights(fold: Fold, data: TrainingData, phase: Phase) -> Float[Array, " slots"]:
+    """Weights with which the rows of a locality batch estimate sums over all training rows.
 
     Validation rows may be among them: they are neighbours like any other, with weight 0.
     """
     graph = data.graphs[phase.graph]
     sizes = graph.n_neighbors, phase.n_primary, phase.n_secondary
-    counts, n_rows = graph.counts[fold.group, index], data.n_rows[fold.group]
-    weight = fold.weight[index] * horvitz_thompson(expected_count(counts, n_rows, *sizes))
-    return data.rows(fold.group, index, weight, key, fold.n_learned)
+    counts, n_rows = graph.counts[fold.group], data.n_rows[fold.group]
+    return fold.weight * horvitz_thompson(expected_count(counts, n_rows, *sizes))
 
 
 # The loop.
@@ -771,16 +766,3 @@ def progress_bar(stages: Sequence[AbstractStage], *, visible: bool) -> Iterator[
 
         yield report
         bar.update(task, completed=ends[-1])
-
-
-@contextmanager
-def phase_line(name: str, *, visible: bool) -> Iterator[None]:
-    """Show a line on the terminal while a block of unknown length runs."""
-    from rich import get_console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    hidden = not (visible and get_console().is_terminal)  # in a file it would be an empty line
-    with Progress(*columns, transient=True, disable=hidden) as bar:
-        bar.add_task(name, total=None)
-        yield

@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from sigmax.checks import check_choice, check_count
 from sigmax.compilation import clear_if_full
 from sigmax.errors import ClusterError
 from sigmax.ray_session import (
@@ -29,6 +28,7 @@ from sigmax.ray_session import (
     wait_for_tasks,
     worker_nodes,
 )
+from sigmax.settings import check_choice, check_count
 from sigmax.training.loop import (
     TRAINER,
     AbstractStage,
@@ -58,17 +58,10 @@ def advance_part(
 ) -> tuple[MemberState, dict[str, np.ndarray]]:
     """Train some members for one chunk and return their figures.
 
-    Parameters
-    ----------
-    inputs
-        Reference of the inputs of the stage and, where members learn from other rows in every
-        chunk, of their folds and data; in a list, so that they are fetched only if needed.
-    members
-        Positions of these members.
-    state
-        State of the members after the previous chunk; None for the first.
-    scores
-        Scores of their checkpoints after the previous chunk, for `keep_better`.
+    ``inputs`` has the reference of the inputs of the stage and, where members learn from other rows
+    in every chunk, that of their folds and data; in a list, so that they are fetched only if
+    needed. ``members`` are positions, ``state`` is that after the previous chunk, None for the
+    first, and ``scores`` are those of the checkpoints after it, for `keep_better`.
     """
     reference, *others = inputs
     device = own_device()

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from sigmax.distributions import Mixture, StudentT
+from sigmax.distributions import Mixture, StudentT, WeightedStudentT
+from sigmax.experts.local.expert import no_edges
 from sigmax.experts.local.network import (
-    Edges,
     KernelParameters,
     LeaveOneOut,
     LocalNetwork,
+    Prior,
     Sums,
     TrainingSet,
-    WeightedStudentT,
     held_out_density,
     weighted_sums,
 )
-from sigmax.inputs import Inputs, InputShape
+from sigmax.inputs import Inputs
 from sigmax.networks import MLP, ExtrapolationGate, InputLayer
 from sigmax.networks.mlp import PeriodicFeatures, wave
 from sigmax.training import TrainingData
@@ -29,7 +29,9 @@ N_COMPONENTS = 3
 
 def create_network(n_components=1, n_features=3, n_outputs=2, margin=2.0):
     rng = np.random.default_rng(0)
-    inputs = InputLayer.create(rng, InputShape(n_features), n_waves=4, n_mixtures=2, frequency=0.1)
+    inputs = InputLayer.create(
+        rng, Inputs(np.zeros((1, n_features))), n_waves=4, n_mixtures=2, frequency=0.1
+    )
 
     def create(n_outputs):
         shape = (inputs.n_outputs, (8,), n_outputs)
@@ -44,7 +46,7 @@ def create_network(n_components=1, n_features=3, n_outputs=2, margin=2.0):
         spread=create(n_outputs * (2 if n_components == 1 else 4 * n_components)),
         kernel=KernelParameters(jnp.asarray(0.3), jnp.asarray(-0.5)),
         gate=ExtrapolationGate.create(centers, 10, scale=0.3, margin=margin),
-        edges=Edges.none(n_features, n_outputs),
+        edges=no_edges(n_features, n_outputs),
         factor=jnp.ones(()),
         most_df=jnp.asarray(jnp.inf),
         input_scale=1.5,
@@ -83,13 +85,13 @@ def test_wave_is_the_cosine():
     np.testing.assert_allclose(slope, expected, atol=1e-3)
 
 
-def make_prior(mean, alpha, beta, log_weight) -> WeightedStudentT:
+def make_prior(mean, alpha, beta, log_weight) -> Prior:
     """One row and one output, components along the last axis."""
     mean, alpha, beta, log_weight = (
         jnp.asarray(part, dtype=jnp.float32).reshape(1, 1, -1)
         for part in (mean, alpha, beta, log_weight)
     )
-    return WeightedStudentT(StudentT.from_inverse_gamma(mean, alpha, beta), log_weight)
+    return Prior(mean, alpha, beta, log_weight)
 
 
 def test_update_with_whole_rows_is_the_textbook_posterior_predictive(network):
@@ -223,11 +225,12 @@ def test_components_of_the_prior_are_the_outputs_of_the_spread_network(rows):
         prior.log_weight, special.log_softmax(3 * logit, axis=-1), rtol=1e-4, atol=1e-5
     )
     mean = np.asarray(embedded.mean)[..., None] + 3 * offset
-    np.testing.assert_allclose(prior.components.mean, mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(prior.mean, mean, rtol=1e-4, atol=1e-5)
     alpha = 1.1 + np.logaddexp(0, concentration + 1)
-    np.testing.assert_allclose(prior.components.df, 2 * alpha, rtol=1e-4)
+    np.testing.assert_allclose(prior.concentration, alpha, rtol=1e-4)
     scale = np.exp(np.clip(6 * log_scale - 1, -18, 6) / 2)
-    np.testing.assert_allclose(prior.components.scale, scale, rtol=1e-3, atol=1e-3)
+    found = np.sqrt(prior.rate / prior.concentration)
+    np.testing.assert_allclose(found, scale, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("n_components", [1, N_COMPONENTS])
@@ -238,12 +241,13 @@ def test_without_support_the_prediction_is_the_prior(rows, n_components):
     prior = network.prior(embedded)
     nothing = jnp.zeros_like(embedded.mean)
     found = network.update(prior, Sums(nothing[:, 0], nothing, nothing), embedded.mean)
-    np.testing.assert_allclose(found.dist.mean, prior.mean, rtol=1e-6, atol=1e-6)
+    components = StudentT.from_inverse_gamma(prior.mean, prior.concentration, prior.rate)
+    np.testing.assert_allclose(found.dist.components.mean, prior.mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found.dist.log_weight, prior.log_weight, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found.dist.components.df, prior.components.df, rtol=1e-6)
+    np.testing.assert_allclose(found.dist.components.df, components.df, rtol=1e-6)
     np.testing.assert_allclose(found.count, 0)
     own = np.exp(network.kernel.log_prior_rows)
-    scale = prior.components.scale * np.sqrt(1 + 1 / own)
+    scale = components.scale * np.sqrt(1 + 1 / own)
     np.testing.assert_allclose(found.dist.components.scale, scale, rtol=1e-5)
 
 

@@ -1,6 +1,7 @@
 """The local expert: settings, training and calibration of its ensemble, and the fitted value."""
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -9,11 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
 
 from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
-from sigmax.experts.base import HeldOut
 from sigmax.experts.ensemble import (
     N_MEMBERS,
     PATIENCE,
@@ -21,7 +23,6 @@ from sigmax.experts.ensemble import (
     AbstractNetworkExpert,
     Trained,
     few_rows_factor,
-    gate_relevance,
     held_out_predictions,
     mixture_recalibration,
 )
@@ -32,12 +33,12 @@ from sigmax.experts.local.network import (
     KernelParameters,
     LeaveOneOut,
     LocalNetwork,
-    fit_edges,
     held_out_density,
 )
 from sigmax.experts.rows import Rows
-from sigmax.inputs import Inputs, InputShape
-from sigmax.networks import MLP, InputLayer, create_gate
+from sigmax.inputs import Inputs
+from sigmax.networks import MLP, InputLayer, create_gate, gate_relevance
+from sigmax.networks.gate import MOST_ROWS, trees
 from sigmax.random import named_generator
 from sigmax.settings import (
     COUNT,
@@ -146,14 +147,14 @@ class Local(AbstractNetworkExpert):
 
     def fit_to(self, n_rows: int) -> "Local":
         """Settings for so many rows: neighbourhoods, steps, validations and weight decay."""
-        k, n_slots = min(self.n_neighbors, n_rows), bucket_size(n_rows)
+        k, n_steps = min(self.n_neighbors, n_rows), self.steps_for(n_rows)
         return replace(
             self,
             n_neighbors=k,
             n_queries=min(self.n_queries, k),
-            n_steps=self.steps_for(n_rows),
+            n_steps=n_steps,
             decay_per_step=self.weight_decay / (n_rows + DECAY_ROWS),
-            longest_chunk=self.steps_for(n_slots) // self.n_scorings,
+            longest_chunk=self.steps_for(bucket_size(n_rows)) // self.n_scorings,
         )
 
     def for_shards(self, n_shards: int) -> "Local":
@@ -171,12 +172,12 @@ class Local(AbstractNetworkExpert):
         return {"queries": self.n_queries, "context": self.n_neighbors}
 
     def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[LocalNetwork, np.ndarray]:
-        relevance = gate_relevance(rows, X, key)
-        coordinates, n_outputs = np.asarray(X.coordinates), rows.y.shape[1]
+        coordinates, y = np.asarray(X.coordinates), rows.y.astype(np.float32)
+        relevance, n_outputs = gate_relevance(rows.features, coordinates, y, key), y.shape[1]
         gate, own_center = create_gate(coordinates, self.n_inducing, key, relevance=relevance)
         common = {
             "gate": gate,
-            "edges": Edges.none(len(rows.features.scaling.mean), n_outputs),
+            "edges": no_edges(len(rows.features.scaling.mean), n_outputs),
             "factor": on_device(1.0, np.float32),
             "most_df": on_device(np.inf, np.float32),
             "input_scale": self.input_scale,
@@ -186,16 +187,14 @@ class Local(AbstractNetworkExpert):
         members = []
         for member in range(self.n_members):
             rng = named_generator(key, f"member {member}")
-            parts = self.create_parts(rng, X.input_shape, n_outputs)
+            parts = self.create_parts(rng, X, n_outputs)
             members.append(LocalNetwork(**parts, **common))
         return stack_members(members), own_center
 
-    def create_parts(
-        self, rng: np.random.Generator, shape: InputShape, n_outputs: int
-    ) -> dict[str, Any]:
+    def create_parts(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> dict[str, Any]:
         """Trained parts of one ensemble member, before training."""
         waves = {"n_waves": self.n_waves, "n_mixtures": MIXTURES_PER_FEATURE}
-        inputs = InputLayer.create(rng, shape, **waves, frequency=self.frequency)
+        inputs = InputLayer.create(rng, X, **waves, frequency=self.frequency)
         shared = self.hidden_sizes[: self.n_shared_layers]
         own = self.hidden_sizes[self.n_shared_layers :]
         trunk, n_inputs = None, inputs.n_outputs
@@ -245,9 +244,7 @@ class Local(AbstractNetworkExpert):
         return (stage,)
 
     def finish(self, trained: Trained) -> LocalFitted:
-        start, given = trained.prepared, trained.prepared.rows.given
-        networks, held_out = self.calibrate(trained)
-        n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
+        start, given, networks = trained.prepared, trained.prepared.rows.given, trained.networks
         edges = fit_edges(
             np.asarray(start.X.coordinates),
             len(start.rows.features.scaling.mean),
@@ -257,45 +254,152 @@ class Local(AbstractNetworkExpert):
             named_generator(start.keys[0], "edges"),
         )
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
+        networks, dist = self.calibrate(trained)
+        n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
         unit = float(given.weight.mean())
         weight = (given.weight / unit).astype(np.float32)
         return LocalFitted(
-            networks=eqx.tree_at(lambda n: n.edges, networks, edges),
+            networks=eqx.tree_at(lambda n: n.edges, jax.tree.map(np.asarray, networks), edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
-            held_out=held_out,
+            held_out=trained.held_out(dist),
             history=trained.history,
             reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing, unit),
         )
 
-    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, HeldOut]:
-        """Recalibrated members and their held-out densities."""
-        networks, start, dist = trained.networks, trained.prepared, None
-        if self.validation_fraction:
-            stage = self.stages()[-1]
-            predicted = held_out_predictions(networks, trained.folds, trained.data, stage)
-            dist = predicted.dist
-            if self.recalibrate:
-                may_narrow = not start.rows.has_replicates
-                n_rows = start.rows.given.n_distinct
-                factor, most_df = mixture_recalibration(predicted, may_narrow)
-                factor = factor * few_rows_factor(n_rows)
-                dist = dist.with_tails(most_df).widen(factor)
-                values = [
-                    jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)
-                ]
-                networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
+    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, Mixture | None]:
+        """Recalibrated members and their densities of held-out rows, None without such rows."""
+        networks, start = trained.networks, trained.prepared
+        if not self.validation_fraction:
+            return networks, None
+        found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
+        dist = found.dist
+        if self.recalibrate:
+            factor, most_df = mixture_recalibration(found, not start.has_replicates)
+            factor = factor * few_rows_factor(start.n_distinct)
+            values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
+            networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
+            dist = dist.with_tails(most_df).widen(factor)
+        dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
+        return networks, Mixture(dist.components, None, dist.log_weight, self.n_components)
 
-        def of_pairs(member: np.ndarray, slot: np.ndarray, row: np.ndarray) -> Mixture:
-            assert dist is not None
 
-            def own(leaf: Array) -> np.ndarray:
-                """Components along the first axis: (parts, pairs, outputs)."""
-                return np.moveaxis(np.asarray(leaf, np.float64)[member, slot], -1, 0)
+# Trends beyond the range of the training data.
 
-            log_weight, components = own(dist.log_weight), jax.tree.map(own, dist.components)
-            return Mixture(components, None, log_weight, len(log_weight))
+EDGE = 0.1
+"""Share of the rows beyond either edge that a column is validated on."""
+LATER = 0.25
+"""The same for times: new rows are usually later."""
+FEWEST_BEYOND = 8
+"""Rows beyond an edge that are needed to estimate a trend there."""
+MOST_COLUMNS = 6
+"""Number of columns, the most relevant ones, for which a trend is estimated."""
+MAY_CHANGE = 0.1
+"""Standard deviation of a slope beyond the edge, as a share of the slope before it."""
+LEAST_RELEVANCE = 0.2
+"""Columns of less relevance have no trend."""
 
-        return jax.tree.map(np.asarray, networks), trained.held_out(of_pairs)
+
+def no_edges(n_reals: int, n_outputs: int) -> Edges:
+    """No trend, and the mean of y where the gate is 1."""
+    zeros = on_device(np.zeros((2, n_reals, n_outputs)), np.float32)
+    ones = on_device(np.ones((2, n_reals)), np.float32)
+    return Edges(zeros, zeros, zeros, ones, ones, on_device(1.0, np.float32))
+
+
+def fit_edges(
+    coordinates: NDArray[np.floating],
+    n_reals: int,
+    y: NDArray[np.floating],
+    relevance: NDArray[np.floating],
+    times: NDArray[np.intp],
+    rng: np.random.Generator,
+) -> Edges:
+    """Trends beyond the range of the training data, validated on the outermost rows.
+
+    For every relevant number, two models learn from the rows within the central part of its range
+    and predict the rows beyond either edge: a forest, which extrapolates as a constant, and a
+    linear model with a forest of its residuals, which extrapolates with the slope of the linear
+    one. The mixture with the least squared error gives the share of that slope. The squared error
+    that remains, in excess of the forest's out-of-bag error, is the growth of the variance. All
+    these rows together also give the share by which predictions beyond an edge are moved to the
+    mean of y. The first ``n_reals`` coordinates are numbers; ``times`` among them have a trend
+    whatever their relevance, which continues for longer.
+    """
+    n_outputs = y.shape[1]
+    slope, excess, doubt = np.zeros((3, 2, n_reals, n_outputs))
+    X, rows = np.asarray(coordinates, np.float64), rng.permutation(len(y))[:MOST_ROWS]
+    lowest, highest = X[:, :n_reals].min(axis=0), X[:, :n_reals].max(axis=0)
+    length = np.stack([highest - lowest] * 2)
+    validated = np.ones((2, n_reals))
+    X, y = X[rows], np.asarray(y, np.float64)[rows]
+    ranked = [j for j in np.argsort(-relevance[:n_reals]) if relevance[j] > LEAST_RELEVANCE]
+    columns = dict.fromkeys([*times.tolist(), *map(int, ranked)])
+    predicted, actual = [np.empty((0, n_outputs))], [np.empty((0, n_outputs))]
+    for j in list(columns)[:MOST_COLUMNS]:
+        share = LATER if j in times else EDGE
+        low, high = np.quantile(X[:, j], [share, 1 - share])
+        if j not in times:
+            length[:, j] = low - lowest[j], highest[j] - high
+        sides = np.stack([low - X[:, j], X[:, j] - high])
+        is_inner = (sides <= 0).all(axis=0)
+        if is_inner.sum() < 4 * FEWEST_BEYOND or (sides > 0).sum() < FEWEST_BEYOND:
+            continue
+        inner, center = (X[is_inner], y[is_inner]), y[is_inner].mean(axis=0)
+        constants, linears, noise, slopes = predict_beyond(*inner, X, int(rng.integers(2**31)))
+        for side, distance in enumerate(sides):
+            is_outer = distance > 0
+            if is_outer.sum() < FEWEST_BEYOND:
+                continue
+            constant, linear = constants[is_outer], linears[is_outer]
+            target, distance = y[is_outer], distance[is_outer]
+            kept = projection(linear - constant, target - constant)
+            squares = (target - constant - kept * (linear - constant)) ** 2
+            slope[side, j] = kept * slopes[:, j] * (-1, 1)[side]
+            excess[side, j] = np.maximum(squares.mean(axis=0) - noise, 0.0)
+            validated[side, j] = distance.mean()
+            error = squares.mean(axis=0) / np.sum(distance**2)
+            doubt[side, j] = error + (MAY_CHANGE * slope[side, j]) ** 2
+            predicted.append(constant - center)
+            actual.append(target - center)
+    fade = 1.0
+    if len(predicted) > 1:
+        fade = 1 - projection(np.concatenate(predicted), np.concatenate(actual))
+    parts = (slope, excess, doubt, validated, length, np.array(fade))
+    return Edges(*(part.astype(np.float32) for part in parts))
+
+
+def predict_beyond(
+    X: NDArray[np.float64], y: NDArray[np.float64], beyond: NDArray[np.float64], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Predictions of a forest, and of a linear model with a forest of its residuals.
+
+    Also the mean squared out-of-bag error of the first forest by output, and the coefficients
+    (outputs, columns) of the linear model.
+    """
+    forest = trees(seed, X.shape[1], bootstrap=True, oob_score=True)
+    with warnings.catch_warnings():  # a row may be in the sample of every tree
+        warnings.simplefilter("ignore")
+        forest.fit(X, y.squeeze())
+    linear = Ridge().fit(X, y)
+    residuals = y - linear.predict(X).reshape(y.shape)
+    of_residuals = trees(seed, X.shape[1]).fit(X, residuals.squeeze())
+    noise = np.mean((y - forest.oob_prediction_.reshape(y.shape)) ** 2, axis=0)
+    constant, trend, rest = (
+        model.predict(beyond).reshape(len(beyond), -1) for model in (forest, linear, of_residuals)
+    )
+    return constant, trend + rest, noise, np.atleast_2d(linear.coef_)
+
+
+def projection(predicted: NDArray[np.float64], actual: NDArray[np.float64]) -> float:
+    """Factor from 0 to 1 on ``predicted`` that is nearest to ``actual``.
+
+    Examples
+    --------
+    >>> projection(np.array([[1.0], [-2.0]]), np.array([[0.5], [-1.0]]))
+    0.5
+    """
+    squares = np.sum(predicted**2)
+    return float(np.clip(np.sum(predicted * actual) / squares, 0.0, 1.0)) if squares else 0.0
 
 
 DEFAULT = Local()

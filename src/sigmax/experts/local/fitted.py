@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
-from sigmax.calibration.scale_factor import LEVELS
+from sigmax.calibration import LEVELS
 from sigmax.compilation import (
     bucket_size,
     by_blocks,

@@ -9,7 +9,6 @@ times, and of the weights by the marginal likelihood of the rows. Where no row i
 prediction is the prior.
 """
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -19,14 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Shaped
-from numpy.typing import NDArray
-from sklearn.linear_model import Ridge
 
-from sigmax.compilation import on_device
-from sigmax.distributions import StudentT, log_gamma
+from sigmax.distributions import StudentT, WeightedStudentT, log_gamma
 from sigmax.inputs import Inputs
 from sigmax.networks import (
     MLP,
@@ -34,9 +29,7 @@ from sigmax.networks import (
     SMALLEST_VARIANCE,
     ExtrapolationGate,
     InputLayer,
-    blend_factor,
 )
-from sigmax.networks.gate import MOST_ROWS, trees
 from sigmax.training import Batch, TrainingData
 
 EXACT = lax.Precision.HIGHEST
@@ -48,84 +41,6 @@ LOG_VARIANCES = (-18.0, 6.0)
 """Logarithms of the least and the largest squared scale of a component."""
 ROWS_PER_BLOCK = 4096
 """Training rows in one block of the kernel sums; memory does not grow with their number."""
-
-
-@final
-class WeightedStudentT(eqx.Module):
-    """Student-t components along the last axis of all leaves, and the logarithms of their weights.
-
-    Examples
-    --------
-    >>> components = StudentT(jnp.array([[-1.0, 3.0]]), jnp.full((1, 2), 6.0), jnp.ones((1, 2)))
-    >>> dist = WeightedStudentT(components, jnp.log(jnp.array([[0.75, 0.25]])))
-    >>> dist.mean, dist.variance
-    (Array([0.], dtype=float32), Array([4.5], dtype=float32))
-    """
-
-    components: StudentT
-    log_weight: Float[Array, "*batch components"]
-
-    @property
-    def mean(self) -> Float[Array, "*batch"]:
-        """Weighted mean of the components' means."""
-        return jnp.sum(jnp.exp(self.log_weight) * self.components.mean, axis=-1)
-
-    @property
-    def variance(self) -> Float[Array, "*batch"]:
-        """Mean of the components' variances, plus the variance of their means."""
-        spread = self.components.variance + (self.components.mean - self.mean[..., None]) ** 2
-        return jnp.sum(jnp.exp(self.log_weight) * spread, axis=-1)
-
-    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Logarithm of the density at ``y``."""
-        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
-        return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
-
-    def cdf(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """P(X ≤ y)."""
-        y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
-        return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
-
-    def widen(self, factor: ArrayLike) -> "WeightedStudentT":
-        """Every component widened by ``factor`` about its own mean."""
-        components = self.components.widen(of_components(factor))
-        return WeightedStudentT(components, self.log_weight)
-
-    def with_tails(self, most_df: ArrayLike, share: ArrayLike = 1.0) -> "WeightedStudentT":
-        """Bound the degrees of freedom by ``most_df``, by a share: `StudentT.with_tails`."""
-        components = self.components.with_tails(most_df, of_components(share))
-        return WeightedStudentT(components, self.log_weight)
-
-    def moved(self, shift: ArrayLike, variance: ArrayLike) -> "WeightedStudentT":
-        """Every component moved by ``shift``, and its variance larger by ``variance``."""
-        growth = of_components(variance) / self.components.variance
-        components = StudentT(
-            self.components.mean + of_components(shift),
-            self.components.df,
-            self.components.scale * jnp.sqrt(1 + growth),
-        )
-        return WeightedStudentT(components, self.log_weight)
-
-    def toward(
-        self, prior_variance: float, share: ArrayLike, mean_share: ArrayLike | None = None
-    ) -> "WeightedStudentT":
-        """Mean moved to 0 and variance to ``prior_variance``, by a share between 0 and 1.
-
-        All components shrink to the mean, and each takes on the variance: in the end they are one,
-        up to their tails. The mean may be moved by another share than the variance.
-        """
-        mean_share = of_components(share if mean_share is None else mean_share)
-        mean, share = self.mean[..., None], of_components(share)
-        factor = blend_factor(share, prior_variance, self.components.variance)
-        center = (1 - mean_share) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
-        components = StudentT(center, self.components.df, factor * self.components.scale)
-        return WeightedStudentT(components, self.log_weight)
-
-
-def of_components(values: ArrayLike) -> Float[Array, "..."]:
-    """Values of every density, broadcast over its components; one number stays one."""
-    values = jnp.asarray(values)
-    return values[..., None] if values.ndim else values
 
 
 MOST_GROWTH = 1.5
@@ -151,29 +66,10 @@ class Edges(eqx.Module):
     fade: Float[Array | np.ndarray, ""]
     """Share by which the mean is moved to that of y where the gate is 1."""
 
-    @classmethod
-    def none(cls, n_reals: int, n_outputs: int) -> "Edges":
-        """No trend, and the mean of y where the gate is 1."""
-        zeros = on_device(np.zeros((2, n_reals, n_outputs)), np.float32)
-        ones = on_device(np.ones((2, n_reals)), np.float32)
-        return cls(zeros, zeros, zeros, ones, ones, on_device(1.0, np.float32))
-
     def apply(
-        self,
-        dist: WeightedStudentT,
-        gate: Float[Array, " rows"],
-        beyond: Float[Array | np.ndarray, "rows reals"] | None,
-        prior_variance: float,
+        self, dist: WeightedStudentT, beyond: Float[Array | np.ndarray, "rows reals"]
     ) -> WeightedStudentT:
-        """Predictions for rows within the range, as predictions for rows ``beyond`` it.
-
-        The gate moves the variance to the prior's. It moves the mean later than that, and only by
-        the share ``fade``.
-        """
-        opening = gate[:, None]
-        dist = dist.toward(prior_variance, opening, mean_share=self.fade * opening**2)
-        if beyond is None:
-            return dist
+        """Predictions for rows within the range, as predictions for rows ``beyond`` it."""
         distance, length = jnp.stack([-beyond, beyond]), jnp.asarray(self.length)[:, None]
         near = jnp.clip(distance, 0.0, length)
         far = jnp.clip(distance, 0.0, MOST_GROWTH * length)
@@ -225,6 +121,16 @@ class Sums(eqx.Module):
     count: Float[Array, " rows"]
     total: Float[Array, "rows outputs"]
     squares: Float[Array, "rows outputs"]
+
+
+@final
+class Prior(eqx.Module):
+    """Mixture of normal-inverse-Gamma priors; components along the last axis of all leaves."""
+
+    mean: Float[Array, "rows outputs components"]
+    concentration: Float[Array, "rows outputs components"]
+    rate: Float[Array, "rows outputs components"]
+    log_weight: Float[Array, "rows outputs components"]
 
 
 @final
@@ -280,8 +186,8 @@ class LocalNetwork(eqx.Module):
         coordinates = jnp.concatenate([self.embedding(inputs), in_input_space], axis=1)
         return EmbeddedRows(inputs, coordinates, self.mean(inputs), x.beyond)
 
-    def prior(self, rows: EmbeddedRows) -> WeightedStudentT:
-        """Predictive density on the data without any training row.
+    def prior(self, rows: EmbeddedRows) -> Prior:
+        """Prior of every row.
 
         A single component has the mean of the networks; several have an offset each.
         """
@@ -297,8 +203,7 @@ class LocalNetwork(eqx.Module):
             squared_scale = jnp.exp(jnp.clip(exponent, *LOG_VARIANCES))
         concentration = self.min_concentration + concentration
         rate = concentration * (squared_scale + SMALLEST_VARIANCE)
-        components = StudentT.from_inverse_gamma(center, concentration, rate)
-        return WeightedStudentT(components, jax.nn.log_softmax(logits, axis=-1))
+        return Prior(center, concentration, rate, jax.nn.log_softmax(logits, axis=-1))
 
     def gate_value(self, x: Inputs) -> Float[Array, " rows"]:
         """Gate at every row: 0 on the data, 1 far from them."""
@@ -319,7 +224,7 @@ class LocalNetwork(eqx.Module):
         return jnp.exp(self.kernel.log_amplitude - 0.5 * squared_distance)
 
     def update(
-        self, prior: WeightedStudentT, sums: Sums, mean: Float[Array, "rows outputs"]
+        self, prior: Prior, sums: Sums, mean: Float[Array, "rows outputs"]
     ) -> LocalPosterior:
         """Normal-inverse-Gamma update of every component by weighted sums, and of the weights.
 
@@ -329,16 +234,15 @@ class LocalNetwork(eqx.Module):
         strength = own + count
         average = sums.total / jnp.maximum(count, 1e-12)
         scatter = jnp.maximum(sums.squares - sums.total * average, 0.0)
-        components, count, strength = prior.components, count[..., None], strength[..., None]
-        shift = (mean + average)[..., None] - components.mean
-        before = jnp.asarray(components.df) / 2
+        count, strength = count[..., None], strength[..., None]
+        shift = (mean + average)[..., None] - prior.mean
+        before, rate = prior.concentration, prior.rate
         after = before + count / 2
-        rate = before * components.scale**2
         updated = rate + scatter[..., None] / 2 + 0.5 * own * count / strength * shift**2
         evidence = log_gamma(after) - log_gamma(before) + before * jnp.log(rate)
         log_weight = prior.log_weight + evidence - after * jnp.log(updated)
         found = StudentT.from_inverse_gamma(
-            components.mean + count / strength * shift, after, updated * (strength + 1) / strength
+            prior.mean + count / strength * shift, after, updated * (strength + 1) / strength
         )
         dist = WeightedStudentT(found, jax.nn.log_softmax(log_weight, axis=-1))
         return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
@@ -356,7 +260,7 @@ class LocalNetwork(eqx.Module):
             return rows.coordinates, rows.mean
 
         coordinates, means = lax.map(embed_block, jax.tree.map(in_blocks, X))
-        return TrainingSet(coordinates.reshape(len(X), -1), y - means.reshape(y.shape), weight)
+        return TrainingSet(coordinates.reshape(len(y), -1), y - means.reshape(y.shape), weight)
 
     def kernel_sums(
         self,
@@ -403,12 +307,18 @@ class LocalNetwork(eqx.Module):
     ) -> LocalPosterior:
         """Predictive density from kernel sums: the conjugate update, then the gate and the edges.
 
+        The gate moves the variance to the prior's. It moves the mean later than that, and only by
+        the share `Edges.fade`.
+
         ``new_count`` is the part of ``sums.count`` of rows that were added away from the data of
         the fit.
         """
-        found, shut = self.update(self.prior(rows), sums, rows.mean), (1 - gate)[:, None]
-        dist = found.dist.with_tails(self.most_df, shut).widen(1 + (self.factor - 1) * shut)
-        dist = self.edges.apply(dist, gate, rows.beyond, self.prior_variance)
+        found, opening = self.update(self.prior(rows), sums, rows.mean), gate[:, None]
+        dist = found.dist.with_tails(self.most_df, 1 - opening)
+        dist = dist.widen(1 + (self.factor - 1) * (1 - opening))
+        dist = dist.toward(self.prior_variance, opening, self.edges.fade * opening**2)
+        if rows.beyond is not None:
+            dist = self.edges.apply(dist, rows.beyond)
         count = (1 - gate) * found.count
         share = 1 / (jnp.exp(self.kernel.log_prior_rows) + count + 1)
         new_share = None if new_count is None else new_count / jnp.maximum(sums.count, 1e-12)
@@ -494,7 +404,8 @@ def held_out_density(network: LocalNetwork, batch: Batch, data: TrainingData) ->
     """
     group = batch.group
     is_held_out = jnp.zeros(data.n_slots).at[batch.index].max(batch.weight > 0)
-    X, y, weight = data.X[group], data.y[group], data.weight[group] * (1 - is_held_out)
+    X, y, weight = jax.tree.map(lambda leaf: leaf[group], (data.X, data.y, data.weight))
+    weight = weight * (1 - is_held_out)
     if data.n_slots <= LARGEST_SCORED:
         return network(batch.X, network.embed_training_set(X, y, weight)).dist
     lists = data.graphs["context"].neighbors[group, batch.index]
@@ -504,113 +415,3 @@ def held_out_density(network: LocalNetwork, batch: Batch, data: TrainingData) ->
         return jax.tree.map(lambda leaf: leaf[0], network(x[None], training_set).dist)
 
     return jax.vmap(predict)(batch.X, lists)
-
-
-EDGE = 0.1
-"""Share of the rows beyond either edge that a column is validated on."""
-LATER = 0.25
-"""The same for times: new rows are usually later."""
-FEWEST_BEYOND = 8
-"""Rows beyond an edge that are needed to estimate a trend there."""
-MOST_COLUMNS = 6
-"""Number of columns, the most relevant ones, for which a trend is estimated."""
-MAY_CHANGE = 0.1
-"""Standard deviation of a slope beyond the edge, as a share of the slope before it."""
-LEAST_RELEVANCE = 0.2
-"""Columns of less relevance have no trend."""
-
-
-def fit_edges(
-    coordinates: NDArray[np.floating],
-    n_reals: int,
-    y: NDArray[np.floating],
-    relevance: NDArray[np.floating],
-    times: NDArray[np.intp],
-    rng: np.random.Generator,
-) -> Edges:
-    """Trends beyond the range of the training data, validated on the outermost rows.
-
-    For every relevant number, two models learn from the rows within the central part of its range
-    and predict the rows beyond either edge: a forest, which extrapolates as a constant, and a
-    linear model with a forest of its residuals, which extrapolates with the slope of the linear
-    one. The mixture with the least squared error gives the share of that slope. The squared error
-    that remains, in excess of the forest's out-of-bag error, is the growth of the variance. All
-    these rows together also give the share by which predictions beyond an edge are moved to the
-    mean of y. The first ``n_reals`` coordinates are numbers; ``times`` among them have a trend
-    whatever their relevance, which continues for longer.
-    """
-    n_outputs = y.shape[1]
-    slope, excess, doubt = np.zeros((3, 2, n_reals, n_outputs))
-    X, rows = np.asarray(coordinates, np.float64), rng.permutation(len(y))[:MOST_ROWS]
-    lowest, highest = X[:, :n_reals].min(axis=0), X[:, :n_reals].max(axis=0)
-    length = np.stack([highest - lowest] * 2)
-    validated = np.ones((2, n_reals))
-    X, y = X[rows], np.asarray(y, np.float64)[rows]
-    ranked = [j for j in np.argsort(-relevance[:n_reals]) if relevance[j] > LEAST_RELEVANCE]
-    columns = dict.fromkeys([*times.tolist(), *map(int, ranked)])
-    predicted, actual = [np.empty((0, n_outputs))], [np.empty((0, n_outputs))]
-    for j in list(columns)[:MOST_COLUMNS]:
-        share = LATER if j in times else EDGE
-        low, high = np.quantile(X[:, j], [share, 1 - share])
-        if j not in times:
-            length[:, j] = low - lowest[j], highest[j] - high
-        sides = np.stack([low - X[:, j], X[:, j] - high])
-        is_inner = (sides <= 0).all(axis=0)
-        if is_inner.sum() < 4 * FEWEST_BEYOND or (sides > 0).sum() < FEWEST_BEYOND:
-            continue
-        inner, center = (X[is_inner], y[is_inner]), y[is_inner].mean(axis=0)
-        constants, linears, noise, slopes = predict_beyond(*inner, X, int(rng.integers(2**31)))
-        for side, distance in enumerate(sides):
-            is_outer = distance > 0
-            if is_outer.sum() < FEWEST_BEYOND:
-                continue
-            constant, linear = constants[is_outer], linears[is_outer]
-            target, distance = y[is_outer], distance[is_outer]
-            kept = projection(linear - constant, target - constant)
-            squares = (target - constant - kept * (linear - constant)) ** 2
-            slope[side, j] = kept * slopes[:, j] * (-1, 1)[side]
-            excess[side, j] = np.maximum(squares.mean(axis=0) - noise, 0.0)
-            validated[side, j] = distance.mean()
-            error = squares.mean(axis=0) / np.sum(distance**2)
-            doubt[side, j] = error + (MAY_CHANGE * slope[side, j]) ** 2
-            predicted.append(constant - center)
-            actual.append(target - center)
-    fade = 1.0
-    if len(predicted) > 1:
-        fade = 1 - projection(np.concatenate(predicted), np.concatenate(actual))
-    parts = (slope, excess, doubt, validated, length, np.array(fade))
-    return Edges(*(part.astype(np.float32) for part in parts))
-
-
-def predict_beyond(
-    X: NDArray[np.float64], y: NDArray[np.float64], beyond: NDArray[np.float64], seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Predictions of a forest, and of a linear model with a forest of its residuals.
-
-    Also the mean squared out-of-bag error of the first forest by output, and the coefficients
-    (outputs, columns) of the linear model.
-    """
-    forest = trees(seed, X.shape[1], bootstrap=True, oob_score=True)
-    with warnings.catch_warnings():  # a row may be in the sample of every tree
-        warnings.simplefilter("ignore")
-        forest.fit(X, y.squeeze())
-    linear = Ridge().fit(X, y)
-    residuals = y - linear.predict(X).reshape(y.shape)
-    of_residuals = trees(seed, X.shape[1]).fit(X, residuals.squeeze())
-    noise = np.mean((y - forest.oob_prediction_.reshape(y.shape)) ** 2, axis=0)
-    constant, trend, rest = (
-        model.predict(beyond).reshape(len(beyond), -1) for model in (forest, linear, of_residuals)
-    )
-    return constant, trend + rest, noise, np.atleast_2d(linear.coef_)
-
-
-def projection(predicted: NDArray[np.float64], actual: NDArray[np.float64]) -> float:
-    """Factor from 0 to 1 on ``predicted`` that is nearest to ``actual``.
-
-    Examples
-    --------
-    >>> projection(np.array([[1.0], [-2.0]]), np.array([[0.5], [-1.0]]))
-    0.5
-    """
-    squares = np.sum(predicted**2)
-    return float(np.clip(np.sum(predicted * actual) / squares, 0.0, 1.0)) if squares else 0.0

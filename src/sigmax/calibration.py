@@ -1,0 +1,230 @@
+"""Recalibration of predictive distributions by a factor, and conformal intervals.
+
+The conformal score of a calibration row is the absolute error of its predicted mean over its
+predicted standard deviation. It is finite for any tails of y and of the density, so that one
+outlier among many rows does not make intervals infinite, and it needs only these two numbers of a
+model.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from sigmax.metrics import pit_histogram
+from sigmax.settings import check_number
+
+__all__ = ["ConformalScores", "best_scale_factor", "coverage_match", "pit_histogram"]
+
+ROUNDING = 1e-12
+"""Relative tolerance, as (n + 1) times a coverage such as 0.9 may be just above an integer."""
+
+MOST_HALVINGS = 60
+ROWS_AT_ONCE = 16_384
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConformalScores:
+    """Scores of calibration rows, and the model that predicted each of them.
+
+    With one model the interval of a new row is that of split conformal prediction. With the models
+    of several folds it is that of CV+ (Barber, Candès, Ramdas and Tibshirani 2021): its ends are
+    quantiles of the means of all models, each plus or minus the scores of its own held-out rows
+    times its own standard deviation. Memory grows with the rows, not with pairs of them.
+
+    Examples
+    --------
+    >>> y, zero, one = np.arange(-9.0, 10.0)[:, None], np.zeros((19, 1)), np.ones((19, 1))
+    >>> scores = ConformalScores.create(y, zero, one)
+    >>> scores.interval(np.full((1, 1, 1), 5.0), np.full((1, 1, 1), 2.0), coverage=0.5)
+    array([[[-5., 15.]]])
+    """
+
+    score: Float[np.ndarray, "rows outputs"]
+    weight: Float[np.ndarray, " rows"]
+    fold: Int[np.ndarray, " rows"]
+    """Number of the model that was not trained on the row."""
+
+    @classmethod
+    def create(
+        cls,
+        y: Float[np.ndarray, "rows outputs"],
+        mean: Float[np.ndarray, "rows outputs"],
+        std: Float[np.ndarray, "rows outputs"],
+        weight: Float[np.ndarray, " rows"] | None = None,
+        fold: Int[np.ndarray, " rows"] | None = None,
+    ) -> "ConformalScores":
+        """Scores of rows from their predictions; without ``fold`` by one model."""
+        weight = np.ones(len(y)) if weight is None else weight
+        fold = np.zeros(len(y), dtype=np.int64) if fold is None else fold
+        return cls(over(np.abs(y - mean), std), weight, fold)
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def interval(
+        self,
+        mean: Float[np.ndarray, "models new outputs"],
+        std: Float[np.ndarray, "models new outputs"],
+        coverage: float = 0.9,
+    ) -> Float[np.ndarray, "new outputs 2"]:
+        """Intervals of new rows from the predictions of all models: last axis lower, upper."""
+        bounds = np.empty((*mean.shape[1:], 2))
+        for output, scores in enumerate(self.score.T):
+            own = [self.fold == k for k in range(len(mean))]
+            of_models = [ranked(scores[rows], self.weight[rows]) for rows in own]
+            for first in range(0, mean.shape[1], ROWS_AT_ONCE):
+                rows = slice(first, first + ROWS_AT_ONCE)
+                center, spread = mean[:, rows, output], std[:, rows, output]
+                ends = [
+                    -upper_bound(-center, spread, of_models, coverage),
+                    upper_bound(center, spread, of_models, coverage),
+                ]
+                # With a small coverage, models that disagree may swap the ends.
+                bounds[rows, output] = np.sort(np.stack(ends, axis=-1), axis=-1)
+        return bounds
+
+
+Ranked = tuple[np.ndarray, np.ndarray]
+"""Scores in ascending order, and their cumulative weights, starting with 0."""
+
+
+def ranked(score: np.ndarray, weight: np.ndarray) -> Ranked:
+    order = np.argsort(score, kind="stable")
+    order = order[weight[order] > 0]
+    return score[order], np.concatenate([[0.0], np.cumsum(weight[order])])
+
+
+def upper_bound(
+    mean: Float[np.ndarray, "models new"],
+    std: Float[np.ndarray, "models new"],
+    of_models: list[Ranked],
+    coverage: float,
+) -> Float[np.ndarray, " new"]:
+    """Conformal quantile of each model's mean plus its scores times its std, by bisection."""
+    coverage = check_number("coverage", coverage, above=0.0, below=1.0)
+    n_rows = sum(len(score) for score, _ in of_models)
+    total = sum(weights[-1] for _, weights in of_models)
+    needed = coverage * (1 - ROUNDING) * (total + total / max(n_rows, 1))
+    if not n_rows or needed > total:
+        return np.full(mean.shape[1], np.inf)
+    known = [(m, s, *own) for m, s, own in zip(mean, std, of_models, strict=True) if len(own[0])]
+    alone = []
+    for center, spread, score, weights in known:
+        position = np.searchsorted(weights[1:], needed / total * weights[-1])
+        quantile = np.append(score, np.inf)[position]
+        with np.errstate(invalid="ignore"):
+            is_infinite = np.isinf(spread) | np.isinf(quantile)
+            alone.append(center + np.where(is_infinite, np.inf, quantile * spread))
+    low, high = np.min(alone, axis=0), np.max(alone, axis=0)
+    low = np.where(np.isinf(high), high, low)  # infinite if that of a single model is
+    precision = ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    for _ in range(MOST_HALVINGS):
+        is_open = low + precision < high
+        if not is_open.any():
+            break
+        middle = np.where(is_open, low / 2 + high / 2, high)
+        below = sum(
+            weights[np.searchsorted(score, over(middle - center, spread), side="right")]
+            for center, spread, score, weights in known
+        )
+        high = np.where(is_open & (below >= needed), middle, high)
+        low = np.where(is_open & (below < needed), middle, low)
+    return high
+
+
+def over(error: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """``error / std``, 0 for an error of 0 even if the standard deviation is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error == 0, 0.0, error / std)
+
+
+GRID = np.linspace(-1, 1, 17)
+NARROWER = 8.0 ** -np.arange(4)
+"""Half widths of the grids relative to the first: the last has steps of less than 1e-3."""
+LEVELS = (0.5, 0.8, 0.9)  # nominal coverages of the central intervals in `coverage_match`
+BLUR = 0.02
+"""Width of the sigmoid that replaces the step of a count, so that the criterion is smooth."""
+Criterion = Callable[[Any, Array, Array], Array]
+"""Takes densities, values and weights; returns one number, higher is better."""
+
+
+def total_log_likelihood(
+    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
+) -> Float[Array, ""]:
+    """Weighted sum of the log-densities."""
+    return jnp.sum(jnp.where(weights > 0, weights * dist.log_prob(y), 0.0))
+
+
+def coverage_match(
+    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
+) -> Float[Array, ""]:
+    """Agreement of the observed coverage of 50, 80 and 90 % intervals with the nominal one.
+
+    Minus the sum of the squared differences: 0 is best.
+    """
+    centrality = jnp.abs(2 * dist.cdf(y) - 1)
+    misfit = jnp.zeros(())
+    for level in LEVELS:
+        inside = jax.nn.sigmoid((level - centrality) / BLUR)
+        covered = jnp.sum(jnp.where(weights > 0, weights * inside, 0.0)) / jnp.sum(weights)
+        misfit = misfit + (covered - level) ** 2
+    return -misfit
+
+
+def best_scale_factor(
+    dist: Any,
+    y: Float[Array, " n *outputs"],
+    weight: Float[Array, " n"],
+    largest: float = 4.0,
+    criterion: Criterion = total_log_likelihood,
+) -> Float[Array, ""]:
+    """Best factor on all scales for validation values ``y``, to 1e-3.
+
+    Pure JAX, to be compiled or vmapped by the caller. The criterion, by default the log-likelihood,
+    is maximised on a grid of log factors that is refined three times around its best point: for a
+    mixture it can have several peaks.
+
+    Parameters
+    ----------
+    dist
+        Densities of rows that were not used for training, with ``widen`` and ``log_prob``, or the
+        method that the criterion needs.
+    y
+        Values of these rows.
+    weight
+        One weight per row, 0 for padding (whose densities are ignored). If all are 0, the factor
+        is 1.
+    largest
+        Upper bound of the factor; its inverse is the lower bound.
+    criterion
+        `total_log_likelihood` or `coverage_match`.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal
+    >>> y = jnp.array([-2.0, 2.0])
+    >>> best_scale_factor(Normal(jnp.zeros(2), jnp.ones(2)), y, jnp.ones(2)).round(2)
+    Array(2., dtype=float32)
+    """
+    weights = jnp.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
+
+    def score(log_factor):
+        found = criterion(dist.widen(jnp.exp(log_factor)), y, weights)
+        return jnp.where(jnp.isnan(found), -jnp.inf, found)
+
+    end = math.log(largest)
+
+    def refine(best, half_width):
+        grid = jnp.clip(best + half_width * jnp.asarray(GRID, y.dtype), -end, end)
+        return grid[jnp.argmax(lax.map(score, grid))], None
+
+    best, _ = lax.scan(refine, jnp.zeros((), y.dtype), jnp.asarray(end * NARROWER, y.dtype))
+    return jnp.where(jnp.any(weight > 0), jnp.exp(best), 1.0)

@@ -102,7 +102,8 @@ def rich_table(table: ReportTable) -> rich.table.Table:
     )
     result.padding, result.title_justify, result.caption_justify = (0, 1, 0, 0), "left", "left"
     for i, column in enumerate(table.header):
-        width = max(len(row[i].replace("**", "")) for row in table.rows)  # headers may wrap
+        cells = [row[i].replace("**", "") for row in table.rows]
+        width = max(map(len, cells), default=0)  # headers may wrap
         justify = "right" if i else "left"
         result.add_column(escape(column), justify=justify, min_width=width, overflow="fold")
     for row in table.rows:

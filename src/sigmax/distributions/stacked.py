@@ -480,6 +480,11 @@ class Stacked(AbstractDistribution):
         low, high = (np.broadcast_to(np.asarray(end, float), shape) for end in (low, high))
         return Stacked(self.parts, self.log_weight, replace(self.units, low=low, high=high))
 
+    @property
+    def continuous(self) -> "Stacked":
+        """The distribution whose probability is spread over cells, instead of at their values."""
+        return Stacked(self.parts, self.log_weight, replace(self.units, values=None, cells=None))
+
     def discrete(self, values: Any, cells: Any) -> "Stacked":
         """The distribution with the probability of cells (k, 2) at values (k,), of one output."""
         values, cells = (np.asarray(part, float)[..., None] for part in (values, cells))

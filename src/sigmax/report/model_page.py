@@ -255,7 +255,7 @@ def find_supporters(
                 for row, share in zip(supporters, shares, strict=True)
                 if share > 0
             ],
-            notes=[f"The other {rest} come from other rows and the model's prior."],
+            notes=[f"The other {rest} come from other rows, and from experts without such rows."],
         )
         tables.append(table)
     return tables

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sigmax.distributions import Predictive, Stacked
 from sigmax.errors import TableFileError
 from sigmax.serve.columns import RowFormat
 from sigmax.serve.limits import http_error
@@ -93,7 +94,9 @@ class Predictor:
         low, high = (float(found.quantile(level)[0]) for level in DRAWN_RANGE)
         margin = 0.05 * (high - low) or 1e-6
         ends = np.linspace(low - margin, high + margin, N_POINTS)
-        cdf = found.dist[np.zeros(N_POINTS, dtype=int)].cdf(ends)
+        dist = found.dist.dist
+        drawn = Predictive(dist.continuous) if isinstance(dist, Stacked) else found.dist
+        cdf = drawn[np.zeros(N_POINTS, dtype=int)].cdf(ends)
         heights = np.diff(cdf) / np.diff(ends)
         intervals = []
         for coverage in SHOWN_COVERAGES:

@@ -21,8 +21,7 @@ from pydantic_core import PydanticCustomError
 from sigmax.experts.local import LocalFitted
 from sigmax.inputs import Inputs
 from sigmax.table_model import SavedTableModel
-from sigmax.tables.columns import category_name, is_missing, parse_times
-from sigmax.tables.schema import Column, Kind, Schema
+from sigmax.tables.table import Column, Kind, Schema, category_name, is_missing, parse_times
 
 PRECISION = 3e-7
 """Rounding error of a standardised number."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sigmax.tables import Kind, Schema, Table
-from sigmax.tables.columns import columns_of_array
+from sigmax.tables.table import columns_of_array
 
 
 def table_of(numbers: np.ndarray) -> Table:

@@ -38,8 +38,8 @@ from sigmax.random import make_key, named_generator
 from sigmax.saving import AbstractSavable
 from sigmax.settings import check_choice, check_count, store
 from sigmax.tables import Table
-from sigmax.tables.columns import check_names, read_target
 from sigmax.tables.reading import ParquetFiles
+from sigmax.tables.table import check_names, read_target
 
 __all__ = [
     "AbstractRegressor",

@@ -16,7 +16,7 @@ from sigmax.features.categories import (
 )
 from sigmax.features.features import MISSING_STEP
 from sigmax.tables import Kind, Table, infer_schema
-from sigmax.tables.columns import as_frame, columns_of_frame
+from sigmax.tables.table import as_frame, columns_of_frame
 
 
 def as_table(frame: pd.DataFrame, schema=None) -> Table:

@@ -9,8 +9,7 @@ from serve_cases import ask, get, has_words, post
 from sigmax.serve.app import create_app
 from sigmax.serve.columns import parse_time
 from sigmax.serve.limits import ServeOptions
-from sigmax.tables.columns import parse_times
-from sigmax.tables.schema import Column, Kind
+from sigmax.tables.table import Column, Kind, parse_times
 
 
 def send(app, path, content, content_type="application/json"):

@@ -4,10 +4,10 @@ import pytest
 
 from sigmax.features.categories import most_categories
 from sigmax.tables import Column, Kind
-from sigmax.tables.columns import category_name, split_columns
 from sigmax.tables.profile import range_texts
 from sigmax.tables.reading import cut_groups
 from sigmax.tables.sources import matches, split_pattern
+from sigmax.tables.table import category_name, split_columns
 
 
 def test_a_category_has_one_name_as_text_number_and_boolean():

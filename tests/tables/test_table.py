@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sigmax.documents import decode, encode
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.tables import Kind, Schema, Table, infer_schema
-from sigmax.tables.columns import find_time_format, parse_times
+from sigmax.tables.table import find_time_format, parse_times
 
 
 class Reader(BaseEstimator):

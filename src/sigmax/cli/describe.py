@@ -19,8 +19,7 @@ from sigmax.report.page import Caution
 from sigmax.report.tables import number_text
 from sigmax.tables.profile import ColumnProfile, Finding, Profile, TargetProfile, profile_table
 from sigmax.tables.reading import read_table
-from sigmax.tables.schema import Kind, Schema
-from sigmax.tables.table import infer_schema
+from sigmax.tables.table import Kind, Schema, infer_schema
 
 MOST_SHOWN = 24
 """Number of columns that are shown of a wider table."""

@@ -44,9 +44,9 @@ from sigmax.table_model import (
     load_folder,
     row_notes,
 )
-from sigmax.tables.columns import check_names, read_target
 from sigmax.tables.profile import Finding
 from sigmax.tables.reading import read_chunks
+from sigmax.tables.table import check_names, read_target
 from sigmax.tables.writing import new_file
 
 N_PARTS = 10

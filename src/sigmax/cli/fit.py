@@ -72,7 +72,7 @@ from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.settings import check_choice, check_count, check_number
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
 from sigmax.tables.profile import Profile
-from sigmax.tables.schema import Kind, Schema
+from sigmax.tables.table import Kind, Schema
 from sigmax.training import on_ray
 from sigmax.version import __version__
 

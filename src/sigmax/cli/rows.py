@@ -21,16 +21,16 @@ from sigmax.report import LearnedRows
 from sigmax.report.page import Caution
 from sigmax.report.tables import share_text
 from sigmax.tables import Kind, Schema, Table
-from sigmax.tables.columns import (
+from sigmax.tables.reading import ParquetFiles, is_parquet, read_table
+from sigmax.tables.sources import is_many_files
+from sigmax.tables.table import (
     as_frame,
     check_names,
     columns_of_frame,
+    describe_columns,
     read_target,
     split_columns,
 )
-from sigmax.tables.reading import ParquetFiles, is_parquet, read_table
-from sigmax.tables.sources import is_many_files
-from sigmax.tables.table import describe_columns
 
 FEWEST_ROWS = 10
 SAMPLED = 81_920

@@ -36,8 +36,8 @@ from sigmax.neighbors import neighborhoods
 from sigmax.networks import NO_CENTER
 from sigmax.random import draw_seed, named_generator
 from sigmax.tables import Table
-from sigmax.tables.columns import read_target
 from sigmax.tables.reading import ParquetFiles
+from sigmax.tables.table import read_target
 from sigmax.training import Fold, TrainingData
 
 ROWS_PER_BLOCK = 2**16

@@ -21,7 +21,7 @@ from sigmax.report.tables import (
     time_text,
 )
 from sigmax.tables import Kind, Schema, Table, infer_schema
-from sigmax.tables.columns import as_frame, columns_of_frame
+from sigmax.tables.table import as_frame, columns_of_frame
 
 COVERAGE = 0.9
 """Nominal coverage of the intervals in a report."""

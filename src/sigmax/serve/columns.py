@@ -14,8 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, create_
 from pydantic_core import PydanticCustomError
 
 from sigmax.table_model import SavedTableModel
-from sigmax.tables.columns import category_name, is_missing, parse_times
-from sigmax.tables.schema import Column, Kind
+from sigmax.tables.table import Column, Kind, category_name, is_missing, parse_times
 
 DAY = 86_400.0
 PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")

@@ -13,8 +13,8 @@ import pyarrow as pa
 from rich import filesize
 
 from sigmax.errors import MissingExtraError, TableFileError, TableFileWarning
-from sigmax.tables.columns import clean_names
 from sigmax.tables.sources import Source, check_memory, translate_errors
+from sigmax.tables.table import clean_names
 from sigmax.tables.text import parse_text
 
 MAX_UNPACKED = 1 << 30

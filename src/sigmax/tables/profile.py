@@ -22,9 +22,18 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata, skew
 
 from sigmax.errors import InvalidDataError
-from sigmax.tables.columns import as_frame, check_names, columns_of_frame, listed, read_target
-from sigmax.tables.schema import Column, Kind, Schema
-from sigmax.tables.table import Table, infer_schema
+from sigmax.tables.table import (
+    Column,
+    Kind,
+    Schema,
+    Table,
+    as_frame,
+    check_names,
+    columns_of_frame,
+    infer_schema,
+    listed,
+    read_target,
+)
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 
 from sigmax.errors import InvalidDataError, TableFileError, TableFileWarning
 from sigmax.settings import check_count
-from sigmax.tables.columns import clean_names, listed
 from sigmax.tables.excel import read_excel
 from sigmax.tables.sources import (
     Format,
@@ -41,6 +40,7 @@ from sigmax.tables.sources import (
     open_source,
     translate_errors,
 )
+from sigmax.tables.table import clean_names, listed
 from sigmax.tables.text import Layout, as_series, find_layout, parse_text, pc, read_text
 from sigmax.tables.writing import common_schema
 

@@ -22,8 +22,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from sigmax.errors import TableFileError, TableFileWarning
-from sigmax.tables.columns import clean_names
 from sigmax.tables.sources import Source
+from sigmax.tables.table import clean_names
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
 

@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false
 
 import copy
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -222,7 +223,7 @@ def test_added_rows_are_followed():
     X_new = smooth(300, seed=8)[0]
     truth = np.sin(2 * X_new[:, 0]) + 0.5 * X_new[:, 1]
     before = np.std(model.predict(X_new) - truth)
-    linear = model.stack.experts[1].fitted
+    linear: Any = model.stack.experts[1].fitted
     once = copy.deepcopy(model).add_rows(X[60:], y[60:])
     assert np.std(once.predict(X_new) - truth) < 0.8 * before
     twice = model.add_rows(X[60:100], y[60:100]).add_rows(X[100:], y[100:])
@@ -231,7 +232,7 @@ def test_added_rows_are_followed():
     far = np.array([[40.0, 0.0]])
     assert twice.predict_gate(far) > 0.99 > 0.1 > twice.add_rows(far, [3.0]).predict_gate(far)
     # The linear model is that of a fit to all rows with the same penalty and units.
-    found = once.stack.experts[1].fitted
+    found: Any = once.stack.experts[1].fitted
     Z = np.column_stack([np.ones(160), np.asarray(once.model_.encode(once.read(X)).numbers)])
     target = once.model_.target(y[:, None], np.float64)
     penalty = np.diag([0.0, *linear.penalty, *linear.penalty])

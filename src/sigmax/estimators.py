@@ -1152,8 +1152,9 @@ class SigmaxRegressor(AbstractRegressor):
     def read_training(self, X, y, sample_weight=None, groups=None) -> TrainingRows:
         """Checked rows, a random sample of them if they are many."""
         n_rows, taken = _num_samples(X), None
-        check_consistent_length(X, y, sample_weight, groups)
+        check_consistent_length(X, groups)
         if n_rows > LARGEST_AT_ONCE:
+            check_consistent_length(X, y, sample_weight)
             rng = named_generator(make_key(self.random_state), "sample of rows")
             taken = np.sort(rng.choice(n_rows, LARGEST_AT_ONCE, replace=False))
             X, y, sample_weight, groups = (

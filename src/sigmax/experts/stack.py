@@ -28,6 +28,7 @@ from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, U
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.combined import PRESETS
+from sigmax.experts.ensemble import few_rows_factor
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS
@@ -352,7 +353,7 @@ class Stack(AbstractExpert):
         weight = [one.weight for one in experts]
         gate, opening = fit_gate(rows, parts, weight, common, key)
         dist = stacked(parts, weight, opening)
-        factor = calibration_factor(dist, rows, common)
+        factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
         held_out = HeldOut.of_rows(dist.widen(factor), rows, common)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
         experts = tuple(

@@ -1082,8 +1082,8 @@ class SigmaxRegressor(AbstractRegressor):
         Names ("linear", "gp", "forest", "local", "combined", "dropout", "bayesian") or experts of
         `sigmax.experts`, instead of those of the effort.
     time_limit : float, optional
-        Seconds after which no further expert is begun; those that are missing are not in
-        `leaderboard_`.
+        Seconds after which no further expert is begun and networks stop training, with the best
+        checkpoint so far. Warnings say which experts are left out or stopped.
     support : "auto" or (low, high)
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 
 from sigmax import SigmaxRegressor
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts import Linear
+from sigmax.experts import Linear, Local
 from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
 from sigmax.experts.stack import PRIOR_COUNT, stacking_weights
 from sigmax.tables import Table
@@ -246,6 +246,17 @@ def test_added_rows_are_followed():
     loss = np.sum(residual**2) + linear.penalty * np.sum(expected[1:] ** 2)
     shape = PRIOR_SHAPE + 159 / 2
     np.testing.assert_allclose(found.noise, (PRIOR_RATE + loss / 2) / shape, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_time_limit_stops_the_training_of_networks():
+    X, y = smooth(60)
+    endless = Local(n_members=1, hidden_sizes=(8,), n_steps=60_000, patience=0)
+    model = SigmaxRegressor(experts=[endless], time_limit=2, random_state=0)
+    with pytest.warns(TrainingWarning, match="the training of networks ended after"):
+        model.fit(X, y)
+    assert set(model.leaderboard_["expert"]) == {"marginal", "Local"}
+    assert np.isfinite(model.predict_dist(X).log_prob(y)).all()
 
 
 @pytest.mark.slow

@@ -58,6 +58,8 @@ class AbstractNetworkExpert(AbstractExpert):
     hidden_sizes: tuple[int, ...]
     n_steps: int | None
     validation_fraction: float
+    deadline: float | None = None
+    """Time of `time.perf_counter` at which the training ends with its best checkpoints."""
     largest_hold_out: int = 4096
     """Most rows that a member holds out; more hardly change which checkpoint is best."""
 
@@ -220,7 +222,9 @@ def train(
     of_group = np.arange(len(keys)).reshape(-1, n_members)
     with progress_bar(stages, visible=verbose > 0) as report:
         for stage in stages:
-            members, found = train_stage(networks, keys, folds, data, stage, report, supply=supply)
+            members, found = train_stage(
+                networks, keys, folds, data, stage, report, supply=supply, deadline=expert.deadline
+            )
             networks = members.best
             histories[stage.name] = [history["score"] for history in found]
     networks, fitted = jax.tree.map(np.asarray, networks), []

@@ -28,7 +28,7 @@ from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, U
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.combined import PRESETS
-from sigmax.experts.ensemble import few_rows_factor
+from sigmax.experts.ensemble import AbstractNetworkExpert, few_rows_factor
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.local import LOCAL_PRESETS
@@ -106,7 +106,7 @@ def check_seconds(name: str, seconds: Any) -> Any:
     """The setting: None, or a number above 0."""
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise InvalidArgumentError(f"`{name}` must be None or above 0, got {seconds!r}.")
-    return seconds
+    return None if seconds is None else float(seconds)
 
 
 @final
@@ -309,7 +309,7 @@ class Stack(AbstractExpert):
     time_limit: float | None = setting(
         None,
         Rule("float or None", check_seconds),
-        "Seconds after which no further expert is fitted; None for no limit.",
+        "Seconds after which no expert is begun and networks stop training; None for no limit.",
     )
 
     def named_experts(self) -> dict[str, AbstractExpert]:
@@ -345,6 +345,8 @@ class Stack(AbstractExpert):
                         stacklevel=2,
                     )
                     break
+                if self.time_limit and isinstance(expert, AbstractNetworkExpert):
+                    expert = replace(expert, deadline=start + self.time_limit)
                 bar.update(task, description=name)
                 fitted.append(fit_expert(name, expert, rows, own, key))
                 bar.advance(task)

@@ -5,12 +5,14 @@ chunk of steps of all members is one compiled call and their validation scores a
 loops over chunks to report progress, to keep the best checkpoints and to stop early.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from time import perf_counter
 from typing import Any, TypeVar, final
 
 import equinox as eqx
@@ -24,6 +26,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from sigmax.compilation import bucket_size, compiled, on_device, pad_rows
+from sigmax.errors import TrainingWarning
 from sigmax.inputs import Inputs
 from sigmax.random import name_number, named_key
 from sigmax.sampling import draw_batches, expected_count, horvitz_thompson, neighbor_counts
@@ -700,6 +703,7 @@ def train_stage(
     *,
     states: Any = None,
     supply: Supply | None = None,
+    deadline: float | None = None,
 ) -> tuple[MemberState, list[dict[str, np.ndarray]]]:
     """Train all ensemble members for one stage; return them and the figures of every group.
 
@@ -708,7 +712,8 @@ def train_stage(
     on its data, and ``folds`` and ``data`` are for validation.
 
     A group without a better score for ``stage.patience`` chunks is finished: it keeps its
-    checkpoints while others continue. Members are spread over all devices, or over a cluster
+    checkpoints while others continue. After the ``deadline``, a time of `time.perf_counter`, all
+    are finished, and a warning says so. Members are spread over all devices, or over a cluster
     inside `sigmax.on_ray`. Figures have the shape (chunks, members of the group).
     """
     n_members, group = len(keys), np.asarray(folds.group)
@@ -727,6 +732,14 @@ def train_stage(
             trainer.keep(np.where(is_open & np.isfinite(scores), scores, np.nan))
         if report is not None:
             report(stage, chunk + 1, history[-1])
+        if deadline is not None and perf_counter() > deadline and chunk + 1 < stage.n_chunks:
+            warnings.warn(
+                f"Time is over: the training of networks ended after {chunk + 1} of"
+                f" {stage.n_chunks} validations, with the best checkpoint so far.",
+                TrainingWarning,
+                stacklevel=3,
+            )
+            break
         if not stage.keep_best or not stage.patience:
             continue
         has_better = np.bincount(group, scores > best, minlength=n_groups) > 0

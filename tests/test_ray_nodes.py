@@ -95,7 +95,17 @@ def test_a_node_dies_in_the_middle_of_a_fit(cluster, table, tmp_path, monkeypatc
 
     strike = (raylet(cluster), "advance_part", kill)
     after_chunks(monkeypatch, 5, lambda: once_busy(*strike))
-    command = ("fit", table, "--target", "minutes", "--preset", "fast", *SMALL)
+    command = (
+        "fit",
+        table,
+        "--target",
+        "minutes",
+        "--method",
+        "local",
+        "--effort",
+        "quick",
+        *SMALL,
+    )
     run(*command, "--out", tmp_path / "there", "--engine", "ray", "--address", cluster.address)
     assert struck and len([node for node in ray.nodes() if node["Alive"]]) == 1
     run(*command, "--out", tmp_path / "here")

@@ -62,7 +62,7 @@ def make_page(n_rows: int, n_columns: int) -> str:
             schema=infer_schema(X),
             scores=[],
             findings=profile_table(X.assign(y=y), "y").findings,
-            training=LearnedRows(y[:100], X.iloc[:100]),
+            training=LearnedRows(X.iloc[:100], y[:100], np.arange(1, 101)),
             group_column="place",
             time_column="day",
         )

@@ -1,5 +1,7 @@
 """Stacked distributions, by quadrature, simulation and distributions of SciPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -18,7 +20,10 @@ from sigmax.distributions import (
 ROWS = 3
 
 
-def make(transform: bool = False) -> Stacked:
+CALIBRATION = np.array([0.02, 0.2, 0.3, 0.3, 0.08, 0.1])
+
+
+def make(transform: bool = False, calibration: bool = False) -> Stacked:
     rng = np.random.default_rng(0)
     shape = 2, ROWS, 1
     mean, scale = rng.normal(size=shape), rng.uniform(0.3, 1.0, size=shape)
@@ -29,7 +34,8 @@ def make(transform: bool = False) -> Stacked:
     fitted = PowerTransform.fit((y - y.mean()) / y.std()) if transform else None
     weight = np.broadcast_to(np.log([[[0.4]], [[0.6]]]), (2, ROWS, 1)).copy()
     parts = ExpertPart(normals), ExpertPart(tails, fitted)
-    return Stacked(parts, weight, Units.standard(1)).affine(2.0, 3.0)
+    own = np.tile(CALIBRATION[:, None, None], (1, ROWS, 1)) if calibration else None
+    return Stacked(parts, weight, Units.standard(1), own).affine(2.0, 3.0)
 
 
 def density(dist: Stacked, row: int):
@@ -39,9 +45,10 @@ def density(dist: Stacked, row: int):
     return at
 
 
+@pytest.mark.parametrize("calibration", [False, True])
 @pytest.mark.parametrize("transform", [False, True])
-def test_density_cdf_quantiles_and_moments_fit_each_other(transform):
-    dist = make(transform)
+def test_density_cdf_quantiles_and_moments_fit_each_other(transform, calibration):
+    dist = make(transform, calibration)
     for row in range(ROWS):
         p = density(dist, row)
         median = dist.quantile(0.5)[row, 0]
@@ -56,6 +63,17 @@ def test_density_cdf_quantiles_and_moments_fit_each_other(transform):
         assert dist.variance[row, 0] == pytest.approx(squares, rel=0.05)
     np.testing.assert_allclose(dist.aleatoric_variance + dist.epistemic_variance, dist.variance)
     np.testing.assert_allclose(dist.cdf(dist.quantile(0.03)), 0.03, atol=1e-8)
+
+
+def test_calibrated_probabilities_are_those_of_a_mixture_of_beta_distributions():
+    plain, dist, n = make(), make(calibration=True), len(CALIBRATION)
+    y = np.full((ROWS, 1), 3.0)
+    betas = [stats.beta(k + 1, n - k).cdf(plain.cdf(y)) for k in range(n)]
+    np.testing.assert_allclose(dist.cdf(y), np.tensordot(CALIBRATION, betas, axes=1))
+    uniform = replace(plain, calibration=np.full((n, ROWS, 1), 1 / n))
+    for name in ("mean", "variance", "epistemic_variance"):
+        np.testing.assert_allclose(getattr(uniform, name), getattr(plain, name))
+    np.testing.assert_allclose(uniform.quantile(0.2), plain.quantile(0.2), atol=1e-7)
 
 
 def test_one_normal_has_the_scores_of_scipy():
@@ -73,9 +91,10 @@ def test_one_normal_has_the_scores_of_scipy():
     )
 
 
-def test_draws_have_the_distribution():
-    dist = Predictive(make(transform=True))
-    draws = dist.sample(4000, random_state=0)[:, :, 0]
+@pytest.mark.parametrize("calibration", [False, True])
+def test_draws_have_the_distribution(calibration):
+    dist = Predictive(make(transform=True, calibration=calibration))
+    draws = dist.sample(400 if calibration else 4000, random_state=0)[:, :, 0]
     for row in range(ROWS):
         uniform = np.concatenate([dist.cdf(np.full((ROWS, 1), y))[row] for y in draws[:300, row]])
         assert stats.kstest(uniform, "uniform").pvalue > 1e-4

@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 from scipy import optimize, stats
 
 from sigmax import SigmaxRegressor
+from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts import Linear, Local
 from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
-from sigmax.experts.stack import PRIOR_COUNT, stacking_weights
+from sigmax.experts.stack import PRIOR_COUNT, StackFitted, stacking_weights
 from sigmax.tables import Table
 
 
@@ -66,6 +68,45 @@ def test_predictions_are_as_good_as_they_say(model):
     truth = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
     assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.12
     assert np.mean(model.predict_dist(X).crps(y)) < 1.2 * 0.2 * 0.564 + 0.01
+
+
+def test_probabilities_are_calibrated_on_held_out_rows():
+    """Exponential noise, which experts with symmetric densities do not have.
+
+    The distance of PIT values of 1,000 new rows from uniform is below 0.043 by chance in 95 of 100
+    samples.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1800, 1))
+    y = X[:, 0] + rng.exponential(size=1800)
+    model = SigmaxRegressor(experts=[Linear()], random_state=0).fit(X[:800], y[:800])
+    dist = model.predict_dist(X[800:])
+    plain = replace(dist.dist, calibration=None)
+    after, before = (
+        stats.kstest(one.cdf(y[800:]), "uniform").statistic for one in (dist, Predictive(plain))
+    )
+    assert after < 0.06 and after < 0.8 * before
+    assert np.mean(dist.log_prob(y[800:])) > np.mean(plain.log_prob(y[800:])) + 0.05
+    far = model.predict_dist([[600.0]])  # the marginal, uncalibrated
+    at = np.array([0.3])
+    np.testing.assert_allclose(far.cdf(at), replace(far.dist, calibration=None).cdf(at))
+
+
+def test_skewed_columns_are_transformed_except_for_linear_models():
+    rng = np.random.default_rng(0)
+    z, noise = rng.normal(size=(300, 2)), 0.1 * rng.normal(size=300)
+    skewed = np.exp(2 * z)
+    model = SigmaxRegressor("quick", random_state=0).fit(skewed[:150], np.sin(z[:150, 0]))
+    assert np.mean((model.predict(skewed[150:]) - np.sin(z[150:, 0])) ** 2) < 0.02
+    fitted = model.model_.fitted
+    assert isinstance(fitted, StackFitted)
+    assert fitted.inputs.column.tolist() == [0, 1]
+    linear = skewed @ [1.0, -2.0] + noise
+    model = SigmaxRegressor("quick", random_state=0).fit(skewed[:150], linear[:150])
+    assert np.abs(model.predict(skewed[150:]) - linear[150:]).mean() < 0.2
+    plain = SigmaxRegressor("quick", random_state=0).fit(z, z[:, 0])
+    fitted = plain.model_.fitted
+    assert isinstance(fitted, StackFitted) and fitted.inputs.transform is None
 
 
 def test_off_the_data_the_marginal_is_predicted(model):

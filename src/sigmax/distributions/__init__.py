@@ -5,7 +5,7 @@ from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.normal import Normal
 from sigmax.distributions.predictive import Predictive
-from sigmax.distributions.stacked import ExpertPart, PowerTransform, Stacked, Units
+from sigmax.distributions.stacked import ExpertPart, PowerTransform, Stacked, Units, bernstein
 from sigmax.distributions.student_t import StudentT, WeightedStudentT, log_gamma, log_gamma_ratio
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "StudentT",
     "Units",
     "WeightedStudentT",
+    "bernstein",
     "blend_factor",
     "log_gamma",
     "log_gamma_ratio",

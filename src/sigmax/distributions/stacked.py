@@ -263,12 +263,30 @@ class Units(eqx.Module):
         return np.clip(np.where(is_inside, value, y), self.low, self.high)
 
 
+def bernstein(u: Numbers, n_terms: int) -> Numbers:
+    """Probabilities of 0 to n - 1 successes in n - 1 trials of probability ``u``, on a new axis.
+
+    Times n they are the densities of Beta(k + 1, n - k), whose equal mixture is uniform.
+
+    Examples
+    --------
+    >>> bernstein(np.array(0.5), 3)
+    array([0.25, 0.5 , 0.25])
+    """
+    k = np.arange(n_terms).reshape(-1, *[1] * np.ndim(u))
+    return special.binom(n_terms - 1, k) * u**k * (1 - u) ** (n_terms - 1 - k)
+
+
 @final
 class Stacked(AbstractDistribution):
-    """The mixture of the predictions of several experts, weighted at every row.
+    r"""The mixture of the predictions of several experts, weighted at every row, and calibrated.
+
+    With weights $c_k$ of a ``calibration`` the cdf is $H(F(y))$, where F is that of the mixture and
+    H the mixture of Beta(k + 1, n - k) with these weights, for k below n.
 
     Densities, probabilities and quantiles are exact; the CRPS is an integral of the cdf, to 1e-3 of
-    the standard deviation. Everything is evaluated with NumPy and SciPy: nothing is compiled.
+    the standard deviation, and so are moments with a calibration. Everything is evaluated with
+    NumPy and SciPy: nothing is compiled.
 
     Examples
     --------
@@ -285,6 +303,8 @@ class Stacked(AbstractDistribution):
     """Logarithm of the weight of every expert."""
     units: Units
     """Units of all results; the parts are standardised."""
+    calibration: Float[np.ndarray, " terms *batch"] | None = None
+    """Weights of the terms of H, which sum to 1; None for the mixture itself."""
 
     @property
     def n_members(self) -> int:
@@ -344,7 +364,19 @@ class Stacked(AbstractDistribution):
         mean = np.sum(weight * means, axis=0)
         disagreement = np.sum(weight * (means - mean) ** 2, axis=0)
         variance = np.sum(weight * variances, axis=0) + disagreement
-        return mean, variance, np.sum(weight * epistemic, axis=0) + disagreement
+        epistemic = np.sum(weight * epistemic, axis=0) + disagreement
+        if self.calibration is None:
+            return mean, variance, epistemic
+        spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
+        grid = mean + spread * GRID.reshape(-1, *[1] * len(self.shape))
+        grid = np.clip(grid, *self.bounds)
+        level = np.stack([self._mixture_cdf(x) for x in grid])
+        lost = level - self._calibrated(level)
+        first = np.trapezoid(lost, grid, axis=0)
+        second = np.trapezoid(2 * (grid - mean) * lost, grid, axis=0)
+        calibrated = np.maximum(variance + second - first**2, 0.0)
+        share = np.divide(epistemic, variance, where=variance > 0, out=np.zeros_like(variance))
+        return mean + first, calibrated, np.where(np.isfinite(variance), share, 0.5) * calibrated
 
     @property
     def mean_difference(self) -> Numbers:
@@ -378,16 +410,46 @@ class Stacked(AbstractDistribution):
         return (np.broadcast_to(y, self.shape) - self.units.shift) / self.units.scale
 
     def _density(self, x: Numbers) -> Numbers:
+        found = self._mixture_density(x)
+        if self.calibration is None:
+            return found
+        n_terms = len(self.calibration)
+        terms = n_terms * bernstein(self._mixture_cdf(x), n_terms)
+        return np.maximum(found * np.sum(self.calibration * terms, axis=0), 1e-300)
+
+    def _cdf(self, x: Numbers) -> Numbers:
+        return self._calibrated(self._mixture_cdf(x))
+
+    def _mixture_density(self, x: Numbers) -> Numbers:
         parts = zip(self.weight, self.parts, strict=True)
         return np.maximum(sum(weight * part.density(x) for weight, part in parts), 1e-300)
 
-    def _cdf(self, x: Numbers) -> Numbers:
+    def _mixture_cdf(self, x: Numbers) -> Numbers:
         parts = zip(self.weight, self.parts, strict=True)
-        return np.minimum(sum(weight * part.cdf(x) for weight, part in parts), 1.0)
+        return np.clip(sum(weight * part.cdf(x) for weight, part in parts), 0.0, 1.0)
+
+    def _calibrated(self, level: Numbers) -> Numbers:
+        """H: calibrated probabilities of those of the mixture."""
+        if self.calibration is None:
+            return level
+        values = np.concatenate([np.zeros((1, *self.shape)), np.cumsum(self.calibration, axis=0)])
+        values = values.reshape(len(values), *[1] * (level.ndim - len(self.shape)), *self.shape)
+        return np.clip(np.sum(values * bernstein(level, len(values)), axis=0), 0.0, 1.0)
+
+    def _uncalibrated(self, level: Numbers) -> Numbers:
+        """Inverse of H, by bisection."""
+        if self.calibration is None:
+            return level
+        lower, upper = np.zeros(level.shape), np.ones(level.shape)
+        while np.max(upper - lower) > TOLERANCE / 8:
+            middle = (lower + upper) / 2
+            is_below = self._calibrated(middle) < level
+            lower, upper = np.where(is_below, middle, lower), np.where(is_below, upper, middle)
+        return (lower + upper) / 2
 
     def solve_quantile(self, q: Numbers) -> Numbers:
         """Quantile by Newton's method and bisection, between the quantiles of the components."""
-        q = np.broadcast_to(q, self.shape)
+        q = self._uncalibrated(np.broadcast_to(q, self.shape))
         ends = [part.quantiles(q) for part in self.parts]
         lower = np.min([end.min(axis=0) for end in ends], axis=0)
         upper = np.max([end.max(axis=0) for end in ends], axis=0)
@@ -395,12 +457,12 @@ class Stacked(AbstractDistribution):
         x = np.clip(sum(weight * end.mean(axis=0) for weight, end in middles), lower, upper)
         last = np.full(self.shape, np.inf)
         for _ in range(MAX_STEPS):
-            error = self._cdf(x) - q
+            error = self._mixture_cdf(x) - q
             lower, upper = np.where(error < 0, x, lower), np.where(error > 0, x, upper)
             done = (np.abs(error) <= TOLERANCE) | (upper - lower <= 1e-13 * (1 + np.abs(x)))
             if done.all():
                 break
-            newton = x - error / self._density(x)
+            newton = x - error / self._mixture_density(x)
             trusted = (newton > lower) & (newton < upper) & (np.abs(error) < np.abs(last) / 2)
             x = np.where(done, x, np.where(trusted, newton, (lower + upper) / 2))
             last = error
@@ -448,6 +510,8 @@ class Stacked(AbstractDistribution):
     def sample(self, key: Any, n: int) -> Numbers:
         """``n`` independent draws along a new first axis; ``key`` is a generator of NumPy."""
         draws = np.empty((n, *self.shape))
+        if self.calibration is not None:
+            return np.stack([self.solve_quantile(key.random(self.shape)) for _ in range(n)])
         for draw in draws:
             chosen = draw_index(key, self.weight)
             for expert, part in enumerate(self.parts):
@@ -472,28 +536,28 @@ class Stacked(AbstractDistribution):
             values=moved(own.values),
             cells=moved(own.cells),
         )
-        return Stacked(self.parts, self.log_weight, units)
+        return replace(self, units=units)
 
     def bounded(self, low: Any, high: Any) -> "Stacked":
         """The distribution moved into bounds; all probability beyond a bound becomes its own."""
         shape = np.shape(self.units.shift)
         low, high = (np.broadcast_to(np.asarray(end, float), shape) for end in (low, high))
-        return Stacked(self.parts, self.log_weight, replace(self.units, low=low, high=high))
+        return replace(self, units=replace(self.units, low=low, high=high))
 
     @property
     def continuous(self) -> "Stacked":
         """The distribution whose probability is spread over cells, instead of at their values."""
-        return Stacked(self.parts, self.log_weight, replace(self.units, values=None, cells=None))
+        return replace(self, units=replace(self.units, values=None, cells=None))
 
     def discrete(self, values: Any, cells: Any) -> "Stacked":
         """The distribution with the probability of cells (k, 2) at values (k,), of one output."""
         values, cells = (np.asarray(part, float)[..., None] for part in (values, cells))
-        return Stacked(self.parts, self.log_weight, replace(self.units, values=values, cells=cells))
+        return replace(self, units=replace(self.units, values=values, cells=cells))
 
     def widen(self, factor: Any) -> "Stacked":
         """Every component widened by ``factor`` about its own mean."""
         parts = tuple(ExpertPart(part.mixture.widen(factor), part.transform) for part in self.parts)
-        return Stacked(parts, self.log_weight, self.units)
+        return replace(self, parts=parts)
 
     def over_choices(self, choices: np.ndarray, log_weight: np.ndarray) -> "Stacked":
         """Mixtures of the densities of several rows, as `Mixture.over_choices`."""
@@ -504,7 +568,10 @@ class Stacked(AbstractDistribution):
             ExpertPart(part.mixture.over_choices(choices, own), part.transform)
             for part, own in zip(self.parts, of_choices, strict=True)
         )
-        return Stacked(parts, total, self.units)
+        own = self.calibration
+        if own is not None:
+            own = np.sum(own[:, choices] * np.exp(log_weight)[..., None], axis=1)
+        return Stacked(parts, total, self.units, own)
 
 
 def draw_index(rng: np.random.Generator, weight: Numbers) -> np.ndarray:

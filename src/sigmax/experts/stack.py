@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-from scipy import optimize
+from scipy import optimize, special
 
 from sigmax.compilation import by_blocks, compiled
-from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
+from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.combined import PRESETS
@@ -40,6 +40,7 @@ from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_rele
 from sigmax.networks.gate import with_centers
 from sigmax.random import named_key
 from sigmax.settings import Rule, one_of, setting
+from sigmax.tables import Kind
 
 EXPERTS: dict[str, AbstractExpert] = {
     "marginal": Marginal(),
@@ -81,6 +82,9 @@ MAX_ROUNDS = 500
 MOST_WIDENED, FACTOR_ROWS = (-0.5, 0.5), 100
 """Bounds of the logarithm of the factor on scales, and the rows with which it is halved."""
 
+N_TERMS, PRIOR_ROWS = 16, 50
+"""Terms of the calibration, and rows that a prior of equal weights adds to them in all."""
+
 MORE_NEIGHBORS = 8
 """Neighbours that every expert names, for each one that is asked of the stack."""
 
@@ -107,6 +111,47 @@ def check_seconds(name: str, seconds: Any) -> Any:
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise InvalidArgumentError(f"`{name}` must be None or above 0, got {seconds!r}.")
     return None if seconds is None else float(seconds)
+
+
+@final
+class InputTransform(eqx.Module):
+    """Power transforms of skewed columns of numbers.
+
+    Transformed columns take the place of the others in networks, trees and distances; linear models
+    have both.
+    """
+
+    column: Int[np.ndarray, " columns"]
+    """Positions of the columns among the numbers."""
+    transform: PowerTransform | None
+
+    @classmethod
+    def fit(cls, rows: Rows) -> "InputTransform":
+        """Transforms of numbers that are less skewed after them; times are left as they are."""
+        n_numbers = len(rows.features.schema.of_kind(Kind.NUMBER))
+        numbers = np.asarray(rows.X.numbers, np.float64)[:, :n_numbers]
+        found = PowerTransform.fit(numbers) if n_numbers else None
+        if found is None:
+            return cls(np.zeros(0, int), None)
+        column = np.flatnonzero(found.power != 1)
+        return cls(column, PowerTransform.fit(numbers[:, column]))
+
+    def __call__(self, X: Inputs) -> Inputs:
+        """Transformed inputs."""
+        if self.transform is None:
+            return X
+        given = np.asarray(X.numbers, np.float64)[:, self.column]
+        moved = self.transform(given)
+        parts = [given] if X.extras is None else [np.asarray(X.extras), given]
+        position = None if X.position is None else self.moved(X.position, moved)
+        numbers, extras = self.moved(X.numbers, moved), np.concatenate(parts, axis=1)
+        return Inputs(numbers, extras, X.codes, position, X.beyond, X.n_codes)
+
+    def moved(self, values: Any, columns: np.ndarray) -> np.ndarray:
+        """Values with other columns at the positions of the transformed ones."""
+        found = np.array(values)
+        found[:, self.column] = columns
+        return found
 
 
 @final
@@ -144,15 +189,18 @@ class StackFitted(AbstractFitted):
     """Fitted experts and their weights; the prediction is their mixture."""
 
     experts: tuple[StackedExpert, ...]
+    inputs: InputTransform
     extrapolation: ExtrapolationGate
     factor: float
-    """Factor on the scales of all components, which calibrates the stack."""
+    """Factor on the scales of all components."""
+    calibration: Float[np.ndarray, "terms outputs"]
+    """Weights of the terms that calibrate the probabilities of the mixture, see `Stacked`."""
     held_out: HeldOut
     """Densities of the stack at the rows that all experts hold out."""
 
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
         """Extrapolation gate of every row."""
-        rows = np.asarray(X.coordinates, np.float32)
+        rows = np.asarray(self.inputs(X).coordinates, np.float32)
         at = rows, np.full(len(rows), NO_CENTER)
         return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), at, axis=0))
 
@@ -162,9 +210,10 @@ class StackFitted(AbstractFitted):
     def describe(self, X: Inputs) -> tuple[Stacked, dict[str, Float[np.ndarray, " rows"]]]:
         """`density`, and the ``gate``."""
         gate = self.gate(X)
+        X = self.inputs(X)
         parts = [one.part(one.fitted.density(X)) for one in self.experts]
-        dist = stacked(parts, [one.weight for one in self.experts], gate)
-        return dist.widen(self.factor), {"gate": gate}
+        dist = stacked(parts, [one.weight for one in self.experts], gate).widen(self.factor)
+        return calibrated(dist, self.calibration, gate), {"gate": gate}
 
     def shares(self, gate: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "experts rows"]:
         """Weight of every expert at rows with this ``gate``."""
@@ -172,7 +221,7 @@ class StackFitted(AbstractFitted):
 
     def with_rows(self, new: StoredRows) -> "StackFitted":
         """Experts given more rows, where they can follow them, and the gate closed there."""
-        experts = []
+        experts, new = [], replace(new, X=self.inputs(new.X))
         for one in self.experts:
             y = new.y if one.transform is None else one.transform(new.y)
             fitted = one.fitted.with_rows(replace(new, y=y))
@@ -186,7 +235,7 @@ class StackFitted(AbstractFitted):
         self, X: Inputs, k: int
     ) -> tuple[Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]] | None:
         """Training rows of largest weight over all experts that average over such rows."""
-        found, share = [], self.shares(self.gate(X))
+        found, share, X = [], self.shares(self.gate(X)), self.inputs(X)
         for one, own in zip(self.experts, share, strict=True):
             neighbors = one.fitted.explain_neighbors(X, MORE_NEIGHBORS * k)
             if neighbors is not None:
@@ -198,6 +247,7 @@ class StackFitted(AbstractFitted):
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
         """Shape of the predictions; raises an error if arrays do not fit each other."""
+        X = self.inputs(X)
         shapes = {one.fitted.prediction_shape(X) for one in self.experts}
         if len(shapes) != 1:
             raise ValueError(f"experts predict the shapes {shapes}")
@@ -210,6 +260,8 @@ class StackFitted(AbstractFitted):
             raise ValueError("weights of experts must not be negative, and sum to 1")
         if not self.factor > 0:
             raise ValueError("the factor on scales must be above 0")
+        if not (np.all(self.calibration >= 0) and np.allclose(self.calibration.sum(axis=0), 1)):
+            raise ValueError("weights of the calibration must not be negative, and sum to 1")
 
 
 @compiled
@@ -241,32 +293,54 @@ def stacked(
     return Stacked(tuple(parts), log_weight, Units.standard(shape[-1]))
 
 
-def densities(part: ExpertPart, rows: Rows, at: Int[np.ndarray, " held_out"]) -> np.ndarray:
+def calibrated(
+    dist: Stacked,
+    calibration: Float[np.ndarray, "terms outputs"],
+    gate: Float[np.ndarray, " rows"],
+) -> Stacked:
+    """Mixture whose probabilities are calibrated, the less the farther the gate is open."""
+    own = calibration[:, None] * (1 - gate[:, None]) + gate[:, None] / len(calibration)
+    return replace(dist, calibration=own)
+
+
+def cells(rows: Rows, at: Int[np.ndarray, " held_out"]) -> tuple[np.ndarray, np.ndarray]:
+    """Edges of the cells of targets; both are the target itself if it is no repeated value."""
+    low, high = rows.y[at].copy(), rows.y[at].copy()
+    for output, own in enumerate(rows.target.repeated):
+        if own is not None:
+            scaling, y = rows.target.scaling, rows.y[at, output]
+            edges = (own.cells - scaling.mean[output]) / scaling.scale[output]
+            edges = edges[np.searchsorted(edges[:, 1], y).clip(0, len(edges) - 1)]
+            is_inside = (y >= edges[:, 0]) & (y <= edges[:, 1])
+            low[:, output] = np.where(is_inside, edges[:, 0], y)
+            high[:, output] = np.where(is_inside, edges[:, 1], y)
+    return low, high
+
+
+def densities(
+    dist: ExpertPart | Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]
+) -> np.ndarray:
     """Densities of targets; of a repeated value, the probability of its cell over its width.
 
     A density could be as large as it likes at a value that repeats; a probability cannot.
     """
-    y = rows.y[at]
-    found = part.density(y)
-    for output, own in enumerate(rows.target.repeated):
-        if own is not None:
-            scaling = rows.target.scaling
-            edges = (own.cells - scaling.mean[output]) / scaling.scale[output]
-            index = np.searchsorted(edges[:, 1], y[:, output]).clip(0, len(edges) - 1)
-            low, high = (
-                np.where(np.arange(y.shape[1]) == output, edges[index, [k]][:, None], y)
-                for k in (0, 1)
-            )
-            mass = (part.cdf(high) - part.cdf(low))[:, output] / np.diff(edges[index])[:, 0]
-            is_inside = (y[:, output] >= edges[index, 0]) & (y[:, output] <= edges[index, 1])
-            found[:, output] = np.where(is_inside, mass, found[:, output])
+    low, high = cells(rows, at)
+    is_cell = high > low
+    found = np.exp(dist.log_prob(rows.y[at])) if isinstance(dist, Stacked) else dist.density(low)
+    if is_cell.any():
+        mass = (dist.cdf(high) - dist.cdf(low)) / np.where(is_cell, high - low, 1.0)
+        found = np.where(is_cell, mass, found)
     return np.maximum(found, 1e-300)
 
 
 def stacking_weights(
-    log_density: Float[np.ndarray, "rows experts"], weight: Float[np.ndarray, " rows"]
+    log_density: Float[np.ndarray, "rows experts"],
+    weight: Float[np.ndarray, " rows"],
+    prior: float = PRIOR_COUNT,
 ) -> Float[np.ndarray, " experts"]:
     """Weights of experts that maximise the log score of rows, with a weak Dirichlet prior.
+
+    The ``prior`` is a number of rows that is added to every expert.
 
     Examples
     --------
@@ -281,7 +355,7 @@ def stacking_weights(
     for _ in range(MAX_ROUNDS):
         share = found * density
         share *= (weight / share.sum(axis=1))[:, None]
-        new = share.sum(axis=0) + PRIOR_COUNT
+        new = share.sum(axis=0) + prior
         new /= new.sum()
         is_done, found = np.abs(new - found).max() < 1e-6, new
         if is_done:
@@ -328,6 +402,8 @@ class Stack(AbstractExpert):
 
         rows = replace(rows, y=np.round(rows.y, 9))  # other units of y change no split of a tree
         start, transform = perf_counter(), PowerTransform.fit(rows.y)
+        inputs = InputTransform.fit(rows)
+        rows = replace(rows, X=inputs(rows.X))
         entries = []
         for name, expert in self.named_experts().items():
             entries.append((name, expert, None))
@@ -356,12 +432,21 @@ class Stack(AbstractExpert):
         gate, opening = fit_gate(rows, parts, weight, common, key)
         dist = stacked(parts, weight, opening)
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
-        held_out = HeldOut.of_rows(dist.widen(factor), rows, common)
+        dist = dist.widen(factor)
+        calibration = calibration_weights(dist, rows, common)
+        held_out = HeldOut.of_rows(calibrated(dist, calibration, opening), rows, common)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
         )
-        return StackFitted(experts=experts, extrapolation=gate, factor=factor, held_out=held_out)
+        return StackFitted(
+            experts=experts,
+            inputs=inputs,
+            extrapolation=gate,
+            factor=factor,
+            calibration=calibration,
+            held_out=held_out,
+        )
 
 
 def fit_gate(
@@ -399,14 +484,26 @@ def calibration_factor(dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out
     n_rows = weight.sum() ** 2 / np.sum(weight**2)
 
     def loss(log_factor: float) -> float:
-        wider = dist.widen(math.exp(log_factor))
-        own = np.exp(wider.log_weight)
-        parts = zip(own, wider.parts, strict=True)
-        density = sum(share * densities(part, rows, at) for share, part in parts)
-        return -float(np.average(np.log(np.maximum(density, 1e-300)).mean(axis=1), weights=weight))
+        density = densities(dist.widen(math.exp(log_factor)), rows, at)
+        return -float(np.average(np.log(density).mean(axis=1), weights=weight))
 
     best = optimize.minimize_scalar(loss, bounds=MOST_WIDENED, method="bounded").x
     return math.exp(best * n_rows / (n_rows + FACTOR_ROWS))
+
+
+def calibration_weights(
+    dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]
+) -> Float[np.ndarray, "terms outputs"]:
+    """Weights of Beta densities of the held-out PIT values with the largest log score."""
+    low, high = (dist.cdf(end) for end in cells(rows, at))
+    k, mass = np.arange(N_TERMS)[:, None, None], high - low
+    below, above = (special.betainc(k + 1, N_TERMS - k, level) for level in (low, high))
+    average = np.where(mass > 1e-9, (above - below) / np.where(mass > 1e-9, mass, 1.0), 0.0)
+    at_value = N_TERMS * bernstein(low, N_TERMS)
+    log_density = np.log(np.maximum(np.where(mass > 1e-9, average, at_value), 1e-300))
+    prior, weight = PRIOR_ROWS / N_TERMS, rows.weight[at]
+    outputs = np.moveaxis(log_density, -1, 0)
+    return np.stack([stacking_weights(own.T, weight, prior) for own in outputs], axis=-1)
 
 
 def fit_expert(

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import AbstractArray
 
 from sigmax.compilation import on_device
+from sigmax.values import AbstractValue
 
 T = TypeVar("T")
 
@@ -135,12 +136,12 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
     fields = field_types(known[name])
     check(found.keys() == {"class", *fields}, path, known[name], found)
     parts = {n: decode_value(own, found[n], join(path, n), arrays) for n, own in fields.items()}
-    if issubclass(known[name], eqx.Module) and any(
+    if issubclass(known[name], AbstractValue | eqx.Module) and any(
         isinstance(part, np.ndarray | jax.Array) and part.dtype.kind == "f" and np.isnan(part).any()
         for part in jax.tree.leaves([part for part in parts.values() if not isinstance(part, dict)])
     ):
         raise ValueError(f"an array of {path!r} holds NaN")
-    if issubclass(known[name], eqx.Module):
+    if issubclass(known[name], AbstractValue | eqx.Module):
         # not the constructor: it may check shapes of one ensemble member, without the members' axis
         value = object.__new__(known[name])
         for part_name, part in parts.items():

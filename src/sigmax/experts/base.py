@@ -8,12 +8,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int
 
 from sigmax.calibration import ConformalScores
 from sigmax.distributions import Mixture, Normal, Predictive, Stacked
@@ -21,13 +19,15 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import SUPPORT, TargetUnits
 from sigmax.inputs import Inputs
+from sigmax.random import RandomKey
 from sigmax.settings import AbstractSettings, setting
+from sigmax.values import AbstractValue, tree_leaves, tree_map
 
 ROWS_AT_ONCE = 4096
 
 
 @final
-class HeldOut(eqx.Module):
+class HeldOut(AbstractValue):
     """Density of training rows under a fit that has not seen them, nor any duplicate of them.
 
     A row is predicted by the mixture of the ensemble members that hold it out; a method that leaves
@@ -83,7 +83,7 @@ class HeldOut(eqx.Module):
         if log_weight is None:
             log_weight = np.full(np.shape(dist.components.mean), -np.log(n_parts))
         log_weight = spread(log_weight, -np.inf) - np.log(members.sum(axis=1))[:, None]
-        components = jax.tree.map(lambda leaf: spread(leaf, 4.0), dist.components)
+        components = tree_map(lambda leaf: spread(leaf, 4.0), dist.components)
         mixture = Mixture(components, None, log_weight, n_parts)
         return cls(mixture, rows.y[kept], rows.given.weight[kept], kept, members)
 
@@ -142,7 +142,7 @@ def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarr
         mean, variance, _ = mixture.summary
         return mean[None], variance[None]
     # Rows come first: `Predictive` computes in blocks of them.
-    parts = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+    parts = Predictive(tree_map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
     shape = *parts.shape[:1], n_members, -1, *parts.shape[2:]
     means, variances = (part.reshape(shape) for part in (parts.mean, parts.variance))
     if mixture.log_weight is None:
@@ -155,7 +155,7 @@ def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarr
 
 
 @final
-class StoredRows(eqx.Module):
+class StoredRows(AbstractValue):
     """Training rows in standardised units: those of the fit, then those that were added."""
 
     X: Inputs
@@ -169,24 +169,25 @@ class StoredRows(eqx.Module):
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> "StoredRows":
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
+        return tree_map(lambda leaf: np.asarray(leaf)[rows], self)
 
     def joined(self, others: "StoredRows") -> "StoredRows":
         """These rows and others after them."""
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), self, others)
+        return tree_map(lambda *leaves: np.concatenate(leaves), self, others)
 
     def check(self) -> None:
         """Raise ValueError unless all rows are complete and have a weight."""
-        if any(len(leaf) != len(self.y) for leaf in jax.tree.leaves(self)):
+        if any(len(leaf) != len(self.y) for leaf in tree_leaves(self)):
             raise ValueError("arrays of the training rows differ in their number of rows")
         if not (self.weight >= 0).all():
             raise ValueError("weights of training rows must be at least 0")
 
 
-class AbstractFitted(eqx.Module):
+class AbstractFitted(AbstractValue):
     """All that an expert has learned. A final class gives `density` and ``held_out``."""
 
-    held_out: eqx.AbstractVar[HeldOut]
+    if TYPE_CHECKING:
+        held_out: HeldOut
 
     @abstractmethod
     def density(self, X: Inputs) -> Mixture | Stacked:
@@ -232,11 +233,11 @@ class AbstractExpert(AbstractSettings):
     support: str | tuple[float | None, float | None] = setting(*SUPPORT)
 
     @abstractmethod
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> AbstractFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> AbstractFitted:
         """Fit rows. A ``verbose`` above 0 shows the progress."""
 
     def fit_together(
-        self, rows: Sequence[Rows], keys: Sequence[PRNGKeyArray], *, verbose: int = 0
+        self, rows: Sequence[Rows], keys: Sequence[RandomKey], *, verbose: int = 0
     ) -> list[AbstractFitted]:
         """Fit several data sets; in one training, where that is quicker."""
         pairs = zip(rows, keys, strict=True)

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT, blend_factor
@@ -58,7 +58,7 @@ from sigmax.networks import (
     inverse_softplus,
     mean_gates,
 )
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -347,7 +347,7 @@ class Combined(AbstractNetworkExpert):
         sizes = (self.n_neighbors, self.variance_n_neighbors) if self.locality else ()
         return {f"{k} neighbors": k for k in sizes}
 
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[VarianceNetwork, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[VarianceNetwork, np.ndarray]:
         gate, own_center = None, np.full(len(X), NO_CENTER)
         if self.extrapolate:
             scale = self.gate_scale

@@ -16,11 +16,10 @@ from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 from scipy import optimize
 
 from sigmax.compilation import by_blocks, compiled
@@ -38,8 +37,9 @@ from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.inputs import Inputs
 from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
 from sigmax.networks.gate import with_centers
-from sigmax.random import named_key
+from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
+from sigmax.values import AbstractValue, tree_map
 
 EXPERTS: dict[str, AbstractExpert] = {
     "marginal": Marginal(),
@@ -110,7 +110,7 @@ def check_seconds(name: str, seconds: Any) -> Any:
 
 
 @final
-class StackedExpert(eqx.Module):
+class StackedExpert(AbstractValue):
     """One fitted expert of a stack: its target transform, and its weight."""
 
     name: str
@@ -135,7 +135,7 @@ class StackedExpert(eqx.Module):
         held_out = self.fitted.held_out
         place = np.searchsorted(held_out.row, row)
         return self.part(
-            jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)
+            tree_map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)
         )
 
 
@@ -322,7 +322,7 @@ class Stack(AbstractExpert):
             )
         return found
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> StackFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> StackFitted:
         """Fit all experts, weigh them on held-out rows, and fit the gate."""
         from rich.progress import Progress
 
@@ -369,7 +369,7 @@ def fit_gate(
     parts: Sequence[ExpertPart],
     weight: Sequence[float],
     common: Int[np.ndarray, " held_out"],
-    key: PRNGKeyArray,
+    key: RandomKey,
 ) -> tuple[ExtrapolationGate, Float[np.ndarray, " held_out"]]:
     """Gate of the width that gives held-out rows the largest log score, and its values there.
 
@@ -414,7 +414,7 @@ def fit_expert(
     expert: AbstractExpert,
     rows: Rows,
     transform: PowerTransform | None,
-    key: PRNGKeyArray,
+    key: RandomKey,
 ) -> StackedExpert:
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()

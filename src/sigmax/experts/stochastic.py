@@ -45,7 +45,7 @@ from sigmax.networks import (
     TabularMLP,
     inverse_softplus,
 )
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -281,7 +281,7 @@ class AbstractStochastic(AbstractNetworkExpert):
     def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> Any:
         """Untrained network."""
 
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[Any, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[Any, np.ndarray]:
         rngs = [named_generator(key, f"member {member}") for member in range(self.n_members)]
         n_outputs = rows.y.shape[1]
         networks = stack_members([self.create(rng, X, n_outputs) for rng in rngs])

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 
@@ -30,7 +30,7 @@ from sigmax.compilation import (
     padded,
 )
 from sigmax.features import Features
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 
 OFFSET = 6.9077
 """The paper's a / gamma: sigmoid(-6.9077) = 0.001."""
@@ -224,7 +224,7 @@ SAMPLED = 32
 def create_gate(
     X: np.ndarray,
     n_inducing: int,
-    key: PRNGKeyArray,
+    key: RandomKey,
     *,
     scale: float | None = None,
     relevance: np.ndarray | None = None,
@@ -316,7 +316,7 @@ def offsets_of_new_rows(
 
 
 def inducing_points(
-    X: np.ndarray, n_inducing: int, key: PRNGKeyArray
+    X: np.ndarray, n_inducing: int, key: RandomKey
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of the data, and for every row the centre that it is itself, if any.
 
@@ -414,7 +414,7 @@ def gate_relevance(
     features: Features,
     coordinates: NDArray[np.floating],
     y: NDArray[np.floating],
-    key: PRNGKeyArray,
+    key: RandomKey,
 ) -> NDArray[np.float64]:
     """Relevance of every coordinate to the gate; 0 for times, which go on."""
     column_of, trends = features.column_of(), features.trends()

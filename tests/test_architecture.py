@@ -22,6 +22,7 @@ LAYERS = [
     {"calibration", "monitoring", "scorers"},
     {"neighbors"},
     {"sampling"},
+    {"extrapolation"},
     {"networks"},
     {"training"},
     {"experts", "model"},

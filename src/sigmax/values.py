@@ -10,7 +10,7 @@ from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, dataclass_transform, final
+from typing import TYPE_CHECKING, Any, TypeAlias, dataclass_transform, final
 
 import numpy as np
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     import jax.scipy.special as jax_special
     from jax import lax
     from jax.typing import ArrayLike
-
-    AnyArray = np.ndarray | jax.Array
 else:
-    ArrayLike = AnyArray = Any  # jaxtyping checks dtype and shape, of NumPy and JAX alike
+    ArrayLike = Any
 
     @final
     class LateModule:
@@ -39,6 +37,9 @@ else:
 
     jax, jnp, lax = LateModule("jax"), LateModule("jax.numpy"), LateModule("jax.lax")
     jax_special = LateModule("jax.scipy.special")
+
+AnyArray: TypeAlias = Any
+"""Array of NumPy or JAX: of either, jaxtyping checks shape and dtype."""
 
 STATIC = {"static": True}
 """Metadata of a field that is no part of the pytree, as a number of columns: it is hashable, and

@@ -225,10 +225,10 @@ class WeightedStudentT(AbstractValue):
         All components shrink to the mean, and each takes on the variance: in the end they are one,
         up to their tails. The mean may be moved by another share than the variance.
         """
-        mean_share = of_components(share if mean_share is None else mean_share)
+        of_mean = of_components(share if mean_share is None else mean_share)
         mean, share = self.mean[..., None], of_components(share)
         factor = blend_factor(share, prior_variance, self.components.variance)
-        center = (1 - mean_share) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
+        center = (1 - of_mean) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
         return WeightedStudentT(components, self.log_weight)
 

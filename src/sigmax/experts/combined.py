@@ -15,7 +15,7 @@ MV    mean-variance split: while one is trained, the other  `Combined.stages`: p
 IG    $\sigma^2 \sim$ Inv-Gamma$(\alpha, \beta)$, hence a   `InverseGammaSpread`
       Student-t $p(y|x)$
 EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, with the gate of
-      $\nu = \text{sigmoid}((\delta + a)/\gamma)$            `sigmax.networks.gate`
+      $\nu = \text{sigmoid}((\delta + a)/\gamma)$            `sigmax.extrapolation`
 ====  ====================================================  =======================================
 """
 

@@ -12,17 +12,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from scipy import optimize
 
-from sigmax.compilation import by_blocks, compiled
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
@@ -34,9 +30,15 @@ from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.experts.matern import MaternProcess
 from sigmax.experts.rows import Rows
 from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
+from sigmax.extrapolation import (
+    NO_CENTER,
+    ExtrapolationGate,
+    create_gate,
+    gate_relevance,
+    in_blocks,
+    with_centers,
+)
 from sigmax.inputs import Inputs
-from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
-from sigmax.networks.gate import with_centers
 from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
 from sigmax.values import AbstractValue, tree_map
@@ -153,8 +155,8 @@ class StackFitted(AbstractFitted):
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
         """Extrapolation gate of every row."""
         rows = np.asarray(X.coordinates, np.float32)
-        at = rows, np.full(len(rows), NO_CENTER)
-        return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), at, axis=0))
+        opening = in_blocks(self.extrapolation, rows, np.full(len(rows), NO_CENTER))
+        return opening.astype(np.float64)
 
     def density(self, X: Inputs) -> Stacked:
         return self.describe(X)[0]
@@ -177,9 +179,9 @@ class StackFitted(AbstractFitted):
             y = new.y if one.transform is None else one.transform(new.y)
             fitted = one.fitted.with_rows(replace(new, y=y))
             experts.append(one if fitted is None else replace(one, fitted=fitted))
-        batched = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.extrapolation)
+        batched = tree_map(lambda leaf: leaf[None], self.extrapolation)
         gate = with_centers(batched, np.asarray(new.X.coordinates, np.float32), N_INDUCING)
-        gate = jax.tree.map(lambda leaf: np.asarray(np.asarray(leaf)[0]), gate)
+        gate = tree_map(lambda leaf: np.asarray(leaf[0]), gate)
         return replace(self, experts=tuple(experts), extrapolation=gate)
 
     def explain_neighbors(
@@ -210,15 +212,6 @@ class StackFitted(AbstractFitted):
             raise ValueError("weights of experts must not be negative, and sum to 1")
         if not self.factor > 0:
             raise ValueError("the factor on scales must be above 0")
-
-
-@compiled
-def evaluate_gate(
-    gate: ExtrapolationGate,
-    rows: tuple[Float[Array, "rows coordinates"], Int[Array, " rows"]],
-) -> Float[Array, " rows"]:
-    """Gate at rows, given with the inducing point that each of them is."""
-    return gate(*map(jnp.asarray, rows))
 
 
 def shares(
@@ -384,8 +377,7 @@ def fit_gate(
     best, found = -np.inf, (gate, np.zeros(len(common)))
     for factor in GATE_FACTORS:
         wider = gate.widened(factor)
-        at = X[common], own_center[common]
-        opening = np.asarray(by_blocks(partial(evaluate_gate, wider), at, axis=0))
+        opening = in_blocks(wider, X[common], own_center[common]).astype(np.float64)
         gated = opening[:, None] * marginal + (1 - opening[:, None]) * mixed
         score = np.average(np.log(np.maximum(gated, 1e-300)).mean(axis=1), weights=row_weight)
         if score > best + LEAST_GAIN:

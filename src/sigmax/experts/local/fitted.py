@@ -42,10 +42,10 @@ from sigmax.experts.local.network import (
     WeightedStudentT,
 )
 from sigmax.experts.rows import duplicate_groups
+from sigmax.extrapolation import with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
 from sigmax.networks import NO_CENTER, mean_gates
-from sigmax.networks.gate import with_centers
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024

@@ -5,10 +5,11 @@ adding rows) needs no more of it than `AbstractFitted.density` and its held-out 
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,6 +25,37 @@ from sigmax.settings import AbstractSettings, setting
 from sigmax.values import AbstractValue, tree_leaves, tree_map
 
 ROWS_AT_ONCE = 4096
+
+COMPILED = ("combined", "gaussian_process", "local", "stochastic")
+"""Modules of experts that are compiled by JAX, and imported when they are used."""
+
+
+def import_compiled() -> None:
+    """Import all experts, of which a document or a user names one."""
+    for name in COMPILED:
+        import_module(f"sigmax.experts.{name}")
+
+
+@final
+class LatePresets(Mapping[str, Any]):
+    """Experts by name, in a dictionary of a module that is imported when they are used."""
+
+    def __init__(self, module: str, name: str):
+        self.origin = module, name
+
+    def experts(self) -> Mapping[str, Any]:
+        """The dictionary."""
+        module, name = self.origin
+        return getattr(import_module(f"sigmax.experts.{module}"), name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.experts()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.experts())
+
+    def __len__(self) -> int:
+        return len(self.experts())
 
 
 @final
@@ -189,6 +221,8 @@ class AbstractFitted(AbstractValue):
     if TYPE_CHECKING:
         held_out: HeldOut
 
+    import_subclasses = staticmethod(import_compiled)
+
     @abstractmethod
     def density(self, X: Inputs) -> Mixture | Stacked:
         """Predictive densities of the transformed target: leaves (components, rows, outputs)."""
@@ -229,6 +263,11 @@ class AbstractFitted(AbstractValue):
 @dataclass(frozen=True, kw_only=True)
 class AbstractExpert(AbstractSettings):
     """A method of regression: settings, and how rows are fitted."""
+
+    is_network: ClassVar[bool] = False
+    """True for an ensemble of networks, of which several can be trained in one call."""
+
+    import_subclasses = staticmethod(import_compiled)
 
     support: str | tuple[float | None, float | None] = setting(*SUPPORT)
 

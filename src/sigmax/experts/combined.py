@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT, blend_factor
 from sigmax.experts.base import AbstractFitted, HeldOut
@@ -41,7 +42,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
     held_out_densities,
     held_out_factor,
 )
@@ -501,4 +501,6 @@ PRESETS = {
     "fast": replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), n_steps=1500),
     "paper": PAPER,
 }
+PLAIN_PRESETS = {name: preset.plain() for name, preset in PRESETS.items()}
+"""Presets of mean-variance networks."""
 """Named settings; `Combined.plain` of them are those of mean-variance networks."""

@@ -9,14 +9,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
-from scipy.stats import norm, t
 
 from sigmax.calibration import best_scale_factor, coverage_match
 from sigmax.compilation import compiled, on_device
@@ -53,6 +52,8 @@ class AbstractNetworkExpert(AbstractExpert):
     A final class gives the networks to start from, the stages to train them by, and what is made
     of them in the end.
     """
+
+    is_network: ClassVar[bool] = True
 
     n_members: int
     hidden_sizes: tuple[int, ...]
@@ -422,16 +423,3 @@ def trusted(
     n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
     kept = n_rows / (n_rows + FLATTERED_ROWS) if may_narrow else 0.0
     return jnp.where(factor < 1, factor**kept, factor)
-
-
-def few_rows_factor(n_rows: int | float) -> float:
-    """Factor on a scale that was estimated from so few rows.
-
-    It is the 95 % quantile of a Student-t with n - 1 degrees of freedom over that of a Normal.
-
-    Examples
-    --------
-    >>> [round(few_rows_factor(n), 2) for n in (2, 3, 5, 10, 50)]
-    [3.84, 1.78, 1.3, 1.11, 1.02]
-    """
-    return float(t.ppf(0.95, max(n_rows - 1, 1)) / norm.ppf(0.95))

@@ -10,7 +10,7 @@ the data, the stack tends to the marginal distribution $p_0$ of the target.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, final
@@ -19,17 +19,14 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize
 
+from sigmax.calibration import few_rows_factor
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
-from sigmax.experts.combined import PRESETS
-from sigmax.experts.ensemble import AbstractNetworkExpert, few_rows_factor
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, LatePresets, StoredRows
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
-from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.experts.matern import MaternProcess
 from sigmax.experts.rows import Rows
-from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
 from sigmax.extrapolation import (
     NO_CENTER,
     ExtrapolationGate,
@@ -43,17 +40,19 @@ from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
 from sigmax.values import AbstractValue, tree_map
 
-EXPERTS: dict[str, AbstractExpert] = {
-    "marginal": Marginal(),
-    "linear": Linear(),
-    "gp": MaternProcess(),
-    "forest": Forest(),
-    "local": replace(LOCAL_PRESETS["fast"], n_members=5, validation_fraction=0.2),
-    "combined": PRESETS["default"],
-    "dropout": DROPOUT_PRESETS["default"],
-    "bayesian": BAYESIAN_PRESETS["default"],
+EXPERTS: dict[str, Callable[[], AbstractExpert]] = {
+    "marginal": Marginal,
+    "linear": Linear,
+    "gp": MaternProcess,
+    "forest": Forest,
+    "local": lambda: replace(
+        LatePresets("local", "LOCAL_PRESETS")["fast"], n_members=5, validation_fraction=0.2
+    ),
+    "combined": lambda: LatePresets("combined", "PRESETS")["default"],
+    "dropout": lambda: LatePresets("stochastic", "DROPOUT_PRESETS")["default"],
+    "bayesian": lambda: LatePresets("stochastic", "BAYESIAN_PRESETS")["default"],
 }
-"""Experts by name."""
+"""Functions that create experts, by name."""
 
 EFFORTS = {
     "quick": ("marginal", "linear", "gp", "forest"),
@@ -311,7 +310,7 @@ class Stack(AbstractExpert):
         found: dict[str, AbstractExpert] = {}
         for one in chosen:
             found[one if isinstance(one, str) else type(one).__name__] = (
-                EXPERTS[one] if isinstance(one, str) else one
+                EXPERTS[one]() if isinstance(one, str) else one
             )
         return found
 
@@ -338,7 +337,7 @@ class Stack(AbstractExpert):
                         stacklevel=2,
                     )
                     break
-                if self.time_limit and isinstance(expert, AbstractNetworkExpert):
+                if self.time_limit and expert.is_network:
                     expert = replace(expert, deadline=start + self.time_limit)
                 bar.update(task, description=name)
                 fitted.append(fit_expert(name, expert, rows, own, key))

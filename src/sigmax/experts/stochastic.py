@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import by_blocks, compiled, on_device, stack_members
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractFitted, HeldOut
@@ -33,7 +34,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
 )
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs

@@ -347,6 +347,10 @@ class SparseGaussianProcess(AbstractGaussianProcess):
         return one_draw(posterior), found, sparse_left_out(found.model, padded, jitter, groups)
 
 
+EXACT_PRESETS = {"default": GaussianProcess()}
+SPARSE_PRESETS = {"default": SparseGaussianProcess()}
+
+
 def inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:
     """All distinct rows where there are few, otherwise centres of k-means on a sample."""
     distinct = np.unique(X, axis=0)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
@@ -22,7 +23,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
     held_out_predictions,
     mixture_recalibration,
 )

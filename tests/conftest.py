@@ -66,6 +66,7 @@ SLOW = re.compile(
             r"tests/(estimators|generative)/.*(Bayesian|MCDropout|SparseGP|Combined)Regressor",
             r"tests/estimators/test_(programs|known_truth)\.py",
             r"tests/experts/test_gp_hyper\.py.*(markov|student_t|200_rows_the)",
+            r"tests/experts/test_without_jax\.py.*command",
             r"tests/experts/test_stream\.py::test_(?!a_fit_that|equal|shards_hold|weights)",
             r"tests/commands/test_fit_many\.py::test_(?!a_folder|few|what_is_learned)",
             r"tests/estimators/test_counts\.py::test_wide",

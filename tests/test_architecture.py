@@ -12,8 +12,8 @@ import sigmax
 SOURCE = Path(sigmax.__file__).parent
 
 LAYERS = [
-    {"errors", "version", "random", "compilation_cache"},
-    {"atomic", "compilation", "ray_session", "settings"},
+    {"errors", "version", "values", "compilation_cache"},
+    {"atomic", "compilation", "random", "ray_session", "settings"},
     {"documents", "files", "inputs"},
     {"saving", "tables"},
     {"distributions"},
@@ -22,6 +22,7 @@ LAYERS = [
     {"calibration", "monitoring", "scorers"},
     {"neighbors"},
     {"sampling"},
+    {"extrapolation"},
     {"networks"},
     {"training"},
     {"experts", "model"},

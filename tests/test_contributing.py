@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 import pytest
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
 from sigmax.distributions import Mixture, Normal
@@ -17,10 +17,11 @@ from sigmax.estimators import AbstractRegressor
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
+from sigmax.random import RandomKey
 from sigmax.settings import COUNT, setting, store
 
 GUIDE = Path(__file__).parent.parent / "CONTRIBUTING.md"
-IMPORTED = (dataclass, MappingProxyType, final, np, Float, PRNGKeyArray, cdist, Mixture, Normal)
+IMPORTED = (dataclass, MappingProxyType, final, np, Float, RandomKey, cdist, Mixture, Normal)
 IMPORTED += AbstractRegressor, AbstractExpert, AbstractFitted, HeldOut, Rows, Inputs
 IMPORTED += COUNT, setting, store
 

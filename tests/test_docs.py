@@ -19,7 +19,7 @@ from sigmax.cli.app import load_command
 from sigmax.experts.combined import PRESETS
 from sigmax.experts.gaussian_process import expert as gaussian_process
 from sigmax.experts.local.expert import DECAY_ROWS
-from sigmax.networks import gate
+from sigmax.extrapolation import N_STEPS, SAMPLED
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -120,8 +120,8 @@ def test_row_limits_of_averaged_processes_are_those_of_the_code():
 def test_stated_settings_are_those_of_the_code():
     method = text_of(DOCS / "method.md")
     paper = PRESETS["paper"]
-    n_rows = gate.SAMPLED * paper.n_inducing
-    steps = f"{gate.N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
+    n_rows = SAMPLED * paper.n_inducing
+    steps = f"{N_STEPS} steps of Lloyd's algorithm on at most {n_rows:,} rows"
     assert f"{paper.n_inducing} centres of k-means, {steps}" in method
     decay = LocalRegressor().settings()["weight_decay"]
     assert f"of {decay:.0f}/(N + {DECAY_ROWS}). Checkpoints" in method

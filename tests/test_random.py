@@ -1,5 +1,6 @@
 """One meaning of ``random_state`` everywhere: int, RandomState, Generator or None."""
 
+import zlib
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from sigmax import CombinedRegressor, CombVAE, LocalitySampler, MeanVarianceRegr
 from sigmax.active_learning import choose
 from sigmax.data import Station, ToyProblem, TwoMoons
 from sigmax.distributions import Normal, Predictive
-from sigmax.random import draw_seed, make_generator, make_key
+from sigmax.random import draw_seed, jax_key, make_generator, make_key, named_generator, named_key
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -42,7 +43,7 @@ def fitted_autoencoder(random_state):
 
 
 DRAWS = {
-    "key": lambda state: jax.random.key_data(make_key(state)),
+    "key": make_key,
     "generator": lambda state: make_generator(state).random(3),
     "prediction": lambda state: Predictive(Normal(np.zeros(3), np.ones(3))).sample(2, state),
     "sampler": locality_batch,
@@ -79,7 +80,19 @@ def test_an_int_gives_the_draws_it_has_always_given():
         )
     assert draw_seed(0) == 209652396  # of NumPy's RandomState, which never changes
     expected = jax.random.key_data(jax.random.key(209652396))
-    np.testing.assert_array_equal(jax.random.key_data(make_key(0)), expected)
+    np.testing.assert_array_equal(make_key(0), expected)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 209652396, 2**31 - 2])
+@pytest.mark.parametrize("name", ["", "members", "fold 3"])
+def test_named_keys_are_those_of_jax_bit_for_bit(seed, name):
+    ours, theirs = np.array([0, seed], np.uint32), jax.random.key(seed)
+    for _ in range(3):
+        assert named_generator(ours, name).random() == named_generator(theirs, name).random()
+        ours = named_key(ours, name)
+        theirs = jax.random.fold_in(theirs, zlib.crc32(name.encode()))
+        np.testing.assert_array_equal(ours, jax.random.key_data(theirs))
+        np.testing.assert_array_equal(jax.random.bits(jax_key(ours)), jax.random.bits(theirs))
 
 
 @pytest.mark.parametrize("state", ["a", -1, 1.5])

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
+from scipy import special
 
 from sigmax.metrics import pit_histogram
 from sigmax.settings import check_number
+from sigmax.values import AnyArray, jax, jnp, lax
 
 __all__ = ["ConformalScores", "best_scale_factor", "coverage_match", "pit_histogram"]
 
@@ -146,26 +145,39 @@ def over(error: np.ndarray, std: np.ndarray) -> np.ndarray:
         return np.where(error == 0, 0.0, error / std)
 
 
+def few_rows_factor(n_rows: int | float) -> float:
+    """Factor on a scale that was estimated from so few rows.
+
+    It is the 95 % quantile of a Student-t with n - 1 degrees of freedom over that of a Normal.
+
+    Examples
+    --------
+    >>> [round(few_rows_factor(n), 2) for n in (2, 3, 5, 10, 50)]
+    [3.84, 1.78, 1.3, 1.11, 1.02]
+    """
+    return float(special.stdtrit(max(n_rows - 1, 1), 0.95) / special.ndtri(0.95))
+
+
 GRID = np.linspace(-1, 1, 17)
 NARROWER = 8.0 ** -np.arange(4)
 """Half widths of the grids relative to the first: the last has steps of less than 1e-3."""
 LEVELS = (0.5, 0.8, 0.9)  # nominal coverages of the central intervals in `coverage_match`
 BLUR = 0.02
 """Width of the sigmoid that replaces the step of a count, so that the criterion is smooth."""
-Criterion = Callable[[Any, Array, Array], Array]
+Criterion = Callable[[Any, AnyArray, AnyArray], AnyArray]
 """Takes densities, values and weights; returns one number, higher is better."""
 
 
 def total_log_likelihood(
-    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
-) -> Float[Array, ""]:
+    dist: Any, y: Float[AnyArray, " n *outputs"], weights: Float[AnyArray, " n *outputs"]
+) -> Float[AnyArray, ""]:
     """Weighted sum of the log-densities."""
     return jnp.sum(jnp.where(weights > 0, weights * dist.log_prob(y), 0.0))
 
 
 def coverage_match(
-    dist: Any, y: Float[Array, " n *outputs"], weights: Float[Array, " n *outputs"]
-) -> Float[Array, ""]:
+    dist: Any, y: Float[AnyArray, " n *outputs"], weights: Float[AnyArray, " n *outputs"]
+) -> Float[AnyArray, ""]:
     """Agreement of the observed coverage of 50, 80 and 90 % intervals with the nominal one.
 
     Minus the sum of the squared differences: 0 is best.
@@ -181,11 +193,11 @@ def coverage_match(
 
 def best_scale_factor(
     dist: Any,
-    y: Float[Array, " n *outputs"],
-    weight: Float[Array, " n"],
+    y: Float[AnyArray, " n *outputs"],
+    weight: Float[AnyArray, " n"],
     largest: float = 4.0,
     criterion: Criterion = total_log_likelihood,
-) -> Float[Array, ""]:
+) -> Float[AnyArray, ""]:
     """Best factor on all scales for validation values ``y``, to 1e-3.
 
     Pure JAX, to be compiled or vmapped by the caller. The criterion, by default the log-likelihood,

@@ -21,8 +21,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from sigmax.compilation_cache import enable_cache
+from sigmax.values import register_values
 
 enable_cache()
+register_values()
 
 AUTOTUNING = "xla_gpu_autotune_level"
 """XLA's option to time many variants of every matrix product on a GPU, which takes long."""

@@ -4,23 +4,22 @@ A value is written as nested JSON objects, one for every dataclass, with the sha
 place of the array; the arrays themselves are named by their paths. Reading follows the declared
 types of the fields: a file can only choose between subclasses of the declared class, and none of
 its content is executed. A class may have a method ``check`` that raises ValueError if its fields do
-not fit each other.
+not fit each other, and a method ``import_subclasses`` that imports those in other modules.
 """
 
 import dataclasses
 import math
+import sys
 import types
 import typing
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import AbstractArray
 
-from sigmax.compilation import on_device
+from sigmax.values import AbstractValue, is_jax, tree_leaves
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray | jax.Array):
+    if isinstance(value, np.ndarray) or is_jax(value):
         arrays[path] = np.asarray(value)
         return list(value.shape)
     if dataclasses.is_dataclass(value):
@@ -130,17 +129,21 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
     check(isinstance(found, dict), path, kind, found)
     name = found["class"]
     known = {one.__name__: one for one in (kind, *all_subclasses(kind))}
+    if name not in known and hasattr(kind, "import_subclasses"):
+        kind.import_subclasses()
+        known = {one.__name__: one for one in all_subclasses(kind)}
     if name not in known:
         raise ValueError(f"{path or 'value'} is a {name!r}, not a {kind.__name__}")
     fields = field_types(known[name])
     check(found.keys() == {"class", *fields}, path, known[name], found)
     parts = {n: decode_value(own, found[n], join(path, n), arrays) for n, own in fields.items()}
-    if issubclass(known[name], eqx.Module) and any(
-        isinstance(part, np.ndarray | jax.Array) and part.dtype.kind == "f" and np.isnan(part).any()
-        for part in jax.tree.leaves([part for part in parts.values() if not isinstance(part, dict)])
+    is_tree = is_pytree(known[name])
+    if is_tree and any(
+        hasattr(part, "dtype") and part.dtype.kind == "f" and np.isnan(part).any()
+        for part in tree_leaves([part for part in parts.values() if not isinstance(part, dict)])
     ):
         raise ValueError(f"an array of {path!r} holds NaN")
-    if issubclass(known[name], eqx.Module):
+    if is_tree:
         # not the constructor: it may check shapes of one ensemble member, without the members' axis
         value = object.__new__(known[name])
         for part_name, part in parts.items():
@@ -152,9 +155,7 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
     return value
 
 
-def decode_array(
-    kind: Any, shape: Any, path: str, arrays: dict[str, np.ndarray]
-) -> np.ndarray | jax.Array:
+def decode_array(kind: Any, shape: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """Array of NumPy, or of JAX where the annotation allows no other."""
     is_shape = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
     check(is_shape, path, kind, shape)
@@ -167,7 +168,11 @@ def decode_array(
     if array.dtype.kind not in KINDS.get(name, "fiub"):
         raise ValueError(f"the array {path!r} is {array.dtype}, not {name}")
     array = array.reshape(shape)
-    return on_device(array) if is_jax_array(kind) else array
+    if not is_jax_array(kind):
+        return array
+    from sigmax.compilation import on_device
+
+    return on_device(array)
 
 
 def choice_of(choices: tuple[Any, ...], found: Any) -> Any:
@@ -200,13 +205,21 @@ def is_array(kind: Any) -> bool:
     """True if an annotation is an array: of NumPy, JAX or jaxtyping."""
     origin = get_origin(kind)
     origin = get_origin(getattr(origin, "__value__", None)) or origin  # an alias: NDArray
-    if origin is np.ndarray or kind in (np.ndarray, jax.Array):
+    if origin is np.ndarray or kind is np.ndarray or is_jax_array(kind):
         return True
     return isinstance(kind, type) and issubclass(kind, AbstractArray)
 
 
 def is_jax_array(kind: Any) -> bool:
-    return getattr(kind, "array_type", kind) is jax.Array
+    return "jax" in sys.modules and getattr(kind, "array_type", kind) is sys.modules["jax"].Array
+
+
+def is_pytree(kind: type) -> bool:
+    """True for values and for networks, which are modules of Equinox."""
+    equinox = sys.modules.get("equinox")
+    return issubclass(kind, AbstractValue) or (
+        equinox is not None and issubclass(kind, equinox.Module)
+    )
 
 
 def all_subclasses(kind: type) -> list[type]:

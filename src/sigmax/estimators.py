@@ -21,16 +21,10 @@ from sklearn.utils.validation import (
 
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, ModelFileError
-from sigmax.experts.base import AbstractExpert
-from sigmax.experts.combined import PRESETS
-from sigmax.experts.ensemble import AbstractNetworkExpert
-from sigmax.experts.gaussian_process import GaussianProcess, GPFitted, SparseGaussianProcess
+from sigmax.experts.base import AbstractExpert, LatePresets
 from sigmax.experts.linear import Linear, Marginal
-from sigmax.experts.local import LOCAL_PRESETS, Local, LocalFitted
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
-from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
-from sigmax.experts.stream import AbstractRowStream, ArrayStream, ParquetStream, fit_stream
 from sigmax.files import HEADER, read_bytes, read_header
 from sigmax.model import Model
 from sigmax.monitoring import Monitor
@@ -140,7 +134,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     @property
     def is_network(self) -> bool:
         """True if several such models can be trained in one call."""
-        return isinstance(self.presets.get("default"), AbstractNetworkExpert)
+        return "default" in self.presets and self.presets["default"].is_network
 
     def fit(self: R, X, y, sample_weight=None) -> R:
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
@@ -444,7 +438,7 @@ class CombinedRegressor(AbstractRegressor):
     True
     """
 
-    presets = MappingProxyType(PRESETS)
+    presets = LatePresets("combined", "PRESETS")
 
     def __init__(
         self,
@@ -523,7 +517,7 @@ class MeanVarianceRegressor(AbstractRegressor):
     (2, 2)
     """
 
-    presets = MappingProxyType({name: preset.plain() for name, preset in PRESETS.items()})
+    presets = LatePresets("combined", "PLAIN_PRESETS")
 
     def __init__(
         self,
@@ -600,7 +594,7 @@ class MCDropoutRegressor(AbstractRegressor):
     (2, 2)
     """
 
-    presets = MappingProxyType(DROPOUT_PRESETS)
+    presets = LatePresets("stochastic", "DROPOUT_PRESETS")
 
     def __init__(
         self,
@@ -675,7 +669,7 @@ class BayesianRegressor(AbstractRegressor):
     (2, 2)
     """
 
-    presets = MappingProxyType(BAYESIAN_PRESETS)
+    presets = LatePresets("stochastic", "BAYESIAN_PRESETS")
 
     def __init__(
         self,
@@ -759,7 +753,7 @@ class LocalRegressor(AbstractRegressor):
     ((1, 3), True)
     """
 
-    presets = MappingProxyType(LOCAL_PRESETS)
+    presets = LatePresets("local", "LOCAL_PRESETS")
 
     def __init__(
         self,
@@ -782,6 +776,8 @@ class LocalRegressor(AbstractRegressor):
     def fit(self, X, y, sample_weight=None) -> "LocalRegressor":
         n_rows = X.shape[0] if hasattr(X, "shape") and len(X.shape) else 0
         if n_rows > LARGEST_AT_ONCE:
+            from sigmax.experts.stream import ArrayStream  # compiled by JAX, imported late
+
             return self.fit_stream(ArrayStream(X, y, sample_weight))
         return super().fit(X, y, sample_weight)
 
@@ -792,24 +788,25 @@ class LocalRegressor(AbstractRegressor):
         """Number of rows above which a fit learns from shards."""
         return LARGEST_AT_ONCE
 
-    def fit_stream(self, stream: AbstractRowStream, **options: Any) -> "LocalRegressor":
+    def fit_stream(self, stream: Any, **options: Any) -> "LocalRegressor":
         """Fit to the rows of a stream, which need not fit into memory."""
+        from sigmax.experts.stream import fit_stream
+
         copy = self.unfitted()
         check_count("verbose", copy.verbose, minimum=0)
-        expert, key = copy.expert(), make_key(copy.random_state)
+        expert: Any = copy.expert()
+        key = make_key(copy.random_state)
 
         def read(X: Any, schema: Any) -> Table:
             return Table.read(copy, X, schema)
 
         options |= {"verbose": copy.verbose}
-        assert isinstance(expert, Local)
         model = fit_stream(expert, stream, key, copy.read_training, read, **options)
         return self.become(copy, model)
 
     @property
-    def fitted(self) -> LocalFitted:
+    def fitted(self) -> Any:
         """Networks, and the rows that they predict from."""
-        assert isinstance(self.model_.fitted, LocalFitted)
         return self.model_.fitted
 
     @property
@@ -827,9 +824,8 @@ class AbstractGPRegressor(AbstractRegressor):
     """Gaussian processes: attributes of the fitted value."""
 
     @property
-    def fitted(self) -> GPFitted:
+    def fitted(self) -> Any:
         """Hyper-parameters, and the rows that they predict from."""
-        assert isinstance(self.model_.fitted, GPFitted)
         return self.model_.fitted
 
     @property
@@ -926,7 +922,7 @@ class GPRegressor(AbstractGPRegressor):
     (True, True)
     """
 
-    presets = MappingProxyType({"default": GaussianProcess()})
+    presets = LatePresets("gaussian_process", "EXACT_PRESETS")
 
     def __init__(
         self,
@@ -993,7 +989,7 @@ class SparseGPRegressor(AbstractGPRegressor):
     True
     """
 
-    presets = MappingProxyType({"default": SparseGaussianProcess()})
+    presets = LatePresets("gaussian_process", "SPARSE_PRESETS")
 
     def __init__(
         self,
@@ -1277,6 +1273,8 @@ def fit_parquet(
     check_names(drop, files.names, option="drop")
     features = [name for name in files.names if name not in {target, *drop}]
     if isinstance(model, LocalRegressor) and files.n_rows > LARGEST_AT_ONCE:
+        from sigmax.experts.stream import ParquetStream
+
         return model.fit_stream(ParquetStream(files, target, features))
     frame = files.read()
     y = read_target(frame, target)

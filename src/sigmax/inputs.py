@@ -1,16 +1,16 @@
 """Encoded rows of a table: a pytree of standardised arrays for networks and distances."""
 
+from dataclasses import field
 from typing import Any, final
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
+
+from sigmax.values import STATIC, AbstractValue, AnyArray, namespace, tree_map
 
 
 @final
-class Inputs(eqx.Module):
+class Inputs(AbstractValue):
     """Encoded rows; all leaves have the same leading axes.
 
     Examples
@@ -20,36 +20,36 @@ class Inputs(eqx.Module):
     (5, (2, 3))
     """
 
-    numbers: Float[Array | np.ndarray, "*rows numbers"]
+    numbers: Float[AnyArray, "*rows numbers"]
     """Standardised numbers, 0 for a missing value."""
-    extras: Float[Array | np.ndarray, "*rows extras"] | None = None
+    extras: Float[AnyArray, "*rows extras"] | None = None
     """Flags of missing values, cyclic parts of times, statistics of categories."""
-    codes: Int[Array | np.ndarray, "*rows categories"] | None = None
+    codes: Int[AnyArray, "*rows categories"] | None = None
     """Codes of categories, from 0 in every column."""
-    position: Float[Array | np.ndarray, "*rows coordinates"] | None = None
+    position: Float[AnyArray, "*rows coordinates"] | None = None
     """Coordinates, if they are not equal to ``numbers``."""
-    beyond: Float[Array | np.ndarray, "*rows reals"] | None = None
+    beyond: Float[AnyArray, "*rows reals"] | None = None
     """Distance of the first numbers from the range of the training data, before `within`."""
-    n_codes: tuple[int, ...] = eqx.field(static=True, default=())
+    n_codes: tuple[int, ...] = field(default=(), metadata=STATIC)
 
     @property
-    def coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
+    def coordinates(self) -> Float[AnyArray, "*rows coordinates"]:
         """Coordinates for Euclidean distances, in neighbour graphs, forests and kernels."""
         return self.numbers if self.position is None else self.position
 
     @property
-    def actual_coordinates(self) -> Float[Array | np.ndarray, "*rows coordinates"]:
+    def actual_coordinates(self) -> Float[AnyArray, "*rows coordinates"]:
         """Coordinates without clipping to the range of the training data, for gates."""
         if self.beyond is None:
             return self.coordinates
         n_reals = self.beyond.shape[-1]
         inside, others = self.coordinates[..., :n_reals], self.coordinates[..., n_reals:]
-        return jnp.concatenate([inside + self.beyond, others], axis=-1)
+        return namespace(inside, others).concatenate([inside + self.beyond, others], axis=-1)
 
     def within(
         self,
-        lower: Float[Array | np.ndarray, " numbers"],
-        upper: Float[Array | np.ndarray, " numbers"],
+        lower: Float[AnyArray, " numbers"],
+        upper: Float[AnyArray, " numbers"],
         n_reals: int,
     ) -> "Inputs":
         """Clip the numbers to bounds.
@@ -64,7 +64,7 @@ class Inputs(eqx.Module):
         >>> rows.actual_coordinates.ravel().tolist()
         [0.5, 7.0]
         """
-        xp = np if isinstance(self.numbers, np.ndarray) else jnp
+        xp = namespace(self.numbers, self.position)
         numbers = xp.clip(self.numbers, xp.asarray(lower)[None], xp.asarray(upper)[None])
         beyond = (self.numbers - numbers)[..., :n_reals]
         position = self.position
@@ -76,11 +76,11 @@ class Inputs(eqx.Module):
     def astype(self, dtype: Any) -> "Inputs":
         """Convert the numbers to another precision; codes stay."""
 
-        leaves = jax.tree.map(np.asarray, self)
-        return jax.tree.map(lambda x: x.astype(dtype) if x.dtype.kind == "f" else x, leaves)
+        leaves = tree_map(np.asarray, self)
+        return tree_map(lambda x: x.astype(dtype) if x.dtype.kind == "f" else x, leaves)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, rows: Any) -> "Inputs":
-        return jax.tree.map(lambda leaf: leaf[rows], self)
+        return tree_map(lambda leaf: leaf[rows], self)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -14,6 +13,7 @@ from sigmax.experts.rows import Rows
 from sigmax.features import Completion, Features, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
+from sigmax.values import tree_map
 
 
 @final
@@ -119,7 +119,7 @@ class Model:
         """Densities of the transformed target as predictions in the units of y."""
         dist = self.target.distribution(mixture)
         if self.is_single_output:
-            dist = jax.tree.map(lambda leaf: leaf[..., 0], dist)
+            dist = tree_map(lambda leaf: leaf[..., 0], dist)
         return Predictive(dist, self.target.interval_ends if self.target.has_repeated else None)
 
     def check(self) -> None:

@@ -3,14 +3,21 @@
 A ``random_state`` is an int, a RandomState, a Generator or None. An int gives the same draws in
 every call. A RandomState or Generator advances, so that the next call with it gives other draws.
 None gives new draws in every call. Inside the package, keys are split by name.
+
+A key is the data of one of `jax.random`, as an array of NumPy, with the same draws: `jax_key` turns
+it into one of JAX.
 """
 
 import zlib
-from typing import Any
+from typing import Any, TypeAlias
 
-import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import UInt32
+
+from sigmax.values import is_jax, jax
+
+RandomKey: TypeAlias = Any
+"""Key: an array of NumPy, two words of 32 bits, or one of JAX."""
 
 LARGEST_SEED = 2**31 - 1
 
@@ -56,14 +63,41 @@ def invalid_state(random_state: Any) -> ValueError:
     return ValueError(f"`random_state` must be {rule}, got {random_state!r}.")
 
 
-def make_key(random_state: Any) -> PRNGKeyArray:
-    """JAX key of an int, RandomState, Generator or None."""
-    return jax.random.key(draw_seed(random_state))
+def make_key(random_state: Any) -> UInt32[np.ndarray, "2"]:
+    """Key of an int, RandomState, Generator or None: the data of JAX's key of the same seed."""
+    return np.array([0, draw_seed(random_state)], np.uint32)
 
 
-def named_key(key: PRNGKeyArray, name: str) -> PRNGKeyArray:
-    """Key of the consumer ``name``; new consumers do not change the draws of others."""
-    return jax.random.fold_in(key, name_number(name))
+def jax_key(key: RandomKey) -> Any:
+    """Key for the functions of `jax.random`."""
+    return jax.random.wrap_key_data(jax.numpy.asarray(key)) if isinstance(key, np.ndarray) else key
+
+
+def named_key(key: RandomKey, name: str) -> Any:
+    """Key of the consumer ``name``; new consumers do not change the draws of others.
+
+    Examples
+    --------
+    >>> named_key(make_key(0), "forest")
+    array([ 121165781, 1810518355], dtype=uint32)
+    """
+    if is_jax(key):
+        return jax.random.fold_in(key, name_number(name))
+    return threefry(key, np.array([0, name_number(name)], np.uint32))  # as `jax.random.fold_in`
+
+
+def threefry(
+    key: UInt32[np.ndarray, "2"], counter: UInt32[np.ndarray, "2"]
+) -> UInt32[np.ndarray, "2"]:
+    """Block cipher Threefry-2x32 of 20 rounds (Salmon et al. 2011), on which JAX's keys rest."""
+    words = [int(key[0]), int(key[1]), int(key[0]) ^ int(key[1]) ^ 0x1BD11BDA]
+    a, b = (int(counter[n]) + words[n] & 0xFFFFFFFF for n in (0, 1))
+    for n in range(5):
+        for rotation in ((13, 15, 26, 6), (17, 29, 16, 24))[n % 2]:
+            a = a + b & 0xFFFFFFFF
+            b = (b << rotation | b >> 32 - rotation) & 0xFFFFFFFF ^ a
+        a, b = a + words[(n + 1) % 3] & 0xFFFFFFFF, b + words[(n + 2) % 3] + n + 1 & 0xFFFFFFFF
+    return np.array([a, b], np.uint32)
 
 
 def name_number(name: str) -> int:
@@ -71,7 +105,7 @@ def name_number(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def named_generator(key: PRNGKeyArray, name: str) -> np.random.Generator:
+def named_generator(key: RandomKey, name: str) -> np.random.Generator:
     """NumPy generator of the consumer ``name``, for draws without compilation."""
-    words = np.asarray(jax.random.key_data(key)).tolist()
-    return np.random.default_rng([*words, name_number(name)])
+    words = jax.random.key_data(key) if is_jax(key) else key
+    return np.random.default_rng([*np.asarray(words).tolist(), name_number(name)])

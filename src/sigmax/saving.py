@@ -1,5 +1,6 @@
 """Estimators that can be saved to a folder and loaded."""
 
+import sys
 from abc import ABCMeta
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import sigmax.files
-from sigmax.compilation import clear_if_full
 from sigmax.documents import decode, encode
 from sigmax.errors import ModelFileError
 from sigmax.version import __version__
@@ -38,7 +38,10 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
         `fit` trains such a copy and ends with `become`, so that a fit that fails or is
         interrupted does not change the estimator.
         """
-        clear_if_full()
+        if "jax" in sys.modules:
+            from sigmax.compilation import clear_if_full
+
+            clear_if_full()
         copy = object.__new__(type(self))
         learned = {name for name in vars(self) if name.endswith("_")}
         vars(copy).update({name: vars(self)[name] for name in vars(self).keys() - learned})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sigmax.distributions import Mixture, Normal, Predictive, StudentT, predictive
+from sigmax.distributions import Mixture, Normal, Predictive, StudentT, evaluation
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 
 
@@ -55,7 +55,7 @@ def test_members_of_any_kind_can_be_scored():
 def test_padding_and_blocks_change_nothing(monkeypatch):
     dist, y = make((300, 2)), np.linspace(-3, 3, 600).reshape(300, 2)
     expected = dist.crps(y), dist.quantile([0.1, 0.9]), dist.variance
-    monkeypatch.setattr(predictive, "LARGEST_BLOCK", 128)
+    monkeypatch.setattr(evaluation, "LARGEST_BLOCK", 128)
     got = dist.crps(y), dist.quantile([0.1, 0.9]), dist.variance
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
@@ -69,7 +69,7 @@ def test_another_number_of_rows_compiles_nothing():
         dist = make((n,))
         dist.log_prob(np.zeros(n))
         dist.interval(0.5)
-        return cast(Any, predictive._evaluate).n_compiled()
+        return cast(Any, evaluation.compute).n_compiled()
 
     n_compiled = score(65)
     assert score(100) == n_compiled

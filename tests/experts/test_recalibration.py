@@ -14,11 +14,11 @@ from sigmax import (
     MeanVarianceRegressor,
     SigmaxRegressor,
 )
+from sigmax.calibration import few_rows_factor
 from sigmax.distributions import StudentT
 from sigmax.estimators import fit_together
 from sigmax.experts.ensemble import (
     FLATTERED_ROWS,
-    few_rows_factor,
     held_out_densities,
     held_out_factor,
     held_out_predictions,

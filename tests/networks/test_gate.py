@@ -9,8 +9,8 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import MiniBatchKMeans
 
 from sigmax.distributions import StudentT, blend_factor
+from sigmax.extrapolation import ON_DATA, create_gate, k_means_centers
 from sigmax.networks import NO_CENTER, ExtrapolationGate
-from sigmax.networks.gate import ON_DATA, create_gate, k_means_centers
 
 
 @pytest.fixture
@@ -133,6 +133,23 @@ def test_padding_does_not_move_the_margins(n_features):
     for name in ("log_scale", "margin", "axis_scale", "axis_margin"):
         assert np.isfinite(getattr(found, name))
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
+
+
+def test_arrays_of_numpy_and_of_jax_give_the_same_gate(centers):
+    x = (3 * np.random.default_rng(1).normal(size=(20, 4))).astype(np.float32)
+    ours = ExtrapolationGate.create(centers, 16, scale=0.3)
+    theirs = jax.tree.map(jnp.asarray, ours)
+    for array in (x, np.concatenate([x, np.full((3, 4), np.nan, np.float32)])):
+        one = ours.shut_on_offsets(array).widened(2.0)
+        other = theirs.shut_on_offsets(jnp.asarray(array)).widened(2.0)
+        for leaf, expected in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            assert type(leaf) is np.ndarray and leaf.dtype == expected.dtype
+            np.testing.assert_allclose(leaf, expected, rtol=1e-6)
+        far = np.linspace(0.1, 8, 20, dtype=np.float32)[:, None] * x
+        opening, expected = one(far, np.full(20, NO_CENTER)), other(jnp.asarray(far), no_center(20))
+        assert type(opening) is np.ndarray and opening.dtype == np.float32
+        np.testing.assert_allclose(opening, expected, atol=1e-6)
+        assert opening.min() < 0.01 and opening.max() > 0.99
 
 
 def test_a_row_between_two_of_a_design_is_on_the_data():

@@ -1,36 +1,33 @@
 """Interface of all distributions: one density per element of a batch shape, in pure JAX.
 
 Leaves are JAX or NumPy arrays: ``affine`` and ``widen`` are plain arithmetic, so that NumPy
-float64 leaves stay NumPy float64. All other methods return JAX arrays in JAX's precision.
+float64 leaves stay NumPy float64. All other methods return JAX arrays in JAX's precision, and
+import JAX when they are first called; only `Stacked` never does.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
-Batch: TypeAlias = Float[Array | np.ndarray, "*batch"]
+from sigmax.values import AbstractValue, AnyArray, ArrayLike, jax, jnp
+
+Batch: TypeAlias = Float[AnyArray, "*batch"]
 T = TypeVar("T", bound="AbstractDistribution")  # beartype knows no Self
-Level: TypeAlias = float | Float[Array | np.ndarray, ""] | Float[Array | np.ndarray, "*batch"]
+Level: TypeAlias = float | Float[AnyArray, ""] | Float[AnyArray, "*batch"]
 
 
-class AbstractDistribution(eqx.Module):
+class AbstractDistribution(AbstractValue):
     """One density per element of the batch shape."""
 
-    if TYPE_CHECKING:  # pyright would take an AbstractVar for an argument of every constructor
+    if TYPE_CHECKING:  # a field or a property
 
         @property
         def mean(self) -> Batch: ...
         @property
         def std(self) -> Batch: ...
-    else:
-        mean: eqx.AbstractVar[Batch]
-        std: eqx.AbstractVar[Batch]
 
     @property
     @abstractmethod
@@ -74,7 +71,7 @@ class AbstractDistribution(eqx.Module):
         """E|X − y|; infinite where it does not exist."""
 
     @abstractmethod
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+    def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
         """``n`` independent draws, along a new first axis."""
 
     @abstractmethod
@@ -91,9 +88,9 @@ class AbstractDistribution(eqx.Module):
     def quantile(self, q: Level) -> Batch:
         """Quantile at the level ``q``: one number, or one per element."""
         dtype = jnp.asarray(self.mean).dtype
-        return _invert_cdf(self, jnp.broadcast_to(jnp.asarray(q, dtype), self.shape))
+        return _inverse_cdf()(self, jnp.broadcast_to(jnp.asarray(q, dtype), self.shape))
 
-    def interval(self, coverage: Level) -> Float[Array | np.ndarray, "*batch 2"]:
+    def interval(self, coverage: Level) -> Float[AnyArray, "*batch 2"]:
         """Central interval with probability ``coverage``: (lower, upper) on a new last axis."""
         tail = (1 - jnp.asarray(coverage)) / 2
         return jax.vmap(self.quantile, out_axes=-1)(jnp.stack([tail, 1 - tail]))
@@ -120,7 +117,7 @@ class AbstractComponent(AbstractDistribution):
     @property
     def shape(self) -> tuple[int, ...]:
         """Batch shape."""
-        return jnp.shape(self.mean)
+        return np.shape(self.mean)
 
     @property
     def aleatoric_variance(self) -> Batch:
@@ -138,23 +135,28 @@ class AbstractComponent(AbstractDistribution):
 
 
 def blend_factor(
-    gate: Float[Array, "..."] | float,
-    prior_variance: float | Float[Array, "..."],
-    variance: Float[Array | np.ndarray, "..."],
-) -> Float[Array, "..."]:
+    gate: Float[AnyArray, "..."] | float,
+    prior_variance: float | Float[AnyArray, "..."],
+    variance: Float[AnyArray, "..."],
+) -> Float[AnyArray, "..."]:
     r"""The factor on scales that takes variances to $(1-\tilde\nu)\sigma^2 + \tilde\nu\eta$."""
     return jnp.sqrt(1 - gate + gate * prior_variance / variance)
 
 
-@jax.custom_jvp
-def _invert_cdf(dist: AbstractDistribution, q: Batch) -> Batch:
-    return dist.solve_quantile(q)
+@cache
+def _inverse_cdf() -> Any:
+    """Quantile function of a distribution, with its derivative; needs JAX only when called."""
 
+    @jax.custom_jvp
+    def invert(dist: AbstractDistribution, q: Batch) -> Batch:
+        return dist.solve_quantile(q)
 
-@_invert_cdf.defjvp
-def _differentiate_inverse(primals, tangents):
-    """Derivative of the root by the implicit function theorem: (dq − dF) / f."""
-    root = _invert_cdf(*primals)
-    _, rise = jax.jvp(lambda dist, q: q - dist.cdf(root), primals, tangents)
-    density = jnp.exp(primals[0].log_prob(root))
-    return root, jnp.where(density > 0, rise / jnp.where(density > 0, density, 1.0), 0.0)
+    @invert.defjvp
+    def _differentiate(primals, tangents):
+        """Derivative of the root by the implicit function theorem: (dq − dF) / f."""
+        root = invert(*primals)
+        _, rise = jax.jvp(lambda dist, q: q - dist.cdf(root), primals, tangents)
+        density = jnp.exp(primals[0].log_prob(root))
+        return root, jnp.where(density > 0, rise / jnp.where(density > 0, density, 1.0), 0.0)
+
+    return invert

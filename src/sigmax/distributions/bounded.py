@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from typing import Any, final
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from sigmax.distributions.base import AbstractDistribution, Batch
 from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 from sigmax.distributions.mixture import Mixture
+from sigmax.values import AnyArray, ArrayLike, jnp, lax
 
 STEPS = np.linspace(-3.5, 2.8, 85)
 NODES = np.exp(np.pi / 2 * np.sinh(STEPS))
@@ -66,13 +64,13 @@ class Bounded(AbstractDistribution):
         return self.base.shape
 
     @property
-    def mean(self) -> Float[Array, "*batch"]:
+    def mean(self) -> Float[AnyArray, "*batch"]:
         """Mean."""
         moved = self._below - self._above
         return jnp.clip(jnp.asarray(self.base.mean) + moved, self.low, self.high)
 
     @property
-    def variance(self) -> Float[Array, "*batch"]:
+    def variance(self) -> Float[AnyArray, "*batch"]:
         """Total variance, aleatoric plus epistemic."""
         mean, variance = self.mean, jnp.asarray(self.base.variance)
         low, high = (jnp.where(jnp.isfinite(b), b, mean) for b in (self.low, self.high))
@@ -81,55 +79,55 @@ class Bounded(AbstractDistribution):
         return jnp.where(jnp.isfinite(variance), jnp.maximum(found, 0.0), jnp.inf)
 
     @property
-    def std(self) -> Float[Array, "*batch"]:
+    def std(self) -> Float[AnyArray, "*batch"]:
         """Standard deviation."""
         return jnp.sqrt(self.variance)
 
     @property
-    def aleatoric_variance(self) -> Float[Array, "*batch"]:
+    def aleatoric_variance(self) -> Float[AnyArray, "*batch"]:
         """Noise variance; its share of the variance is that of ``base``."""
         return self.variance - self.epistemic_variance
 
     @property
-    def epistemic_variance(self) -> Float[Array, "*batch"]:
+    def epistemic_variance(self) -> Float[AnyArray, "*batch"]:
         """Epistemic variance; its share of the variance is that of ``base``."""
         share = self.base.epistemic_variance / self.base.variance
         return jnp.where(share > 0, share, 0.0) * self.variance
 
     @property
-    def mean_difference(self) -> Float[Array, "*batch"]:
+    def mean_difference(self) -> Float[AnyArray, "*batch"]:
         """E|X − X'| for an independent copy X'."""
         return 2 * self._integrate(lambda cdf, x: cdf * (1 - cdf), self.mean)
 
-    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+    def log_prob(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Logarithm of the density at ``y``."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         return jnp.where((y >= self.low) & (y <= self.high), self.base.log_prob(y), -jnp.inf)
 
-    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+    def cdf(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """P(X ≤ y)."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         found = jnp.where(y < self.low, 0.0, self.base.cdf(y))
         return jnp.where(y >= self.high, 1.0, found)
 
-    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
+    def solve_quantile(self, q: Batch) -> Float[AnyArray, "*batch"]:
         """Quantile of ``base``, clipped to the bounds."""
         return jnp.clip(self.base.solve_quantile(q), self.low, self.high)
 
-    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
+    def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """E|X − y|."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         at = jnp.clip(y, self.low, self.high)
         return jnp.abs(y - at) + self.base.absolute_error(at) - self._below - self._above
 
-    def crps(self, y: Batch) -> Float[Array, "*batch"]:
+    def crps(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Continuous ranked probability score: the integral of (F − step at y)²."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         at = jnp.clip(y, self.low, self.high)
         inside = self._integrate(lambda cdf, x: jnp.where(x < at, cdf, 1 - cdf) ** 2, at)
         return jnp.abs(y - at) + inside
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+    def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
         """``n`` independent draws along a new first axis."""
         return jnp.clip(self.base.sample(key, n), self.low[None], self.high[None])
 
@@ -143,7 +141,7 @@ class Bounded(AbstractDistribution):
         return Bounded(self.base.widen(factor), self.low, self.high)
 
     @property
-    def _below(self) -> Float[Array, "*batch"]:
+    def _below(self) -> Float[AnyArray, "*batch"]:
         """E(low − Y)⁺; 0 without a lower bound."""
         mean = jnp.asarray(self.base.mean)
         low = jnp.where(jnp.isfinite(self.low), self.low, mean)
@@ -151,7 +149,7 @@ class Bounded(AbstractDistribution):
         return jnp.where(jnp.isfinite(self.low), found, 0.0)
 
     @property
-    def _above(self) -> Float[Array, "*batch"]:
+    def _above(self) -> Float[AnyArray, "*batch"]:
         """E(Y − high)⁺; 0 without an upper bound."""
         mean = jnp.asarray(self.base.mean)
         high = jnp.where(jnp.isfinite(self.high), self.high, mean)
@@ -159,7 +157,7 @@ class Bounded(AbstractDistribution):
         return jnp.where(jnp.isfinite(self.high), found, 0.0)
 
     @property
-    def _squares_beyond(self) -> Float[Array, "*batch"]:
+    def _squares_beyond(self) -> Float[AnyArray, "*batch"]:
         """E((low − Y)⁺)² + E((Y − high)⁺)²."""
         has_low, has_high = jnp.isfinite(self.low), jnp.isfinite(self.high)
         low, high = jnp.where(has_low, self.low, 0.0), jnp.where(has_high, self.high, 0.0)
@@ -176,8 +174,8 @@ class Bounded(AbstractDistribution):
         return lax.scan(add, jnp.zeros_like(unit), rule)[0]
 
     def _integrate(
-        self, function: Callable[..., Any], at: Float[Array, "*batch"]
-    ) -> Float[Array, "*batch"]:
+        self, function: Callable[..., Any], at: Float[AnyArray, "*batch"]
+    ) -> Float[AnyArray, "*batch"]:
         """∫ function(F(y), y) dy between the bounds."""
         cuts = jnp.clip(cuts_around(self.components), self.low[None], self.high[None])
         return integrate_cdf(self.base, function, at, cuts)

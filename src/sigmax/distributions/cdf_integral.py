@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from sigmax.values import AnyArray, jnp, lax
 
 N_CUTS, FEWEST_CUTS = 250, 11
 FARTHEST = 60.0
@@ -23,7 +23,7 @@ COLLOCATION = np.array(
 """Matrix from values at three Gauss points to the integrals up to each of them."""
 
 
-def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
+def cuts_around(components: Any) -> Float[AnyArray, " cuts *batch"]:
     """Points around the mean of every component, with distances that grow outwards."""
     center, unit = jnp.asarray(components.mean), jnp.asarray(components.unit)
     n_cuts = max(N_CUTS // len(center), FEWEST_CUTS) | 1  # odd: one in the middle
@@ -34,10 +34,12 @@ def cuts_around(components: Any) -> Float[Array, " cuts *batch"]:
 
 def integrate_cdf(
     dist: Any,
-    function: Callable[[Float[Array, "*batch"], Float[Array, "*batch"]], Float[Array, "*batch"]],
-    at: Float[Array, "*batch"],
-    cuts: Float[Array, " cuts *batch"],
-) -> Float[Array, "*batch"]:
+    function: Callable[
+        [Float[AnyArray, "*batch"], Float[AnyArray, "*batch"]], Float[AnyArray, "*batch"]
+    ],
+    at: Float[AnyArray, "*batch"],
+    cuts: Float[AnyArray, " cuts *batch"],
+) -> Float[AnyArray, "*batch"]:
     """∫ function(F(y), y) dy, for a function that may have a kink at ``at``.
 
     The line is divided at ``at`` and at ``cuts``, between which the density of ``dist`` is smooth

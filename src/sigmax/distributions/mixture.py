@@ -1,16 +1,11 @@
 """Mixture of the distributions predicted by ensemble members."""
 
 import math
-from typing import final
+from dataclasses import field
+from typing import Any, final
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.scipy.special import logit, logsumexp
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from sigmax.distributions.base import (
     AbstractComponent,
@@ -18,6 +13,7 @@ from sigmax.distributions.base import (
     Batch,
 )
 from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
+from sigmax.values import STATIC, AnyArray, ArrayLike, jax, jax_special, jnp, lax, tree_map
 
 PROBABILITY_TOLERANCE = 1e-7
 MAX_STEPS = 200
@@ -50,7 +46,7 @@ class Mixture(AbstractDistribution):
     """Share of each component's variance that is uncertainty about its mean; None for none."""
     log_weight: Batch | None = None
     """Logarithm of each component's weight, of the components' shape; None for equal weights."""
-    n_parts: int = eqx.field(static=True, default=1)
+    n_parts: int = field(default=1, metadata=STATIC)
     """Number of components of each member."""
 
     @property
@@ -64,40 +60,40 @@ class Mixture(AbstractDistribution):
         return self.components.shape[1:]
 
     @property
-    def mean(self) -> Float[Array, "*batch"]:
+    def mean(self) -> Float[AnyArray, "*batch"]:
         """Mean of the members' means."""
         return self._average(self.components.mean)
 
     @property
-    def member_weights(self) -> Float[Array, " members *batch"]:
+    def member_weights(self) -> Float[AnyArray, " members *batch"]:
         """Weight of each member."""
         return jnp.sum(self._weights_by_member, axis=1)
 
     @property
-    def member_means(self) -> Float[Array, " members *batch"]:
+    def member_means(self) -> Float[AnyArray, " members *batch"]:
         """Mean of each member."""
         return self._by_member(self.components.mean)
 
     @property
-    def member_variances(self) -> Float[Array, " members *batch"]:
+    def member_variances(self) -> Float[AnyArray, " members *batch"]:
         """Variance of each member, including the uncertainty about its mean."""
         mean = jnp.repeat(self.member_means, self.n_parts, axis=0)
         return self._by_member(self.components.variance + (self.components.mean - mean) ** 2)
 
     @property
-    def aleatoric_variance(self) -> Float[Array, "*batch"]:
+    def aleatoric_variance(self) -> Float[AnyArray, "*batch"]:
         """Mean of the members' variances, without the uncertainty about their means."""
         variance = jnp.sum(self.member_weights * self.member_variances, axis=0)
         return variance - self._own_uncertainty
 
     @property
-    def epistemic_variance(self) -> Float[Array, "*batch"]:
+    def epistemic_variance(self) -> Float[AnyArray, "*batch"]:
         """Variance of the members' means, plus the mean of the uncertainty about each."""
         disagreement = (self.member_means - self.mean[None]) ** 2
         return jnp.sum(self.member_weights * disagreement, axis=0) + self._own_uncertainty
 
     @property
-    def _own_uncertainty(self) -> Float[Array, "*batch"] | float:
+    def _own_uncertainty(self) -> Float[AnyArray, "*batch"] | float:
         if self.epistemic_share is None:
             return 0.0
         return self._average(self.epistemic_share * self.components.variance)
@@ -132,7 +128,7 @@ class Mixture(AbstractDistribution):
         own = self.log_weight
         if own is None:
             own = np.full(self.components.shape, -math.log(self.components.shape[0]))
-        parts = jax.tree.map(regroup, (self.components, self.epistemic_share, own))
+        parts = tree_map(regroup, (self.components, self.epistemic_share, own))
         of_choices = np.repeat(log_weight, self.n_parts, axis=0)
         of_choices = np.concatenate([of_choices] * n_members).reshape(
             -1, choices.shape[1], *[1] * n_outputs
@@ -141,22 +137,22 @@ class Mixture(AbstractDistribution):
         return Mixture(parts[0], parts[1], weight, n_choices * self.n_parts)
 
     @property
-    def variance(self) -> Float[Array, "*batch"]:
+    def variance(self) -> Float[AnyArray, "*batch"]:
         """Total variance, aleatoric plus epistemic."""
         return self.aleatoric_variance + self.epistemic_variance
 
     @property
-    def std(self) -> Float[Array, "*batch"]:
+    def std(self) -> Float[AnyArray, "*batch"]:
         """Standard deviation."""
         return jnp.sqrt(self.variance)
 
     @property
-    def mean_difference(self) -> Float[Array, "*batch"]:
+    def mean_difference(self) -> Float[AnyArray, "*batch"]:
         """Weighted mean of E|X_i − X_j| over all pairs of components."""
         n, weight = self.components.shape[0], jnp.exp(self._log_weights)
 
         def add_pairs(total, shift):  # pairs i, i + shift; n - shift has the same
-            other, own = jax.tree.map(
+            other, own = tree_map(
                 lambda leaf: jnp.roll(leaf, shift, axis=0), (self.components, weight)
             )
             repeats = jnp.where(2 * shift == n, 1, 2)
@@ -166,17 +162,17 @@ class Mixture(AbstractDistribution):
         same = jnp.sum(weight**2 * self.components.mean_difference, axis=0)
         return lax.scan(add_pairs, same, jnp.arange(1, n // 2 + 1))[0]
 
-    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+    def log_prob(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Logarithm of the density at ``y``."""
         log_probs = self.components.log_prob(self._for_components(y))
-        return logsumexp(self._log_weights + log_probs, axis=0)
+        return jax_special.logsumexp(self._log_weights + log_probs, axis=0)
 
-    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+    def cdf(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """P(X ≤ y)."""
         return self._average(self.components.cdf(self._for_components(y)))
 
-    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
-        """Quantile by Newton's method on logit(cdf), with bisection where that fails.
+    def solve_quantile(self, q: Batch) -> Float[AnyArray, "*batch"]:
+        """Quantile by Newton's method on jax_special.logit(cdf), with bisection where that fails.
 
         The quantiles of the components are the bracket. The cdf at the root is within
         1e-7 min(q, 1 - q) of ``q``, in float32 within 4e-6.
@@ -189,7 +185,7 @@ class Mixture(AbstractDistribution):
             x, lower, upper, last, _, n_steps = state
             cdf = self.cdf(x)
             lower, upper = jnp.where(cdf < q, x, lower), jnp.where(cdf > q, x, upper)
-            residual = logit(cdf) - logit(q)
+            residual = jax_special.logit(cdf) - jax_special.logit(q)
             newton = x - residual * jnp.exp(jnp.log(cdf) + jnp.log1p(-cdf) - self.log_prob(x))
             trusted = (newton > lower) & (newton < upper) & (jnp.abs(residual) < jnp.abs(last) / 2)
             done = (jnp.abs(cdf - q) <= tolerance) | (upper - lower <= rounding * jnp.abs(x))
@@ -203,11 +199,11 @@ class Mixture(AbstractDistribution):
         unknown, no = jnp.full_like(q, jnp.inf), jnp.zeros(q.shape, bool)
         return lax.while_loop(unfinished, step, (*start, unknown, no, 0))[0]
 
-    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
+    def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """E|X − y|."""
         return self._average(self.components.absolute_error(self._for_components(y)))
 
-    def crps(self, y: Batch) -> Float[Array, "*batch"]:
+    def crps(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Continuous ranked probability score at ``y``.
 
         Exact for at most `MOST_PAIRED` components; otherwise an integral with an error of 1e-3
@@ -221,7 +217,7 @@ class Mixture(AbstractDistribution):
         exists = jnp.all(jnp.isfinite(self.components.mean_difference), axis=0)
         return jnp.where(exists, score, jnp.inf)
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+    def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
         """``n`` independent draws along a new first axis."""
         key_component, key_draw = jax.random.split(key)
         n_components, shape = self.components.shape[0], (n, *self.shape)
@@ -229,8 +225,8 @@ class Mixture(AbstractDistribution):
             chosen = jax.random.randint(key_component, shape, 0, n_components)
         else:
             chosen = jax.random.categorical(key_component, self._log_weights, axis=0, shape=shape)
-        components = jax.tree.map(jnp.asarray, self.components)
-        drawn = jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, chosen, axis=0), components)
+        components = tree_map(jnp.asarray, self.components)
+        drawn = tree_map(lambda leaf: jnp.take_along_axis(leaf, chosen, axis=0), components)
         return drawn.sample(key_draw, 1)[0]
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Mixture":
@@ -245,23 +241,23 @@ class Mixture(AbstractDistribution):
         return Mixture(components, self.epistemic_share, self.log_weight, self.n_parts)
 
     @property
-    def _log_weights(self) -> Float[Array, " components *batch"]:
+    def _log_weights(self) -> Float[AnyArray, " components *batch"]:
         if self.log_weight is not None:
             return jnp.asarray(self.log_weight)
         shape = self.components.shape
         return jnp.full(shape, -math.log(shape[0]), jnp.asarray(self.components.mean).dtype)
 
     @property
-    def _weights_by_member(self) -> Float[Array, " members parts *batch"]:
+    def _weights_by_member(self) -> Float[AnyArray, " members parts *batch"]:
         return jnp.exp(self._log_weights).reshape(self.n_members, self.n_parts, *self.shape)
 
-    def _average(self, values) -> Float[Array, "*batch"]:
+    def _average(self, values) -> Float[AnyArray, "*batch"]:
         """Weighted mean over all components."""
         if self.log_weight is None:
             return jnp.mean(values, axis=0)
         return jnp.sum(jnp.exp(self.log_weight) * values, axis=0)
 
-    def _by_member(self, values) -> Float[Array, " members *batch"]:
+    def _by_member(self, values) -> Float[AnyArray, " members *batch"]:
         """Weighted mean over the components of each member."""
         if self.n_parts == 1:
             return jnp.asarray(values)

@@ -4,15 +4,12 @@
 # pyright: reportIncompatibleMethodOverride=false
 
 import math
-from typing import final
+from typing import Any, final
 
-import jax
-import jax.numpy as jnp
-from jax.scipy.special import erf, ndtr, ndtri
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from sigmax.distributions.base import AbstractComponent, Batch
+from sigmax.values import AnyArray, ArrayLike, jax, jax_special, jnp
 
 
 @final
@@ -39,34 +36,34 @@ class Normal(AbstractComponent):
         """E|X − X'| = 2 std / √π."""
         return self.std * (2 / math.sqrt(math.pi))
 
-    def standardize(self, y: Batch) -> Float[Array, "*batch"]:
+    def standardize(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Distance of ``y`` from the mean in standard deviations."""
         return jnp.asarray((y - self.mean) / self.std)
 
-    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+    def log_prob(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Logarithm of the density at ``y``."""
         return -0.5 * self.standardize(y) ** 2 - jnp.log(self.std) - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+    def cdf(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """P(X ≤ y)."""
-        return ndtr(self.standardize(y))
+        return jax_special.ndtr(self.standardize(y))
 
-    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
+    def solve_quantile(self, q: Batch) -> Float[AnyArray, "*batch"]:
         """Quantile in closed form."""
-        return jnp.asarray(self.mean + self.std * ndtri(jnp.asarray(q)))
+        return jnp.asarray(self.mean + self.std * jax_special.ndtri(jnp.asarray(q)))
 
-    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
-        """E|X − y| = std (z erf(z/√2) + 2 φ(z)) with z = (y − mean) / std."""
+    def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
+        """E|X − y| = std (z jax_special.erf(z/√2) + 2 φ(z)) with z = (y − mean) / std."""
         z = self.standardize(y)
         twice_density = math.sqrt(2 / math.pi) * jnp.exp(-0.5 * z**2)
-        return jnp.asarray(self.std) * (z * erf(z / math.sqrt(2)) + twice_density)
+        return jnp.asarray(self.std) * (z * jax_special.erf(z / math.sqrt(2)) + twice_density)
 
-    def absolute_difference(self, other: "Normal") -> Float[Array, "*batch"]:
+    def absolute_difference(self, other: "Normal") -> Float[AnyArray, "*batch"]:
         """E|X − Y|, exact because X − Y is Normal."""
         std = jnp.hypot(self.std, other.std)
         return Normal(self.mean - other.mean, std).absolute_error(jnp.zeros_like(std))
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+    def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
         """``n`` independent draws, along a new first axis."""
         mean, std = jnp.asarray(self.mean), jnp.asarray(self.std)
         noise = jax.random.normal(key, (n, *mean.shape), mean.dtype)

@@ -1,12 +1,10 @@
 """Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, final
 
-import jax
 import numpy as np
 
-from sigmax.compilation import LARGEST_BLOCK, compiled, padded_blocks
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.bounded import Bounded
 from sigmax.distributions.mixture import Mixture
@@ -14,14 +12,15 @@ from sigmax.distributions.stacked import PowerTransform, Stacked, Units
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.random import draw_seed
 from sigmax.settings import check_count, check_number
+from sigmax.values import tree_map
 
 Ends = Callable[[np.ndarray], np.ndarray]
 
 OF_ALL_ROWS = (PowerTransform, Units)
 """Parts of a density that all rows share."""
 
-ROWS_SOLVED = 1024
-"""Rows whose quantiles a CPU solves for together: all wait for the last, and fit into a cache."""
+ROWS_AT_ONCE = 1024
+"""Rows that a stack is evaluated for at once: they fit into a cache."""
 
 
 @final
@@ -55,7 +54,7 @@ class Predictive:
     def __init__(self, dist: AbstractDistribution, ends: Ends | None = None):
         if not dist.shape or not dist.shape[0]:
             raise InvalidDataError(f"`dist` must have at least one row, got shape {dist.shape}.")
-        self.dist = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), dist)
+        self.dist = tree_map(lambda leaf: np.asarray(leaf, np.float64), dist)
         self.ends = ends
 
     def __repr__(self) -> str:
@@ -166,48 +165,35 @@ class Predictive:
 
         ``random_state`` is an int, RandomState, Generator or None.
         """
-        n, seed, draws = check_count("n", n), draw_seed(random_state), []
+        n, seed = check_count("n", n), draw_seed(random_state)
         if isinstance(self.dist, Stacked):
             return self.dist.sample(np.random.default_rng(seed), n)
-        with jax.enable_x64(True):
-            for n_rows, (dist,) in self._blocks():
-                key = jax.random.fold_in(jax.random.key(seed), len(draws))
-                draws.append(np.asarray(_sample(n, dist, key))[:, :n_rows])
-        return np.concatenate(draws, axis=1)
+        from sigmax.distributions.evaluation import sample  # compiled by JAX
+
+        return sample(self.dist, n, seed)
 
     def _compute(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         """A property or a method of the density, for arguments of its shape."""
         if isinstance(self.dist, Stacked):
             parts = []
-            for first in range(0, len(self), ROWS_SOLVED):
-                rows = np.arange(first, min(first + ROWS_SOLVED, len(self)))
+            for first in range(0, len(self), ROWS_AT_ONCE):
+                rows = np.arange(first, min(first + ROWS_AT_ONCE, len(self)))
                 dist, *own = self._take(rows, (self.dist, *arguments))
                 found = getattr(dist, name)
                 parts.append(found(*own) if own else found)
             return np.concatenate(parts)
-        with jax.enable_x64(True):
-            is_solved = name == "quantile" and jax.default_backend() == "cpu"
-            largest = ROWS_SOLVED if is_solved else LARGEST_BLOCK
-            blocks = self._blocks(*arguments, largest=largest)
-            parts = [np.asarray(_evaluate(name, *block))[:n_rows] for n_rows, block in blocks]
-        return np.concatenate(parts)
+        from sigmax.distributions.evaluation import evaluate  # compiled by JAX
 
-    def _blocks(
-        self, *arguments: np.ndarray, largest: int = LARGEST_BLOCK
-    ) -> Iterator[tuple[int, tuple]]:
-        """Blocks of rows, padded by repeating the last one, and how many of them are true."""
-        for n_true, rows in padded_blocks(len(self), largest):
-            yield n_true, self._take(rows, (self.dist, *arguments))
+        return evaluate(self.dist, name, *arguments)
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first
 
         def take(leaf: Any) -> Any:
-            if isinstance(leaf, OF_ALL_ROWS):
-                return leaf
-            return leaf.take(rows, axis=leaf.ndim - n_axes)
+            is_shared = isinstance(leaf, OF_ALL_ROWS)
+            return leaf if is_shared else leaf.take(rows, axis=leaf.ndim - n_axes)
 
-        return jax.tree.map(take, tree, is_leaf=lambda leaf: isinstance(leaf, OF_ALL_ROWS))
+        return tree_map(take, tree, leaves=OF_ALL_ROWS)
 
     def _check_y(self, y) -> np.ndarray:
         try:
@@ -221,14 +207,3 @@ class Predictive:
             n_bad = np.sum(~np.isfinite(y))
             raise InvalidDataError(f"`y` must be finite, got {n_bad} NaN or infinite values.")
         return np.broadcast_to(y, self.shape)
-
-
-@compiled
-def _evaluate(name: str, dist: AbstractDistribution, *arguments):
-    value = getattr(dist, name)
-    return value(*arguments) if arguments else value
-
-
-@compiled
-def _sample(n: int, dist: AbstractDistribution, key):
-    return dist.sample(key, n)

@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias, final
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from scipy import special
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mixture import Mixture
 from sigmax.distributions.student_t import StudentT
+from sigmax.values import AbstractValue
 
 Numbers: TypeAlias = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ MIDDLE, NARROW = np.array([0.5]), 0.06
 
 
 @final
-class PowerTransform(eqx.Module):
+class PowerTransform(AbstractValue):
     """Box-Cox transform of a target, standardised, and continued by straight lines.
 
     Beyond the least and the greatest training target it goes on with its slope there, so that its
@@ -128,7 +128,7 @@ def skewness_of(y: Float[np.ndarray, "rows outputs"]) -> Float[np.ndarray, " out
 
 
 @final
-class ExpertPart(eqx.Module):
+class ExpertPart(AbstractValue):
     """Prediction of one expert: a mixture of Normal or Student-t components, maybe transformed."""
 
     mixture: Mixture
@@ -229,7 +229,7 @@ def clipped_moments(
 
 
 @final
-class Units(eqx.Module):
+class Units(AbstractValue):
     """From standardised targets to those of the user: ``shift + scale * x``, within bounds."""
 
     shift: Float[np.ndarray, "*outputs"]

@@ -10,18 +10,13 @@ so that Newton's method converges from any start.
 # pyright: reportIncompatibleMethodOverride=false
 
 import math
-from typing import final
+from typing import Any, final
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.scipy.special import logsumexp, ndtri
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
 from sigmax.distributions.base import AbstractComponent, Batch, blend_factor
+from sigmax.values import AbstractValue, AnyArray, ArrayLike, jax, jax_special, jnp, lax
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 TAIL_NODES, TAIL_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # Gauss-Legendre on (0, 1)
@@ -56,19 +51,19 @@ class StudentT(AbstractComponent):
         return self.scale
 
     @property
-    def variance(self) -> Float[Array, "*batch"]:
+    def variance(self) -> Float[AnyArray, "*batch"]:
         """``scale**2 df / (df - 2)``, infinite for ``df <= 2``."""
         exists = self.df > 2
         df = jnp.where(exists, self.df, 3.0)  # the unused branch must not give nan gradients
         return jnp.where(exists, self.scale**2 * df / (df - 2), jnp.inf)
 
     @property
-    def std(self) -> Float[Array, "*batch"]:
+    def std(self) -> Float[AnyArray, "*batch"]:
         """Standard deviation, infinite for ``df <= 2``."""
         return jnp.sqrt(self.variance)
 
     @property
-    def mean_difference(self) -> Float[Array, "*batch"]:
+    def mean_difference(self) -> Float[AnyArray, "*batch"]:
         """E|X − X'| = scale 4 √df / (df − 1) B(½, df − ½) / B(½, df / 2)²."""
         exists = self.df > 1
         df = jnp.where(exists, self.df, 2.0)
@@ -76,29 +71,29 @@ class StudentT(AbstractComponent):
         standard = 4 / math.sqrt(math.pi) * jnp.sqrt(df) / (df - 1) * jnp.exp(log_betas)
         return jnp.where(exists, self.scale * standard, jnp.inf)
 
-    def standardize(self, y: Batch) -> Float[Array, "*batch"]:
+    def standardize(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Distance of ``y`` from the mean in scales."""
         return jnp.asarray((y - self.mean) / self.scale)
 
-    def log_prob(self, y: Batch) -> Float[Array, "*batch"]:
+    def log_prob(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Logarithm of the density at ``y``."""
         half = jnp.asarray(self.df) / 2
         kernel = (half + 0.5) * jnp.log1p(self.standardize(y) ** 2 / self.df)
         norm = _log_gamma_excess(half) - 0.5 * math.log(2 * math.pi) - jnp.log(self.scale)
         return norm - kernel
 
-    def cdf(self, y: Batch) -> Float[Array, "*batch"]:
+    def cdf(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """P(X ≤ y); float64 error 1e-10 of the smaller tail (1e-8 for ``df`` = 1)."""
         z = self.standardize(y)
         tail = _survival(jnp.where(z < 0, -z, z), jnp.asarray(self.df))  # abs: no slope at 0
         return jnp.where(z < 0, tail, 1 - tail)
 
-    def solve_quantile(self, q: Batch) -> Float[Array, "*batch"]:
+    def solve_quantile(self, q: Batch) -> Float[AnyArray, "*batch"]:
         """Quantile by Newton's method, started at the Normal quantile."""
         z = _tail_quantile(jnp.minimum(q, 1 - q), jnp.asarray(self.df))
         return jnp.asarray(self.mean + self.scale * jnp.sign(q - 0.5) * z)
 
-    def absolute_error(self, y: Batch) -> Float[Array, "*batch"]:
+    def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """E|X − y| in closed form, infinite for ``df <= 1``."""
         exists = self.df > 1
         df = jnp.where(exists, self.df, 2.0)
@@ -108,7 +103,7 @@ class StudentT(AbstractComponent):
         standard = z * (1 - 2 * _survival(z, df)) + rest
         return jnp.where(exists, self.scale * standard, jnp.inf)
 
-    def absolute_difference(self, other: "StudentT") -> Float[Array, "*batch"]:
+    def absolute_difference(self, other: "StudentT") -> Float[AnyArray, "*batch"]:
         r"""E|X − Y|, with a relative error of 3e-6 for ``df >= 2.01`` and 4e-5 for ``df = 1.5``.
 
         The integral is over the ratio of the two Gamma precisions (Behrens and Fisher): with
@@ -124,7 +119,7 @@ class StudentT(AbstractComponent):
         shift = self.mean - other.mean
 
         def node(totals, s):
-            x = width * jnp.sinh(end * s)  # logit(B), from its mode
+            x = width * jnp.sinh(end * s)  # jax_special.logit(B), from its mode
             odds = jnp.exp(x)
             log_weight = a * x - (a + b) * jnp.log1p(share * jnp.expm1(x))
             weight = jnp.cosh(end * s) * jnp.exp(log_weight)
@@ -139,7 +134,7 @@ class StudentT(AbstractComponent):
         (total, weight), _ = lax.scan(node, (zeros, zeros), jnp.asarray(RATIO_NODES, width.dtype))
         return jnp.where(jnp.minimum(a, b) > 0.5, total / weight, jnp.inf)
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, " n *batch"]:
+    def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
         """``n`` independent draws, along a new first axis."""
         mean, df, scale = (jnp.asarray(x)[None] for x in (self.mean, self.df, self.scale))
         shape = (n, *self.shape)
@@ -167,7 +162,7 @@ class StudentT(AbstractComponent):
 
 
 @final
-class WeightedStudentT(eqx.Module):
+class WeightedStudentT(AbstractValue):
     """Mixture of Student-t along the last axis of all leaves, with weights, for compiled functions.
 
     Examples
@@ -179,25 +174,25 @@ class WeightedStudentT(eqx.Module):
     """
 
     components: StudentT
-    log_weight: Float[Array, "*batch components"]
+    log_weight: Float[AnyArray, "*batch components"]
 
     @property
-    def mean(self) -> Float[Array, "*batch"]:
+    def mean(self) -> Float[AnyArray, "*batch"]:
         """Weighted mean of the components' means."""
         return jnp.sum(jnp.exp(self.log_weight) * self.components.mean, axis=-1)
 
     @property
-    def variance(self) -> Float[Array, "*batch"]:
+    def variance(self) -> Float[AnyArray, "*batch"]:
         """Mean of the components' variances, plus the variance of their means."""
         spread = self.components.variance + (self.components.mean - self.mean[..., None]) ** 2
         return jnp.sum(jnp.exp(self.log_weight) * spread, axis=-1)
 
-    def log_prob(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    def log_prob(self, y: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
         """Logarithm of the density at ``y``."""
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
-        return logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
+        return jax_special.logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
 
-    def cdf(self, y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    def cdf(self, y: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
         """P(X ≤ y)."""
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
         return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
@@ -230,21 +225,21 @@ class WeightedStudentT(eqx.Module):
         All components shrink to the mean, and each takes on the variance: in the end they are one,
         up to their tails. The mean may be moved by another share than the variance.
         """
-        mean_share = of_components(share if mean_share is None else mean_share)
+        of_mean = of_components(share if mean_share is None else mean_share)
         mean, share = self.mean[..., None], of_components(share)
         factor = blend_factor(share, prior_variance, self.components.variance)
-        center = (1 - mean_share) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
+        center = (1 - of_mean) * mean + jnp.sqrt(1 - share) * (self.components.mean - mean)
         components = StudentT(center, self.components.df, factor * self.components.scale)
         return WeightedStudentT(components, self.log_weight)
 
 
-def of_components(values: ArrayLike) -> Float[Array, "..."]:
+def of_components(values: ArrayLike) -> Float[AnyArray, "..."]:
     """Values of every density, broadcast over its components; one number stays one."""
     values = jnp.asarray(values)
     return values[..., None] if values.ndim else values
 
 
-def log_gamma(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def log_gamma(a: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
     """lnΓ(a) for ``a >= 1``, to 1e-9 in float64, by a shift and Stirling's series.
 
     It compiles faster than a general implementation, which has many branches.
@@ -261,7 +256,7 @@ def log_gamma(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     return (b - 0.5) * jnp.log(b) - b + 0.5 * math.log(2 * math.pi) + series - jnp.log(product)
 
 
-def log_gamma_ratio(a: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def log_gamma_ratio(a: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
     """lnΓ(a + ½) − lnΓ(a) without cancellation, for ``a > 0``.
 
     The error is 1e-11 in float64 for ``a >= 0.25``, and that of rounding in float32.
@@ -321,6 +316,6 @@ def _tail_quantile(p, df):
         u, change, n_steps = state
         return (n_steps < 50) & jnp.any(jnp.abs(change) > tolerance * (u + 1 / root_df))
 
-    start = jnp.arcsinh(-ndtri(p) / root_df)
+    start = jnp.arcsinh(-jax_special.ndtri(p) / root_df)
     u, _, _ = lax.while_loop(unfinished, step, (start, jnp.full_like(start, jnp.inf), 0))
     return root_df * jnp.sinh(u)

@@ -5,15 +5,14 @@ adding rows) needs no more of it than `AbstractFitted.density` and its held-out 
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int
 
 from sigmax.calibration import ConformalScores
 from sigmax.distributions import Mixture, Normal, Predictive, Stacked
@@ -21,13 +20,46 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import SUPPORT, TargetUnits
 from sigmax.inputs import Inputs
+from sigmax.random import RandomKey
 from sigmax.settings import AbstractSettings, setting
+from sigmax.values import AbstractValue, tree_leaves, tree_map
 
 ROWS_AT_ONCE = 4096
 
+COMPILED = ("combined", "gaussian_process", "local", "stochastic")
+"""Modules of experts that are compiled by JAX, and imported when they are used."""
+
+
+def import_compiled() -> None:
+    """Import all experts, of which a document or a user names one."""
+    for name in COMPILED:
+        import_module(f"sigmax.experts.{name}")
+
 
 @final
-class HeldOut(eqx.Module):
+class LatePresets(Mapping[str, Any]):
+    """Experts by name, in a dictionary of a module that is imported when they are used."""
+
+    def __init__(self, module: str, name: str):
+        self.origin = module, name
+
+    def experts(self) -> Mapping[str, Any]:
+        """The dictionary."""
+        module, name = self.origin
+        return getattr(import_module(f"sigmax.experts.{module}"), name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.experts()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.experts())
+
+    def __len__(self) -> int:
+        return len(self.experts())
+
+
+@final
+class HeldOut(AbstractValue):
     """Density of training rows under a fit that has not seen them, nor any duplicate of them.
 
     A row is predicted by the mixture of the ensemble members that hold it out; a method that leaves
@@ -83,7 +115,7 @@ class HeldOut(eqx.Module):
         if log_weight is None:
             log_weight = np.full(np.shape(dist.components.mean), -np.log(n_parts))
         log_weight = spread(log_weight, -np.inf) - np.log(members.sum(axis=1))[:, None]
-        components = jax.tree.map(lambda leaf: spread(leaf, 4.0), dist.components)
+        components = tree_map(lambda leaf: spread(leaf, 4.0), dist.components)
         mixture = Mixture(components, None, log_weight, n_parts)
         return cls(mixture, rows.y[kept], rows.given.weight[kept], kept, members)
 
@@ -142,7 +174,7 @@ def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarr
         mean, variance, _ = mixture.summary
         return mean[None], variance[None]
     # Rows come first: `Predictive` computes in blocks of them.
-    parts = Predictive(jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
+    parts = Predictive(tree_map(lambda leaf: leaf.swapaxes(0, 1), mixture.components))
     shape = *parts.shape[:1], n_members, -1, *parts.shape[2:]
     means, variances = (part.reshape(shape) for part in (parts.mean, parts.variance))
     if mixture.log_weight is None:
@@ -155,7 +187,7 @@ def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarr
 
 
 @final
-class StoredRows(eqx.Module):
+class StoredRows(AbstractValue):
     """Training rows in standardised units: those of the fit, then those that were added."""
 
     X: Inputs
@@ -169,24 +201,27 @@ class StoredRows(eqx.Module):
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> "StoredRows":
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
+        return tree_map(lambda leaf: np.asarray(leaf)[rows], self)
 
     def joined(self, others: "StoredRows") -> "StoredRows":
         """These rows and others after them."""
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), self, others)
+        return tree_map(lambda *leaves: np.concatenate(leaves), self, others)
 
     def check(self) -> None:
         """Raise ValueError unless all rows are complete and have a weight."""
-        if any(len(leaf) != len(self.y) for leaf in jax.tree.leaves(self)):
+        if any(len(leaf) != len(self.y) for leaf in tree_leaves(self)):
             raise ValueError("arrays of the training rows differ in their number of rows")
         if not (self.weight >= 0).all():
             raise ValueError("weights of training rows must be at least 0")
 
 
-class AbstractFitted(eqx.Module):
+class AbstractFitted(AbstractValue):
     """All that an expert has learned. A final class gives `density` and ``held_out``."""
 
-    held_out: eqx.AbstractVar[HeldOut]
+    if TYPE_CHECKING:
+        held_out: HeldOut
+
+    import_subclasses = staticmethod(import_compiled)
 
     @abstractmethod
     def density(self, X: Inputs) -> Mixture | Stacked:
@@ -229,14 +264,19 @@ class AbstractFitted(eqx.Module):
 class AbstractExpert(AbstractSettings):
     """A method of regression: settings, and how rows are fitted."""
 
+    is_network: ClassVar[bool] = False
+    """True for an ensemble of networks, of which several can be trained in one call."""
+
+    import_subclasses = staticmethod(import_compiled)
+
     support: str | tuple[float | None, float | None] = setting(*SUPPORT)
 
     @abstractmethod
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> AbstractFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> AbstractFitted:
         """Fit rows. A ``verbose`` above 0 shows the progress."""
 
     def fit_together(
-        self, rows: Sequence[Rows], keys: Sequence[PRNGKeyArray], *, verbose: int = 0
+        self, rows: Sequence[Rows], keys: Sequence[RandomKey], *, verbose: int = 0
     ) -> list[AbstractFitted]:
         """Fit several data sets; in one training, where that is quicker."""
         pairs = zip(rows, keys, strict=True)

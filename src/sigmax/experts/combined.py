@@ -15,7 +15,7 @@ MV    mean-variance split: while one is trained, the other  `Combined.stages`: p
 IG    $\sigma^2 \sim$ Inv-Gamma$(\alpha, \beta)$, hence a   `InverseGammaSpread`
       Student-t $p(y|x)$
 EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, with the gate of
-      $\nu = \text{sigmoid}((\delta + a)/\gamma)$            `sigmax.networks.gate`
+      $\nu = \text{sigmoid}((\delta + a)/\gamma)$            `sigmax.extrapolation`
 ====  ====================================================  =======================================
 """
 
@@ -30,8 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import by_blocks, compiled, stack_members
 from sigmax.distributions import AbstractDistribution, Mixture, Normal, StudentT, blend_factor
 from sigmax.experts.base import AbstractFitted, HeldOut
@@ -41,7 +42,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
     held_out_densities,
     held_out_factor,
 )
@@ -58,7 +58,7 @@ from sigmax.networks import (
     inverse_softplus,
     mean_gates,
 )
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -347,7 +347,7 @@ class Combined(AbstractNetworkExpert):
         sizes = (self.n_neighbors, self.variance_n_neighbors) if self.locality else ()
         return {f"{k} neighbors": k for k in sizes}
 
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[VarianceNetwork, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[VarianceNetwork, np.ndarray]:
         gate, own_center = None, np.full(len(X), NO_CENTER)
         if self.extrapolate:
             scale = self.gate_scale
@@ -501,4 +501,6 @@ PRESETS = {
     "fast": replace(DEFAULT, n_members=2, hidden_sizes=(64, 64), n_steps=1500),
     "paper": PAPER,
 }
+PLAIN_PRESETS = {name: preset.plain() for name, preset in PRESETS.items()}
+"""Presets of mean-variance networks."""
 """Named settings; `Combined.plain` of them are those of mean-variance networks."""

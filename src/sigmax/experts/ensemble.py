@@ -9,14 +9,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
-from scipy.stats import norm, t
+from jaxtyping import Array, Bool, Float, Key
 
 from sigmax.calibration import best_scale_factor, coverage_match
 from sigmax.compilation import compiled, on_device
@@ -26,7 +25,7 @@ from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
 from sigmax.experts.rows import Rows, TrainingRows, count_held_out, hold_out
 from sigmax.inputs import Inputs
 from sigmax.neighbors import neighborhoods
-from sigmax.random import named_key
+from sigmax.random import RandomKey, jax_key, named_key
 from sigmax.settings import COUNT, number
 from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage, validate_members
 from sigmax.training.loop import progress_bar
@@ -54,6 +53,8 @@ class AbstractNetworkExpert(AbstractExpert):
     of them in the end.
     """
 
+    is_network: ClassVar[bool] = True
+
     n_members: int
     hidden_sizes: tuple[int, ...]
     n_steps: int | None
@@ -64,7 +65,7 @@ class AbstractNetworkExpert(AbstractExpert):
     """Most rows that a member holds out; more hardly change which checkpoint is best."""
 
     @abstractmethod
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[Any, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[Any, np.ndarray]:
         """Untrained members along a first axis, and the inducing point that each row is."""
 
     @abstractmethod
@@ -83,11 +84,11 @@ class AbstractNetworkExpert(AbstractExpert):
         """Sizes of the neighbourhoods that batches are drawn from, by the name of the graph."""
         return {}
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> AbstractFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> AbstractFitted:
         return self.fit_together([rows], [key], verbose=verbose)[0]
 
     def fit_together(
-        self, rows: Sequence[Rows], keys: Sequence[PRNGKeyArray], *, verbose: int = 0
+        self, rows: Sequence[Rows], keys: Sequence[RandomKey], *, verbose: int = 0
     ) -> list[AbstractFitted]:
         """All in one training: every ensemble ends as if it were alone, up to rounding."""
         with phase_line("preparing rows", visible=verbose > 0):
@@ -154,7 +155,7 @@ class Trained:
         return HeldOut.of_members(pairs, member, row, n_members, rows)
 
 
-def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Prepared:
+def prepare(expert: AbstractNetworkExpert, rows: Rows, key: RandomKey) -> Prepared:
     """Untrained members, their neighbour graphs and the rows that each holds out."""
     share, n_members = expert.validation_fraction, expert.n_members
     labels, kinds = rows.given.duplicate_group, (rows.given.n_distinct, rows.has_replicates)
@@ -167,7 +168,7 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Pre
         first=rows.scored,
         keeps_groups=rows.given.group is not None,
     )
-    keys = jax.random.split(named_key(key, "members"), n_members)
+    keys = jax.random.split(jax_key(named_key(key, "members")), n_members)
     X, y = rows.X.astype(np.float32), rows.y.astype(np.float32)
     coordinates, sizes, stages = np.asarray(X.coordinates), expert.graph_sizes(), expert.stages()
     networks, own_center = expert.init(rows, X, key)
@@ -176,7 +177,7 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: PRNGKeyArray) -> Pre
     return Prepared(expert, stages, rows, *kinds, X, y, *parts)
 
 
-def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: PRNGKeyArray) -> Prepared:
+def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: RandomKey) -> Prepared:
     """All that the training of rows in the units of the user starts from."""
     rows = Rows.encode(given, expert.target(given))
     return prepare(expert.fit_to(len(rows)), rows, key)
@@ -422,16 +423,3 @@ def trusted(
     n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
     kept = n_rows / (n_rows + FLATTERED_ROWS) if may_narrow else 0.0
     return jnp.where(factor < 1, factor**kept, factor)
-
-
-def few_rows_factor(n_rows: int | float) -> float:
-    """Factor on a scale that was estimated from so few rows.
-
-    It is the 95 % quantile of a Student-t with n - 1 degrees of freedom over that of a Normal.
-
-    Examples
-    --------
-    >>> [round(few_rows_factor(n), 2) for n in (2, 3, 5, 10, 50)]
-    [3.84, 1.78, 1.3, 1.11, 1.02]
-    """
-    return float(t.ppf(0.95, max(n_rows - 1, 1)) / norm.ppf(0.95))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 from joblib import cpu_count
 
 from sigmax.distributions import ExpertPart, Mixture, Normal
@@ -19,7 +19,7 @@ from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredR
 from sigmax.experts.leave_out import DuplicateGroups
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, setting
 
 MOST_ROWS = 2**14
@@ -307,7 +307,7 @@ class Forest(AbstractExpert):
 
     n_trees: int = setting(200, COUNT, "Number of trees.")
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> ForestFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> ForestFitted:
         """Grow trees on random rows, and choose the bandwidths on the others."""
         rng = named_generator(key, "forest")
         X, label = np.asarray(rows.X.coordinates, np.float32), DuplicateGroups.of(rows).label

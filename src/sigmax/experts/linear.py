@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from sigmax.distributions import Mixture, Normal
@@ -20,6 +20,7 @@ from sigmax.experts.leave_out import (
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
+from sigmax.random import RandomKey
 
 Numbers = NDArray[np.float64]
 PENALTIES = np.logspace(-6, 6, 49)
@@ -131,7 +132,7 @@ class Linear(AbstractBaseline):
     noise variance an inverse-gamma one; $\lambda$ maximises the marginal likelihood.
     """
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> LinearFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> LinearFitted:
         """Fit in closed form, for every penalty."""
         weight = rows.weight / rows.weight.mean()
         Z = design(rows.X)
@@ -221,7 +222,7 @@ class Marginal(AbstractBaseline):
     narrower than Silverman's bandwidth.
     """
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MarginalFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> MarginalFitted:
         """Fit the quantiles, and those without each of the rows."""
         parts = [
             smoothed_histogram(

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int
 from scipy import linalg, optimize
 from scipy.linalg import get_lapack_funcs
 from threadpoolctl import threadpool_limits
@@ -30,7 +30,7 @@ from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredR
 from sigmax.experts.leave_out import DuplicateGroups, inverse_blocks
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, setting
 
 JITTER = 1e-6
@@ -347,7 +347,7 @@ class MaternProcess(AbstractExpert):
 
     POLISH_ITER, REFIT_ITER = 8, 20
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> MaternFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> MaternFitted:
         """Fit one process per output, to random rows if there are too many."""
         X, scored = coordinates(rows.X)[rows.scored], rows.scored
         group = np.arange(X.shape[1])

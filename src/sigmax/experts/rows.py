@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from sigmax.errors import TrainingWarning
 from sigmax.features import Features, TargetUnits
 from sigmax.inputs import Inputs
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.tables import Table
 
 FEWEST_DISTINCT = 10
@@ -261,7 +261,7 @@ def hold_out(
     labels: Int[np.ndarray, " rows"],
     share: float,
     n_members: int,
-    key: PRNGKeyArray,
+    key: RandomKey,
     *,
     largest: int,
     first: Int[np.ndarray, " first"] | None = None,

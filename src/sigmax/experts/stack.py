@@ -10,49 +10,50 @@ the data, the stack tends to the marginal distribution $p_0$ of the target.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 from scipy import optimize, special
 
-from sigmax.compilation import by_blocks, compiled
+from sigmax.calibration import few_rows_factor
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
-from sigmax.experts.combined import PRESETS
-from sigmax.experts.ensemble import AbstractNetworkExpert, few_rows_factor
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, LatePresets, StoredRows
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
-from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.experts.matern import MaternProcess
 from sigmax.experts.rows import Rows
-from sigmax.experts.stochastic import BAYESIAN_PRESETS, DROPOUT_PRESETS
+from sigmax.extrapolation import (
+    NO_CENTER,
+    ExtrapolationGate,
+    create_gate,
+    gate_relevance,
+    in_blocks,
+    with_centers,
+)
 from sigmax.inputs import Inputs
-from sigmax.networks import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
-from sigmax.networks.gate import with_centers
-from sigmax.random import named_key
+from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
 from sigmax.tables import Kind
+from sigmax.values import AbstractValue, tree_map
 
-EXPERTS: dict[str, AbstractExpert] = {
-    "marginal": Marginal(),
-    "linear": Linear(),
-    "gp": MaternProcess(),
-    "forest": Forest(),
-    "local": replace(LOCAL_PRESETS["fast"], n_members=5, validation_fraction=0.2),
-    "combined": PRESETS["default"],
-    "dropout": DROPOUT_PRESETS["default"],
-    "bayesian": BAYESIAN_PRESETS["default"],
+EXPERTS: dict[str, Callable[[], AbstractExpert]] = {
+    "marginal": Marginal,
+    "linear": Linear,
+    "gp": MaternProcess,
+    "forest": Forest,
+    "local": lambda: replace(
+        LatePresets("local", "LOCAL_PRESETS")["fast"], n_members=5, validation_fraction=0.2
+    ),
+    "combined": lambda: LatePresets("combined", "PRESETS")["default"],
+    "dropout": lambda: LatePresets("stochastic", "DROPOUT_PRESETS")["default"],
+    "bayesian": lambda: LatePresets("stochastic", "BAYESIAN_PRESETS")["default"],
 }
-"""Experts by name."""
+"""Functions that create experts, by name."""
 
 EFFORTS = {
     "quick": ("marginal", "linear", "gp", "forest"),
@@ -114,7 +115,7 @@ def check_seconds(name: str, seconds: Any) -> Any:
 
 
 @final
-class InputTransform(eqx.Module):
+class InputTransform(AbstractValue):
     """Power transforms of skewed columns of numbers.
 
     Transformed columns take the place of the others in networks, trees and distances; linear models
@@ -155,7 +156,7 @@ class InputTransform(eqx.Module):
 
 
 @final
-class StackedExpert(eqx.Module):
+class StackedExpert(AbstractValue):
     """One fitted expert of a stack: its target transform, and its weight."""
 
     name: str
@@ -180,7 +181,7 @@ class StackedExpert(eqx.Module):
         held_out = self.fitted.held_out
         place = np.searchsorted(held_out.row, row)
         return self.part(
-            jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)
+            tree_map(lambda leaf: np.asarray(leaf, np.float64)[:, place], held_out.dist)
         )
 
 
@@ -201,8 +202,8 @@ class StackFitted(AbstractFitted):
     def gate(self, X: Inputs) -> Float[np.ndarray, " rows"]:
         """Extrapolation gate of every row."""
         rows = np.asarray(self.inputs(X).coordinates, np.float32)
-        at = rows, np.full(len(rows), NO_CENTER)
-        return np.asarray(by_blocks(partial(evaluate_gate, self.extrapolation), at, axis=0))
+        opening = in_blocks(self.extrapolation, rows, np.full(len(rows), NO_CENTER))
+        return opening.astype(np.float64)
 
     def density(self, X: Inputs) -> Stacked:
         return self.describe(X)[0]
@@ -226,9 +227,9 @@ class StackFitted(AbstractFitted):
             y = new.y if one.transform is None else one.transform(new.y)
             fitted = one.fitted.with_rows(replace(new, y=y))
             experts.append(one if fitted is None else replace(one, fitted=fitted))
-        batched = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.extrapolation)
+        batched = tree_map(lambda leaf: leaf[None], self.extrapolation)
         gate = with_centers(batched, np.asarray(new.X.coordinates, np.float32), N_INDUCING)
-        gate = jax.tree.map(lambda leaf: np.asarray(np.asarray(leaf)[0]), gate)
+        gate = tree_map(lambda leaf: np.asarray(leaf[0]), gate)
         return replace(self, experts=tuple(experts), extrapolation=gate)
 
     def explain_neighbors(
@@ -262,15 +263,6 @@ class StackFitted(AbstractFitted):
             raise ValueError("the factor on scales must be above 0")
         if not (np.all(self.calibration >= 0) and np.allclose(self.calibration.sum(axis=0), 1)):
             raise ValueError("weights of the calibration must not be negative, and sum to 1")
-
-
-@compiled
-def evaluate_gate(
-    gate: ExtrapolationGate,
-    rows: tuple[Float[Array, "rows coordinates"], Int[Array, " rows"]],
-) -> Float[Array, " rows"]:
-    """Gate at rows, given with the inducing point that each of them is."""
-    return gate(*map(jnp.asarray, rows))
 
 
 def shares(
@@ -392,11 +384,11 @@ class Stack(AbstractExpert):
         found: dict[str, AbstractExpert] = {}
         for one in chosen:
             found[one if isinstance(one, str) else type(one).__name__] = (
-                EXPERTS[one] if isinstance(one, str) else one
+                EXPERTS[one]() if isinstance(one, str) else one
             )
         return found
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> StackFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> StackFitted:
         """Fit all experts, weigh them on held-out rows, and fit the gate."""
         from rich.progress import Progress
 
@@ -421,7 +413,7 @@ class Stack(AbstractExpert):
                         stacklevel=2,
                     )
                     break
-                if self.time_limit and isinstance(expert, AbstractNetworkExpert):
+                if self.time_limit and expert.is_network:
                     expert = replace(expert, deadline=start + self.time_limit)
                 bar.update(task, description=name)
                 fitted.append(fit_expert(name, expert, rows, own, key))
@@ -454,7 +446,7 @@ def fit_gate(
     parts: Sequence[ExpertPart],
     weight: Sequence[float],
     common: Int[np.ndarray, " held_out"],
-    key: PRNGKeyArray,
+    key: RandomKey,
 ) -> tuple[ExtrapolationGate, Float[np.ndarray, " held_out"]]:
     """Gate of the width that gives held-out rows the largest log score, and its values there.
 
@@ -469,8 +461,7 @@ def fit_gate(
     best, found = -np.inf, (gate, np.zeros(len(common)))
     for factor in GATE_FACTORS:
         wider = gate.widened(factor)
-        at = X[common], own_center[common]
-        opening = np.asarray(by_blocks(partial(evaluate_gate, wider), at, axis=0))
+        opening = in_blocks(wider, X[common], own_center[common]).astype(np.float64)
         gated = opening[:, None] * marginal + (1 - opening[:, None]) * mixed
         score = np.average(np.log(np.maximum(gated, 1e-300)).mean(axis=1), weights=row_weight)
         if score > best + LEAST_GAIN:
@@ -511,7 +502,7 @@ def fit_expert(
     expert: AbstractExpert,
     rows: Rows,
     transform: PowerTransform | None,
-    key: PRNGKeyArray,
+    key: RandomKey,
 ) -> StackedExpert:
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import by_blocks, compiled, on_device, stack_members
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractFitted, HeldOut
@@ -33,7 +34,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
 )
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -45,7 +45,7 @@ from sigmax.networks import (
     TabularMLP,
     inverse_softplus,
 )
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -281,7 +281,7 @@ class AbstractStochastic(AbstractNetworkExpert):
     def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> Any:
         """Untrained network."""
 
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[Any, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[Any, np.ndarray]:
         rngs = [named_generator(key, f"member {member}") for member in range(self.n_members)]
         n_outputs = rows.y.shape[1]
         networks = stack_members([self.create(rng, X, n_outputs) for rng in rngs])

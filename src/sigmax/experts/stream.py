@@ -22,7 +22,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int, PRNGKeyArray, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y
 
@@ -34,7 +34,7 @@ from sigmax.inputs import Inputs
 from sigmax.model import Model
 from sigmax.neighbors import neighborhoods
 from sigmax.networks import NO_CENTER
-from sigmax.random import draw_seed, named_generator
+from sigmax.random import RandomKey, draw_seed, named_generator
 from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles
 from sigmax.tables.table import read_target
@@ -289,7 +289,7 @@ def row_numbers(X: Inputs) -> UInt64[np.ndarray, " rows"]:
 def fit_stream(
     expert: Local,
     stream: AbstractRowStream,
-    key: PRNGKeyArray,
+    key: RandomKey,
     read_training: Callable[..., TrainingRows],
     read: Callable[[Any, Any], Table],
     *,

@@ -46,7 +46,7 @@ from sigmax.generative.autoencoder import (
 )
 from sigmax.neighbors import neighbor_graph
 from sigmax.networks import ExtrapolationGate
-from sigmax.random import make_key, named_generator, named_key
+from sigmax.random import RandomKey, jax_key, make_key, named_generator, named_key
 from sigmax.sampling import draw_batches, expected_count
 from sigmax.saving import AbstractSavable
 from sigmax.settings import (
@@ -178,7 +178,7 @@ class ModelRows(eqx.Module):
 
 
 def split_rows(
-    n_rows: int, labels: np.ndarray | None, share: float, key: PRNGKeyArray
+    n_rows: int, labels: np.ndarray | None, share: float, key: RandomKey
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows to learn from, and a ``share`` of the rows for validation.
 
@@ -465,7 +465,7 @@ def search_neighbors(X: np.ndarray, k: int) -> np.ndarray:
 def fit_models(
     settings: AbstractVAESettings,
     sets: Sequence[np.ndarray],
-    keys: Sequence[PRNGKeyArray],
+    keys: Sequence[RandomKey],
     verbose: int,
 ) -> list[VAEModel]:
     """Models of several data sets in one training; sets that are the same object are kept once."""
@@ -489,7 +489,7 @@ def fit_models(
     with progress_bar(stages, visible=verbose > 0) as report:
         lists = [search_neighbors(own, min(settings.n_neighbors, n_rows)) for own in rows]
         data = GenerativeData(on_device(np.stack(rows)), Graph.create(lists, n_rows))
-        own_keys = jnp.stack([named_key(key, "training") for key in keys])
+        own_keys = jnp.stack([jax_key(named_key(key, "training")) for key in keys])
         trained, histories = train(stack_members(networks), own_keys, folds, data, stages, report)
     trained = jax.tree.map(np.asarray, trained)  # slices of NumPy arrays need no compilation
     models = []
@@ -624,7 +624,7 @@ class AbstractVAE(AbstractSavable):
 
     def _bounds(self, X, n_samples: int, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
         n_samples, rows = check_count("n_samples", n_samples), self._read(X)
-        return self.model_.bounds(rows, make_key(random_state), n_samples)
+        return self.model_.bounds(rows, jax_key(make_key(random_state)), n_samples)
 
     def _read(self, X, *, reset: bool = False) -> np.ndarray:
         """Checked rows; with ``reset`` the columns are those of a fit."""

@@ -1,13 +1,13 @@
 """Networks: perceptrons over rows of a table, and the extrapolation gate."""
 
-from sigmax.networks.gate import (
+from sigmax.extrapolation import (
     NO_CENTER,
     ExtrapolationGate,
     create_gate,
     gate_relevance,
     k_means_centers,
-    mean_gates,
 )
+from sigmax.networks.gate import mean_gates
 from sigmax.networks.mlp import (
     ACTIVATIONS,
     MLP,

@@ -1,8 +1,10 @@
 """Gaussian processes with a squared-exponential kernel: exact, and sparse for many rows."""
 
 from sigmax.experts.gaussian_process.expert import (
+    EXACT_PRESETS,
     LARGEST_EXACT,
     LARGEST_VARYING,
+    SPARSE_PRESETS,
     GaussianProcess,
     GPFitted,
     SparseGaussianProcess,
@@ -10,8 +12,10 @@ from sigmax.experts.gaussian_process.expert import (
 )
 
 __all__ = [
+    "EXACT_PRESETS",
     "LARGEST_EXACT",
     "LARGEST_VARYING",
+    "SPARSE_PRESETS",
     "GPFitted",
     "GaussianProcess",
     "SparseGaussianProcess",

@@ -8,7 +8,7 @@ from typing import final
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from sigmax.compilation import by_blocks, pad_rows
 from sigmax.distributions import Mixture
@@ -49,7 +49,7 @@ from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.networks import k_means_centers
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 
 LARGEST_EXACT, LARGEST_VARYING = 5000, 1000
@@ -223,7 +223,7 @@ class AbstractGaussianProcess(AbstractExpert):
             posterior, found, jitter = likelier_noise(modes, rows, self.max_iter)
         return posterior, found, exact_left_out(posterior, rows, jitter, groups, self.df(rows))
 
-    def fit(self, rows: Rows, key: PRNGKeyArray, *, verbose: int = 0) -> GPFitted:
+    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> GPFitted:
         """Fit one process per output. A ``verbose`` above 0 shows a progress bar."""
         from rich.progress import Progress
         from threadpoolctl import threadpool_limits
@@ -345,6 +345,10 @@ class SparseGaussianProcess(AbstractGaussianProcess):
         padded = pad(rows, multiple=BLOCK)
         posterior, jitter = with_jitter(lambda j: sparse_posterior(found.model, padded, j))
         return one_draw(posterior), found, sparse_left_out(found.model, padded, jitter, groups)
+
+
+EXACT_PRESETS = {"default": GaussianProcess()}
+SPARSE_PRESETS = {"default": SparseGaussianProcess()}
 
 
 def inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,10 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
+from sigmax.calibration import few_rows_factor
 from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
@@ -23,7 +23,6 @@ from sigmax.experts.ensemble import (
     VALIDATION_FRACTION,
     AbstractNetworkExpert,
     Trained,
-    few_rows_factor,
     held_out_predictions,
     mixture_recalibration,
 )
@@ -37,10 +36,10 @@ from sigmax.experts.local.network import (
     held_out_density,
 )
 from sigmax.experts.rows import Rows
+from sigmax.extrapolation import MOST_ROWS, trees
 from sigmax.inputs import Inputs
 from sigmax.networks import MLP, InputLayer, create_gate, gate_relevance
-from sigmax.networks.gate import MOST_ROWS, trees
-from sigmax.random import named_generator
+from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
     COUNT_OR_ZERO,
@@ -172,7 +171,7 @@ class Local(AbstractNetworkExpert):
     def graph_sizes(self) -> dict[str, int]:
         return {"queries": self.n_queries, "context": self.n_neighbors}
 
-    def init(self, rows: Rows, X: Inputs, key: PRNGKeyArray) -> tuple[LocalNetwork, np.ndarray]:
+    def init(self, rows: Rows, X: Inputs, key: RandomKey) -> tuple[LocalNetwork, np.ndarray]:
         coordinates, y = np.asarray(X.coordinates), rows.y.astype(np.float32)
         relevance, n_outputs = gate_relevance(rows.features, coordinates, y, key), y.shape[1]
         gate, own_center = create_gate(coordinates, self.n_inducing, key, relevance=relevance)

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
-from sigmax.calibration import LEVELS
+from sigmax.calibration import LEVELS, few_rows_factor
 from sigmax.compilation import (
     bucket_size,
     by_blocks,
@@ -31,7 +31,7 @@ from sigmax.compilation import (
 )
 from sigmax.distributions import Mixture
 from sigmax.experts.base import AbstractFitted, HeldOut, StoredRows
-from sigmax.experts.ensemble import LARGEST_FACTOR, few_rows_factor
+from sigmax.experts.ensemble import LARGEST_FACTOR
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -42,10 +42,10 @@ from sigmax.experts.local.network import (
     WeightedStudentT,
 )
 from sigmax.experts.rows import duplicate_groups
+from sigmax.extrapolation import with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
 from sigmax.networks import NO_CENTER, mean_gates
-from sigmax.networks.gate import with_centers
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024

@@ -368,7 +368,7 @@ class Stacked(AbstractDistribution):
         if self.calibration is None:
             return mean, variance, epistemic
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
-        grid = mean + spread * GRID.reshape(-1, *[1] * len(self.shape))
+        grid = mean + spread * GRID[::2].reshape(-1, *[1] * len(self.shape))
         grid = np.clip(grid, *self.bounds)
         level = np.stack([self._mixture_cdf(x) for x in grid])
         lost = level - self._calibrated(level)

@@ -1,6 +1,6 @@
 """Missing cells, unseen categories, later dates and rows beyond the training range, in numbers.
 
-    python benchmarks/practice.py run [--preset fast] [--jobs 2] [--out practice.jsonl]
+    python benchmarks/practice.py run [--method quick] [--jobs 2] [--out practice.jsonl]
     python benchmarks/practice.py report practice.jsonl [before.jsonl]
 
 Every table is fitted once (at most 1,000 random rows) and predicted at other rows (at most 300), as
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from panel import create, one_thread
 
 DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 
@@ -123,11 +124,9 @@ def made_up(kind: str, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
     return pd.DataFrame({"date": date, "x": x}), targets[kind], beyond
 
 
-def run_made_up(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
+def run_made_up(task: tuple[str, str, int]) -> list[dict[str, Any]]:
     """Records of one made-up table, within and beyond the range of the training rows."""
-    from sigmax import LocalRegressor
-
-    kind, preset, seed = task
+    kind, method, seed = task
     X, y, beyond = made_up(kind, seed)
     is_test = np.random.default_rng(seed).uniform(size=len(y)) < 0.2
     train = (beyond == 0) & ~is_test
@@ -135,16 +134,16 @@ def run_made_up(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
     if kind != "number":
         parts = {"within": parts["within"], "0-12 months beyond": (beyond > 0) & (beyond <= 1)}
         parts["12-24 months beyond"] = beyond > 1
-    model: Any = LocalRegressor(preset, random_state=seed).fit(X[train], y[train])
+    model: Any = create(method, seed).fit(X[train], y[train])
     others, found = rivals(), []
     for other in others.values():
         other.fit(X[train], y[train])
     for part, rows in parts.items():
         about = {"table": kind, "change": f"{kind}, {part}", "spread": float(np.std(y[train]))}
-        found.append({**about, "method": "local"} | scores(model, X[rows], y[rows]))
-        for method, other in others.items():
+        found.append({**about, "method": "ours"} | scores(model, X[rows], y[rows]))
+        for rival, other in others.items():
             error = other.predict(X[rows]) - y[rows]
-            found.append({**about, "method": method, "rmse": float(np.sqrt(np.mean(error**2)))})
+            found.append({**about, "method": rival, "rmse": float(np.sqrt(np.mean(error**2)))})
     return found
 
 
@@ -217,21 +216,19 @@ def scores(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
     }
 
 
-def run_task(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
+def run_task(task: tuple[str, str, int]) -> list[dict[str, Any]]:
     """All records of one table, real or made up."""
     return (run_made_up if task[0] in MADE_UP else run_one)(task)
 
 
-def run_one(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
+def run_one(task: tuple[str, str, int]) -> list[dict[str, Any]]:
     """All records of one table."""
     import warnings
 
     warnings.filterwarnings("ignore")
     from sklearn.inspection import permutation_importance
 
-    from sigmax import LocalRegressor
-
-    name, preset, seed = task
+    name, method, seed = task
     X, y = read(name)
     X = plain(X)
     order = np.random.default_rng(seed).permutation(len(X))
@@ -244,15 +241,15 @@ def run_one(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
         found.append({"table": name, "method": method, "change": change, "spread": spread} | more)
 
     others = rivals()
-    model: Any = LocalRegressor(preset, random_state=seed).fit(X_train, y_train)
+    model: Any = create(method, seed).fit(X_train, y_train)
     for other in others.values():
         other.fit(X_train, y_train)
     for change, rows in changes(X_test, X_train).items():
         rows = same_kinds(rows, X_train)
-        record("local", change, **scores(model, rows, y_test))
-        for method, other in others.items():
+        record("ours", change, **scores(model, rows, y_test))
+        for rival, other in others.items():
             error = other.predict(rows) - y_test
-            record(method, change, rmse=float(np.sqrt(np.mean(error**2))))
+            record(rival, change, rmse=float(np.sqrt(np.mean(error**2))))
 
     found_importance: Any = permutation_importance(
         others["boosting"], X_test, y_test, n_repeats=2, random_state=0
@@ -268,12 +265,12 @@ def run_one(task: tuple[str, str | None, int]) -> list[dict[str, Any]]:
             if not 10 <= len(outer) <= len(inner):
                 continue
             inner = inner[:MOST_TRAINING]
-            own: Any = LocalRegressor(preset, random_state=seed).fit(X.iloc[inner], y[inner])
+            own: Any = create(method, seed).fit(X.iloc[inner], y[inner])
             change = f"edge {side}: {X.columns[j]}"
-            record("local", change, **scores(own, X.iloc[outer], y[outer]))
-            for method, other in rivals().items():
+            record("ours", change, **scores(own, X.iloc[outer], y[outer]))
+            for rival, other in rivals().items():
                 error = other.fit(X.iloc[inner], y[inner]).predict(X.iloc[outer]) - y[outer]
-                record(method, change, rmse=float(np.sqrt(np.mean(error**2))))
+                record(rival, change, rmse=float(np.sqrt(np.mean(error**2))))
     return found
 
 
@@ -287,7 +284,7 @@ def summary(records: list[dict[str, Any]]) -> Any:
     means = by_table.mean().groupby(level=[0, 1])
     found = means.mean()
     found["tables"] = means.size()
-    lowest = frame[frame["method"] == "local"].groupby(["kind", "method"])["coverage"].min()
+    lowest = frame[frame["method"] == "ours"].groupby(["kind", "method"])["coverage"].min()
     found["lowest coverage"] = lowest
     return found
 
@@ -308,7 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
-    run.add_argument("--preset", default=None)
+    run.add_argument("--method", default="quick")
     run.add_argument("--jobs", type=int, default=2)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--out", default="practice.jsonl")
@@ -322,8 +319,11 @@ def main() -> None:
             print(f"\n{path}\n{summary(records).round(3).to_string()}")
             print(f"\nRMSE lost, over std(y)\n{losses(records).round(3).to_string()}")
         return
-    tasks = [(name, options.preset, options.seed) for name in options.only]
-    with ProcessPoolExecutor(options.jobs) as pool, open(options.out, "w") as out:
+    tasks = [(name, options.method, options.seed) for name in options.only]
+    with (
+        ProcessPoolExecutor(options.jobs, initializer=one_thread) as pool,
+        open(options.out, "w") as out,
+    ):
         for records in pool.map(run_task, tasks):
             for record in records:
                 out.write(json.dumps(record) + "\n")

@@ -9,9 +9,8 @@ import sigmax
 
 SOURCE = Path(sigmax.__file__)
 PRIVATE = set(
-    "atomic checks cli commands compilation compilation_cache documents features files inputs model"
-    " padding paper random ray_session relevance report runs saving scaling serve settings"
-    " table_model version".split()
+    "atomic cli compilation compilation_cache documents extrapolation features files inputs model"
+    " paper random ray_session report runs saving serve settings table_model values version".split()
 )
 """Not for users of the library: what it stands on, and what the command line runs."""
 

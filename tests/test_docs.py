@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from statistics import fmean, geometric_mean
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from sigmax.experts.combined import PRESETS
 from sigmax.experts.gaussian_process import expert as gaussian_process
 from sigmax.experts.local.expert import DECAY_ROWS
 from sigmax.extrapolation import N_STEPS, SAMPLED
+from sigmax.version import __version__
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -151,6 +153,13 @@ def test_pages_agree_on_the_version_of_the_records():
     means = {table: fmean(own) for table, own in ratios.items()}
     assert round(geometric_mean(means.values()), 2) == 0.66
     assert round(geometric_mean(m for table, m in means.items() if table != "taxis"), 2) == 0.77
+
+
+def test_badges_of_the_readme_are_true():
+    project = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]
+    assert f">{__version__}<" in text_of(DOCS / "assets" / "version.svg")
+    assert f">{project['requires-python'][2:]} or newer<" in text_of(DOCS / "assets" / "python.svg")
+    assert f">{project['license']}<" in text_of(DOCS / "assets" / "licence.svg")
 
 
 def test_included_pages_are_complete():

@@ -219,8 +219,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             ``aleatoric``, the noise, which more data would not take away;
             ``epistemic``, which they would: the disagreement of the ensemble members, and the
             uncertainty of each about its mean where it has one;
-            and, where the estimator has them, ``gate``, 0 on the data and 1 far from them, and
-            ``evidence``, the effective number of training rows behind a prediction.
+            and, where the estimator has them, ``gate``, 0 near the training rows and 1 for rows out
+            of distribution, and ``evidence``, the effective number of training rows behind a
+            prediction.
         """
         table = self.read(X)
         dist, others = self.model_.describe(table)
@@ -232,7 +233,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return parts | others
 
     def predict_gate(self, X) -> NDArray[np.float64] | None:
-        """Extrapolation gate of every row: 0 on the data, 1 far from them; None without one."""
+        """Gate of every row: 0 near the training rows, 1 out of distribution; None without one."""
         table = self.read(X)
         return self.model_.gate(table)
 
@@ -255,9 +256,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         and the linear model, the processes, forests and networks of `SigmaxRegressor` follow new
         rows; other estimators raise an error. On an error the model is as it was.
 
-        `LocalRegressor` predicts each new row off the data of the fit from all others, and widens
-        predictions that rest on such rows as these errors ask for. Calibration and conformal scores
-        stay those of the fit. A row with a category that no row of the fit has counts as a
+        `LocalRegressor` predicts each new row that is out of distribution from all others, and
+        widens predictions that rest on such rows as these errors ask for. Calibration and conformal
+        scores stay those of the fit. A row with a category that no row of the fit has counts as a
         neighbour of all categories alike; a missing number or time in a column without any raises
         an error.
 
@@ -389,7 +390,7 @@ class CombinedRegressor(AbstractRegressor):
 
     Four ideas, each a switch: batches of neighbours with Horvitz-Thompson weights (`locality`),
     mean and variance never trained in the same step (`split`), a Student-t predictive from an
-    inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that of y away from the
+    inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that of y far from the
     data (`extrapolate`). `sigmax.experts.combined` has the method in one file.
 
     Parameters
@@ -1064,9 +1065,8 @@ class SigmaxRegressor(AbstractRegressor):
 
     Each expert is fitted to all rows, or to a random sample of as many as it can take, and predicts
     training rows from a fit that has not seen them. The weights of the mixture maximise the
-    likelihood of these predictions (Yao et al. 2018), so that which kind of function suits the
-    table is decided by the data. Away from them, the prediction tends to the overall distribution
-    of the target.
+    likelihood of these predictions (Yao et al. 2018), so that the data decide which experts count.
+    Rows out of distribution are predicted by the overall distribution of the target.
 
     Parameters
     ----------
@@ -1175,7 +1175,7 @@ class SigmaxRegressor(AbstractRegressor):
     def predict_shares(self, X) -> pd.DataFrame:
         """Share of every expert in the prediction of every row: one column per expert.
 
-        Off the data, the share of the marginal distribution tends to 1.
+        For rows out of distribution, the share of the marginal distribution tends to 1.
         """
         gate = self.predict_gate(X)
         assert gate is not None

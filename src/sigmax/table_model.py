@@ -37,7 +37,7 @@ ROWS_PER_CHUNK = 16_384
 MOST_LEVELS = 99
 PREFIX = "predicted_"
 OFF_DATA = 0.5
-"""Rows with a larger `predict_gate` count as far from the training data."""
+"""Rows with a larger `predict_gate` are out of distribution."""
 MOST_NAMED = 5
 """Number of columns or categories that a sentence names."""
 
@@ -223,7 +223,7 @@ def predict_chunks(
     options: PredictOptions,
     unusual: "UnusualRows | None" = None,
 ) -> Iterator[pd.DataFrame]:
-    """Yield every chunk with its predictions; ``unusual`` counts rows unlike the training rows."""
+    """Yield every chunk with its predictions; ``unusual`` counts rows out of distribution."""
     options.check()
     names: dict[str, str] | None = None
     n_rows = 0
@@ -365,7 +365,7 @@ class UnusualRows:
             texts = Counter({note.text: n for note, n in self.off_data_notes.items()})
             reasons = f"; in these rows: {listed(texts)}" if texts else ""
             sentences.append(
-                f"{self.n_off_data:,} of {self.n_rows:,} rows {verb} far from the training data"
+                f"{self.n_off_data:,} of {self.n_rows:,} rows {verb} out of distribution"
                 f" (off_data above {OFF_DATA:g}){reasons}."
             )
         for kind, noun, rest in (

@@ -317,7 +317,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
         )
     return ReportTable(
         title=f"{full_title(records)}, ranked by CRPS",
-        header=["method", "CRPS", "CRPS minus best", "log-likelihood", "90 % cov.", "s to fit"],
+        header=["method", "CRPS", "CRPS minus best", "log-likelihood", "90 % coverage", "seconds"],
         rows=rows,
         notes=[
             "± is one standard error over test rows; errors of differences are paired.",

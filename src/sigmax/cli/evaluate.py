@@ -322,7 +322,7 @@ def new_content(saved: SavedTableModel, cells: pd.DataFrame) -> list[Caution]:
     cautions = []
     for kind, code, text in (
         ("unseen", "unseen categories", "Rows have categories that no training row has"),
-        ("range", "out of range", "Rows are outside the range of the training rows"),
+        ("range", "out of range", "Rows have values beyond the range of the training rows"),
     ):
         shares = {column: n / len(X) for (found, column), n in counts.items() if found == kind}
         named = [f"{c!r} ({share_text(share)})" for c, share in shares.items() if share > MANY_NEW]

@@ -189,7 +189,7 @@ def fit(
         data, columns, asdict(reading), largest=largest, seed=options.seed, bar=show_share
     )
     if many is not None and is_stack:
-        show_item(f"More than {largest:,} rows are fitted in shards, by `--method local` alone.")
+        show_item(f"The table has more than {largest:,} rows: fitting LocalRegressor, in shards.")
         options = options.in_shards()
     with training:
         saved, texts = fit_table(

@@ -77,7 +77,7 @@ class ColumnOptions:
     def check(self) -> None:
         """Raise an error if the options contradict each other."""
         if self.time_column is not None and self.group_column is not None:
-            raise InvalidArgumentError("`--time-column` excludes `--group-column`: choose one.")
+            raise InvalidArgumentError("Choose one of `--time-column` and `--group-column`.")
         if self.target in self.drop:
             raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
         for name in sorted(set(self.categories) & set(self.numbers)):

@@ -257,7 +257,7 @@ class Combined(AbstractNetworkExpert):
         "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive.",
     )
     extrapolate: bool = setting(
-        True, FLAG, "Let the variance tend to `prior_variance` away from the data (EX)."
+        True, FLAG, "Let the variance tend to `prior_variance` far from the training rows (EX)."
     )
     min_concentration: float = setting(
         3.0,
@@ -315,10 +315,10 @@ class Combined(AbstractNetworkExpert):
         1e-3, NOT_NEGATIVE, "Step size of Adam for inducing points and gate width."
     )
     prior_variance: float = setting(
-        1.0, POSITIVE, "Variance η far from the data, in units of Var(y)."
+        1.0, POSITIVE, "Variance η far from the training rows, in units of Var(y)."
     )
     shrink_mean: bool = setting(
-        True, FLAG, "Let the mean tend to the mean of y away from the data, too."
+        True, FLAG, "Let the mean tend to the mean of y far from the training rows, too."
     )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)

@@ -169,7 +169,7 @@ def rows_tables(
     if rows.gate is not None:
         measure, values = "out of distribution", rows.gate
         note = (
-            "Out of distribution: 0 is near the training rows, 1 is unlike all of them. Ties are"
+            "Out of distribution: 0 is near the training rows, 1 is far from all of them. Ties are"
             " sorted by the share of variance due to lack of data."
         )
     else:
@@ -280,8 +280,9 @@ def leaderboard_tables(model: Any) -> list[ReportTable]:
             header=[titles.get(name, name) for name in shown],
             rows=[[text(row[name]) for name, text in shown.items()] for row in board],
             notes=[
-                "Scores of training rows under fits that have not seen them, for a target with"
-                " standard deviation 1. The weights maximise the log-likelihood of the mixture."
+                "Scores of training rows, each predicted by a fit that has not seen it, with the"
+                " target scaled to standard deviation 1. The weights maximise the log-likelihood of"
+                " the mixture."
             ],
         )
     ]
@@ -405,7 +406,10 @@ def find_cautions(
         text = f"The scores are computed from {few} only. Hold out more rows if you can."
         scores.append(Caution("few rows", text))
     if share > MANY_OUT_OF_DISTRIBUTION:
-        text = f"{share_text(share)} of the rows are unlike the training rows."
+        text = (
+            f"{share_text(share)} of the rows are out of distribution, so their predictions fall"
+            " back to the overall distribution of the target. Check them for wrong units."
+        )
         scores.append(Caution("out of distribution", text))
     grave = [finding for code in GRAVE for finding in findings if finding.code == code]
     mild = [finding for finding in findings if finding.code not in GRAVE]

@@ -453,7 +453,7 @@ def groups_part(
             charts.append(parts_chart(parts, time_column, "periods", target, **shown))
     if not charts:
         return []
-    lead = "Whether the coverage holds in every group and period."
+    lead = "Observed coverage of the 90 % intervals in every group and period."
     if are_grouped:
         lead += " Rows of one group are similar, so the confidence intervals are too narrow."
     heading = "Coverage of groups and periods"

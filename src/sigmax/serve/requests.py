@@ -92,7 +92,7 @@ def response_model(name: str, fields: dict[str, Any], optional: Any = None) -> A
 Number = Annotated[float | None, Field(description="null if infinite or unknown")]
 OffData = Annotated[
     float | None,
-    Field(description="0 on the training rows, 1 far from them; null if the model has no estimate"),
+    Field(description="0 near the training rows, 1 out of distribution; null without an estimate"),
 ]
 RowNumber = Annotated[int, Field(ge=1, description="counted from 1 among the training rows")]
 MOMENTS: dict[str, Any] = {"mean": Number, "std": Number}

@@ -172,9 +172,7 @@ def profile_table(
     n_rows, has_target = len(frame), ~np.isnan(y)
     frame, y = frame.loc[has_target], y[has_target]
     if len(y) < 2:
-        raise InvalidDataError(
-            f"The target {target!r} has {len(y)} of the two numbers that are needed at least."
-        )
+        raise InvalidDataError(f"The target {target!r} needs at least 2 numbers, but has {len(y)}.")
     schema = infer_schema(frame[features]) if schema is None else schema
     columns = tuple(describe_column(frame[column.name], column) for column in schema)
     n_duplicates = int(frame[[*schema.names, target]].duplicated().sum())

@@ -97,7 +97,7 @@ class Local(AbstractNetworkExpert):
         0.3, POSITIVE, "Number of rows that the prior mean counts for, before training."
     )
     prior_variance: float = setting(
-        1.0, POSITIVE, "Variance far from the data, in units of Var(y)."
+        1.0, POSITIVE, "Variance far from the training rows, in units of Var(y)."
     )
     n_steps: int | None = setting(
         None, COUNT, "Training steps, at most; None takes their number from `effort`."

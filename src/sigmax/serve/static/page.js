@@ -94,7 +94,7 @@ function show(found) {
     "noise (aleatoric)": shortNumber(found.aleatoric),
     "lack of data (epistemic)": shortNumber(found.epistemic),
   };
-  if (found.off_data !== null) numbers["off the data (0 to 1)"] = found.off_data.toFixed(2);
+  if (found.off_data !== null) numbers["out of distribution (0 to 1)"] = found.off_data.toFixed(2);
   document.getElementById("numbers").replaceChildren(
     ...Object.entries(numbers).map(([name, text]) =>
       element("div", null, element("dt", name), element("dd", text)),
@@ -107,10 +107,10 @@ function showNote(found) {
   const note = document.getElementById("note");
   const parts = [];
   if (found.is_out_of_distribution) {
-    const text = "This row is out of distribution: the prediction falls back to the overall distribution.";
+    const text = "This row is out of distribution, so the prediction falls back to the overall distribution of the target.";
     parts.push(element("p", null, element("strong", text)));
   }
-  if (found.notes) parts.push(element("p", `Outside of the training data: ${found.notes}.`));
+  if (found.notes) parts.push(element("p", `Values to check: ${found.notes}.`));
   note.replaceChildren(...parts);
 }
 

@@ -247,8 +247,8 @@ def test_columns_and_target_are_described(table):
     ("change", "message"),
     [
         ({"y": "text"}, "must be numbers"),
-        ({"y": np.nan}, "has 0 of the two numbers"),
-        ({"y": [1.0] + [np.nan] * (N - 1)}, "has 1 of the two numbers"),
+        ({"y": np.nan}, "needs at least 2 numbers, but has 0"),
+        ({"y": [1.0] + [np.nan] * (N - 1)}, "needs at least 2 numbers, but has 1"),
         ({"y": True}, "true or false"),
         ({"y": pd.Timestamp("2020-01-01")}, "dates"),
     ],

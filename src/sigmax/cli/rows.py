@@ -77,7 +77,9 @@ class ColumnOptions:
     def check(self) -> None:
         """Raise an error if the options contradict each other."""
         if self.time_column is not None and self.group_column is not None:
-            raise InvalidArgumentError("Choose one of `--time-column` and `--group-column`.")
+            raise InvalidArgumentError(
+                "`--time-column` and `--group-column` exclude each other: choose one."
+            )
         if self.target in self.drop:
             raise InvalidArgumentError(f"`--drop`: {self.target!r} is the target.")
         for name in sorted(set(self.categories) & set(self.numbers)):

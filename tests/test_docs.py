@@ -75,7 +75,7 @@ def test_every_picture_is_shown_next_to_the_command_that_makes_it():
         for section in re.split(r"^(?=#{1,2} )", text_of(page), flags=re.MULTILINE):
             for link in IMAGE.findall(section):
                 shown.add((page.parent / link).resolve())
-                command = r"sigmax reproduce \w+|python benchmarks/\w+\.py"
+                command = r"sigmax reproduce \w+|python (?:benchmarks|examples)/\w+\.py"
                 assert re.search(command, section), f"{page.name}: {link}"
     assert shown == {path.resolve() for path in DOCS.rglob("*.png")}
 

@@ -106,7 +106,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         }
 
     def settings(self) -> dict[str, Any]:
-        """All settings in force, by name, as `expert` has them."""
+        """Values of the constructor's settings in force, by name, those of the preset included."""
         expert = self.expert()
         names = [name for name in self.get_params(deep=False) if name not in NO_SETTINGS]
         return {name: getattr(expert, name) for name in names}
@@ -164,7 +164,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return Table.read(self, X, self.model_.features.schema)
 
     def predict_dist(self, X) -> Predictive:
-        """Predictive distribution of every row and output, in the units of ``y``."""
+        """Predictive distribution of every row and output, in the units of ``y``.
+
+        It has ``mean``, ``std``, ``log_prob``, ``cdf``, ``quantile``, ``interval``, ``crps`` and
+        ``sample``.
+        """
         table = self.read(X)
         return self.model_.predict(table)
 
@@ -187,7 +191,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def predict_interval(
         self, X, coverage: float = 0.9, method: str = "distribution"
     ) -> NDArray[np.float64]:
-        """Interval of every row and output: last axis lower, upper.
+        """Prediction interval of every row and output.
 
         Parameters
         ----------
@@ -199,6 +203,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             "conformal" takes the mean and the relative spread from the distribution, and the width
             from the errors of held-out training rows. Intervals are infinite where these are too
             few, fewer than nine for a coverage of 0.9.
+
+        Returns
+        -------
+        array of shape (n, 2), or (n, p, 2) for p outputs
+            The last axis has the lower and the upper end.
         """
         if check_choice("method", method, INTERVALS) == "conformal":
             table = self.read(X)
@@ -206,7 +215,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return self.predict_dist(X).interval(coverage)
 
     def predict_quantiles(self, X, alpha=(0.05, 0.5, 0.95)) -> NDArray[np.float64]:
-        """Quantiles at the levels ``alpha``, one per entry of the last axis."""
+        """Quantiles at the levels ``alpha``: shape (n, levels), or (n, p, levels) for p outputs."""
         return self.predict_dist(X).quantile(np.atleast_1d(np.asarray(alpha, dtype=float)))
 
     def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
@@ -489,22 +498,8 @@ class MeanVarianceRegressor(AbstractRegressor):
         Training steps in all.
     learning_rate : float
         Step size of Adam for the mean.
-    validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
-        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
-        X are held out together.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    validation_fraction, support, categorical_features, numeric_features, random_state, verbose
+        As in `CombinedRegressor`.
 
     Examples
     --------
@@ -566,22 +561,8 @@ class MCDropoutRegressor(AbstractRegressor):
         Training steps. Draws are noise to the training as well: it takes many.
     learning_rate : float
         Step size of Adam.
-    validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
-        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
-        X are held out together.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    validation_fraction, support, categorical_features, numeric_features, random_state, verbose
+        As in `CombinedRegressor`.
 
     Examples
     --------
@@ -641,22 +622,8 @@ class BayesianRegressor(AbstractRegressor):
         Training steps. Draws are noise to the training as well: it takes many.
     learning_rate : float
         Step size of Adam.
-    validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
-        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
-        X are held out together.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    validation_fraction, support, categorical_features, numeric_features, random_state, verbose
+        As in `CombinedRegressor`.
 
     Examples
     --------
@@ -962,18 +929,8 @@ class SparseGPRegressor(AbstractGPRegressor):
     average : bool
         True to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows and
         no more distinct ones than inducing points.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    support, categorical_features, numeric_features, random_state, verbose
+        As in `GPRegressor`.
 
     Attributes
     ----------
@@ -1092,6 +1049,17 @@ class SigmaxRegressor(AbstractRegressor):
         Seed of all draws.
     verbose : int
         1 shows the progress of experts that take long.
+
+    Attributes
+    ----------
+    leaderboard_ : DataFrame
+        Experts by weight, with their held-out scores and seconds.
+    model_ : Model
+        Encoding of the columns, units of the target, and the fitted experts with their weights.
+    n_features_in_ : int
+        Number of columns of ``X``.
+    feature_names_in_ : array of str
+        Names of the columns, if ``X`` was a frame.
 
     Examples
     --------

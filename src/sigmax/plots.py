@@ -1,13 +1,25 @@
-"""Plots with matplotlib; functions draw on axes or return a figure, and save nothing."""
+"""Plots with Matplotlib: displays of a fitted model in the style of scikit-learn, and functions.
 
+A display takes a fitted model and rows that were not used for training (``from_estimator``), or
+targets and their predictive distributions (``from_predictions``). It draws on ``ax``, by default on
+a new figure, and keeps both as ``ax_`` and ``figure_``.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from sigmax.errors import MissingExtraError
+from sigmax.errors import InvalidDataError, MissingExtraError
+from sigmax.metrics import LEVELS, covering_levels, pit_histogram
+from sigmax.report.importance import find_dependence
+from sigmax.report.validation import chance_band
+from sigmax.tables import Kind
 
 try:
     from matplotlib.axes import Axes
@@ -16,7 +28,11 @@ except ImportError as error:
     raise MissingExtraError("Plots need Matplotlib: pip install 'sigmax[plots]'.") from error
 
 __all__ = [
+    "CalibrationDisplay",
     "Curve",
+    "DependenceDisplay",
+    "IntervalDisplay",
+    "PITDisplay",
     "draw_monitor",
     "draw_prediction",
     "draw_spread",
@@ -143,3 +159,250 @@ def model_panels(
     if title is not None:
         figure.suptitle(title, fontsize=12)
     return figure
+
+
+D = TypeVar("D", bound="AbstractDisplay")
+T = TypeVar("T", bound="AbstractTargetDisplay")
+CHANCE: dict[str, Any] = {"color": "#e8e8e8", "lw": 0, "label": "95 % range if calibrated"}
+
+
+class AbstractDisplay(ABC):
+    """Computed values of one picture, drawn by `plot`."""
+
+    ax_: Axes
+    """Axes of the last `plot`."""
+    figure_: Figure
+    """Figure of these axes."""
+
+    def plot(self: D, ax: Axes | None = None) -> D:
+        """Draw on the axes, by default on those of a new figure; returns the display."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.subplots(layout="constrained")[1]
+        self.ax_, self.figure_ = ax, cast(Figure, ax.get_figure(root=True))
+        self.draw(ax)
+        ax.legend(fontsize=8, edgecolor="none")
+        tidy(ax)
+        return self
+
+    @abstractmethod
+    def draw(self, ax: Axes) -> None:
+        """Draw on the axes, with labels for the legend."""
+
+
+class AbstractTargetDisplay(AbstractDisplay):
+    """Display of targets and their predictive distributions."""
+
+    @classmethod
+    @abstractmethod
+    def from_predictions(cls: type[T], y, dist, *, ax: Axes | None = None) -> T:
+        """Draw targets ``y`` and their distributions, those of ``predict_dist``."""
+
+    @classmethod
+    def from_estimator(cls: type[T], estimator, X, y, *, ax: Axes | None = None, **settings) -> T:
+        """Draw targets ``y`` and what a fitted estimator predicts for the rows ``X``.
+
+        Rows of the training would look too good. Further arguments are those of
+        `from_predictions`.
+        """
+        return cls.from_predictions(y, estimator.predict_dist(X), ax=ax, **settings)
+
+
+@final
+@dataclass(eq=False)
+class CalibrationDisplay(AbstractTargetDisplay):
+    """Observed coverage of central intervals by their nominal coverage.
+
+    Calibrated predictions are on the diagonal; intervals above it are wider than needed, below it
+    too narrow. The grey range holds 95 % of calibrated models, at each level separately, for as
+    many independent targets. Several outputs per row are pooled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> from sigmax.plots import CalibrationDisplay
+    >>> y, too_narrow = np.random.default_rng(0).normal(size=1000), np.full(1000, 0.5)
+    >>> dist = Predictive(Normal(np.zeros(1000), too_narrow))
+    >>> CalibrationDisplay.from_predictions(y, dist, levels=[0.5, 0.9]).observed.round(1)
+    array([0.3, 0.6])
+    """
+
+    nominal: NDArray[np.float64]
+    """Nominal coverages, increasing."""
+    observed: NDArray[np.float64]
+    """Share of targets in the intervals of each."""
+    n_targets: int
+
+    @classmethod
+    def from_predictions(
+        cls, y, dist, *, ax: Axes | None = None, levels: Any = LEVELS
+    ) -> "CalibrationDisplay":
+        """Draw the coverage of intervals of the nominal coverages ``levels``."""
+        nominal = np.sort(np.asarray(levels, np.float64))
+        found = covering_levels(y, dist, nominal)
+        observed = np.array([np.mean(found <= level) for level in nominal])
+        return cls(nominal, observed, found.size).plot(ax)
+
+    def draw(self, ax: Axes) -> None:
+        ax.fill_between(self.nominal, *chance_band(self.n_targets, self.nominal), **CHANCE)
+        ax.plot([0, 1], [0, 1], color=QUIET, lw=1, ls=":", label="calibrated")
+        ax.plot(self.nominal, self.observed, color=MODEL, lw=1.8, marker=".", label="observed")
+        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="nominal coverage", ylabel="observed coverage")
+        ax.set_aspect("equal")
+
+
+@final
+@dataclass(eq=False)
+class PITDisplay(AbstractTargetDisplay):
+    """Histogram of the probability integral transform (PIT), the predicted cdf at each target.
+
+    All bars of calibrated predictions are near 1. Tall bars at both ends: distributions are too
+    narrow. Tall in the middle: too wide. A slope: biased. Several outputs per row are pooled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> from sigmax.plots import PITDisplay
+    >>> dist = Predictive(Normal(np.zeros(4), np.ones(4)))
+    >>> PITDisplay.from_predictions([-3.0, -0.1, 0.1, 3.0], dist, bins=4).density
+    array([1., 1., 1., 1.])
+    """
+
+    density: NDArray[np.float64]
+    """Heights of the bars, 1 on average."""
+    n_targets: int
+
+    @classmethod
+    def from_predictions(cls, y, dist, *, ax: Axes | None = None, bins: int = 10) -> "PITDisplay":
+        """Draw a histogram with so many ``bins``."""
+        return cls(pit_histogram(y, dist, bins), np.size(y)).plot(ax)
+
+    def draw(self, ax: Axes) -> None:
+        n_bins = len(self.density)
+        ends = n_bins * np.ravel(chance_band(self.n_targets, [1 / n_bins]))
+        left, width = np.arange(n_bins) / n_bins, 1 / n_bins
+        ax.bar(left, self.density, width, align="edge", color=BAND, edgecolor=MODEL, alpha=0.7)
+        ax.axhline(1, color=QUIET, lw=1, ls=":", label="calibrated")
+        ax.hlines(ends, 0, 1, color=QUIET, lw=1, ls="--", label=CHANCE["label"])
+        ax.set(xlim=(0, 1), ylim=(0, 1.3 * max(ends[1], self.density.max())), ylabel="density")
+        ax.set_xlabel("predicted probability of a smaller value (PIT)")
+
+
+@final
+@dataclass(eq=False)
+class IntervalDisplay(AbstractTargetDisplay):
+    """Targets and their prediction intervals, by the predicted mean or along a quantity ``x``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> from sigmax.plots import IntervalDisplay
+    >>> dist = Predictive(Normal(np.zeros(4), np.ones(4)))
+    >>> display = IntervalDisplay.from_predictions([-3.0, -0.1, 0.1, 3.0], dist, coverage=0.8)
+    >>> display.is_inside
+    array([False,  True,  True, False])
+    """
+
+    y: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    interval: NDArray[np.float64]
+    """Lower and upper ends (n, 2)."""
+    x: NDArray[Any]
+    xlabel: str
+    coverage: float
+    """Nominal coverage."""
+
+    @classmethod
+    def from_predictions(
+        cls, y, dist, *, ax: Axes | None = None, coverage=0.9, x=None, xlabel=""
+    ) -> "IntervalDisplay":
+        """Draw intervals of the given ``coverage``, at the positions ``x`` (n,) if given."""
+        y, mean = np.asarray(y, np.float64), dist.mean
+        if mean.ndim != 1 or y.shape != mean.shape:
+            shapes = f"got shapes {y.shape} and {mean.shape}"
+            raise InvalidDataError(f"`y` and `dist` must have one output per row, {shapes}.")
+        x, xlabel = (mean, "predicted mean") if x is None else (np.asarray(x), xlabel)
+        return cls(y, mean, dist.interval(coverage), x, xlabel, coverage).plot(ax)
+
+    @property
+    def is_inside(self) -> NDArray[np.bool_]:
+        """True for targets in their intervals, including the ends."""
+        return (self.interval[:, 0] <= self.y) & (self.y <= self.interval[:, 1])
+
+    def draw(self, ax: Axes) -> None:
+        inside = self.is_inside
+        label = f"{100 * self.coverage:.3g} % interval"
+        ax.vlines(self.x, *self.interval.T, color=BAND, lw=1, label=label)
+        ax.scatter(self.x, self.mean, s=6, color=MODEL, lw=0, label="mean")
+        for rows, color, name in ((inside, INK, "inside"), (~inside, TRUTH, "outside")):
+            label = f"{name}: {rows.sum():,} of {len(rows):,} targets"
+            ax.scatter(self.x[rows], self.y[rows], s=9, color=color, lw=0, label=label, zorder=3)
+        low, high = ax.get_ylim()
+        ax.set(xlabel=self.xlabel, ylabel="target", ylim=(low, high + 0.3 * (high - low)))
+
+
+@final
+@dataclass(eq=False)
+class DependenceDisplay(AbstractDisplay):
+    """Partial dependence of the predicted mean and the 90 % interval on one column.
+
+    Each of at most twelve values of the column is given to the same 64 random rows; their means and
+    the ends of their intervals are averaged. Of categories, the most frequent are shown. Other
+    times of a row move along with a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sigmax import LinearRegressor
+    >>> from sigmax.plots import DependenceDisplay
+    >>> X = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=["a", "b"])
+    >>> model = LinearRegressor().fit(X, 3 * X["b"])
+    >>> display = DependenceDisplay.from_estimator(model, X, "b")
+    >>> np.unique((np.diff(display.mean) / np.diff(display.values)).round(2))
+    array([3.])
+    """
+
+    values: NDArray[Any]
+    """Numbers, times, or names of categories, highest mean first."""
+    mean: NDArray[np.float64]
+    interval: NDArray[np.float64]
+    """Average lower and upper ends (values, 2)."""
+    xlabel: str
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, feature: str | int, *, ax: Axes | None = None
+    ) -> "DependenceDisplay":
+        """Draw the dependence on a column, by name or position, of a model of one target.
+
+        ``X`` has the rows whose other columns are kept: an array or a frame of pandas.
+        """
+        rows, schema = pd.DataFrame(X), estimator.model_.features.schema
+        if not hasattr(X, "columns"):
+            rows.columns = [f"x{i}" for i in range(rows.shape[1])]
+        name = str(rows.columns[feature]) if isinstance(feature, int) else feature
+        rows = rows.sample(frac=1.0, random_state=0)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of names of columns
+            found = find_dependence(estimator, rows, schema, [name])[-1]
+        values = found.values
+        if found.kind is not Kind.NUMBER:
+            is_time = found.kind is Kind.TIME
+            values = (
+                pd.to_datetime(values, unit="s").to_numpy() if is_time else np.array(found.names)
+            )
+        return cls(values, found.averages[0], found.averages[1:].T, name).plot(ax)
+
+    def draw(self, ax: Axes) -> None:
+        band: dict[str, Any] = {"color": BAND, "alpha": 0.7, "label": "90 % interval"}
+        is_category = self.values.dtype.kind == "U"
+        if is_category:
+            ax.vlines(self.values, *self.interval.T, lw=8, **band)
+        else:
+            ax.fill_between(self.values, *self.interval.T, lw=0, **band)
+        ax.plot(self.values, self.mean, "o" if is_category else ".-", color=MODEL, label="mean")
+        ax.set(xlabel=self.xlabel, ylabel="average prediction")

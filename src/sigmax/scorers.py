@@ -1,6 +1,16 @@
 """Scorers for ``GridSearchCV(scoring=...)`` and similar tools: higher is better for all of them.
 
-They score the distributions of the estimator's ``predict_dist(X)``.
+They score the distributions of the estimator's ``predict_dist(X)``. Pass the function itself:
+scikit-learn looks up names such as ``"r2"`` in a list of its own, which has no ``"crps"``.
+
+Examples
+--------
+>>> import numpy as np
+>>> from sklearn.model_selection import cross_val_score
+>>> from sigmax import LinearRegressor, scorers
+>>> X = np.random.default_rng(0).normal(size=(60, 1))
+>>> cross_val_score(LinearRegressor(), X, X[:, 0], scoring=scorers.crps, cv=3).round(2)
+array([-0., -0., -0.])
 """
 
 from sigmax import metrics

@@ -1,6 +1,8 @@
 """One contract for every estimator: scikit-learn's own checks, and ours, over one list."""
 
+import inspect
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sigmax import scorers
 from sigmax.errors import ModelFileError, TrainingWarning
+from sigmax.estimators import AbstractRegressor
 
 STOCHASTIC = "members draw their batches at random, so weights and repeats agree in the mean only"
 PRECISION = "a weight is the precision of a row; a repeated row also says that the noise is small"
@@ -56,6 +59,16 @@ def test_settings_names_every_setting_in_force_and_no_other(estimator):
     for name, value in estimator.get_params().items():
         if name in settings and value is not None:
             assert settings[name] == value
+
+
+def test_help_names_every_argument_and_method_and_has_an_example(estimator):
+    text = str(type(estimator).__doc__)
+    arguments = re.sub(r" : .*", "", text.split("Parameters\n")[1]).replace(",", " ").split()
+    assert set(estimator.get_params()) <= set(arguments)
+    assert ">>>" in text
+    public = [name for name in vars(AbstractRegressor) | vars(type(estimator)) if name[0] != "_"]
+    methods = [getattr(type(estimator), name) for name in public]
+    assert all(inspect.getdoc(each) for each in methods if inspect.isfunction(each))
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=name_of)

@@ -86,6 +86,9 @@ MOST_WIDENED, FACTOR_ROWS = (-0.5, 0.5), 100
 N_TERMS, PRIOR_ROWS = 16, 50
 """Terms of the calibration, and rows that a prior of equal weights adds to them in all."""
 
+N_FOLDS = 5
+"""Folds of held-out rows; the weights that predict a row were chosen without its fold."""
+
 MORE_NEIGHBORS = 8
 """Neighbours that every expert names, for each one that is asked of the stack."""
 
@@ -266,16 +269,18 @@ class StackFitted(AbstractFitted):
 
 
 def shares(
-    weight: Sequence[float], gate: Float[np.ndarray, " rows"]
+    weight: Sequence[float] | Float[np.ndarray, "experts rows"], gate: Float[np.ndarray, " rows"]
 ) -> Float[np.ndarray, "experts rows"]:
     """Weights at every row: the gate moves them to the first expert, the marginal."""
-    at_rows = np.array(weight)[:, None] * (1 - gate)
+    at_rows = np.reshape(weight, (len(weight), -1)) * (1 - gate)
     at_rows[0] += gate
     return at_rows
 
 
 def stacked(
-    parts: Sequence[ExpertPart], weight: Sequence[float], gate: Float[np.ndarray, " rows"]
+    parts: Sequence[ExpertPart],
+    weight: Sequence[float] | Float[np.ndarray, "experts rows"],
+    gate: Float[np.ndarray, " rows"],
 ) -> Stacked:
     """Mixture of the parts with the `shares` of their experts."""
     at_rows = shares(weight, gate)
@@ -287,11 +292,13 @@ def stacked(
 
 def calibrated(
     dist: Stacked,
-    calibration: Float[np.ndarray, "terms outputs"],
+    calibration: Float[np.ndarray, "terms *rows outputs"],
     gate: Float[np.ndarray, " rows"],
 ) -> Stacked:
     """Mixture whose probabilities are calibrated, the less the farther the gate is open."""
-    own = calibration[:, None] * (1 - gate[:, None]) + gate[:, None] / len(calibration)
+    n_terms, n_outputs = len(calibration), calibration.shape[-1]
+    own = calibration.reshape(n_terms, -1, n_outputs) * (1 - gate[:, None])
+    own = own + gate[:, None] / n_terms
     return replace(dist, calibration=own)
 
 
@@ -353,6 +360,25 @@ def stacking_weights(
         if is_done:
             break
     return found
+
+
+def cross_fitted_weights(
+    log_density: Float[np.ndarray, "rows experts"],
+    weight: Float[np.ndarray, " rows"],
+    fold: Int[np.ndarray, " rows"],
+    prior: float = PRIOR_COUNT,
+) -> tuple[Float[np.ndarray, " experts"], Float[np.ndarray, "experts rows"]]:
+    """Weights that all rows choose, and at every row those that the other folds choose.
+
+    The density of a row under the latter is an honest one: it has not chosen its own weights.
+    """
+    found = stacking_weights(log_density, weight, prior)
+    at_rows = np.repeat(found[:, None], len(fold), axis=1)
+    for own in np.unique(fold):
+        if (others := fold != own).any():
+            without = stacking_weights(log_density[others], weight[others], prior)
+            at_rows[:, ~others] = without[:, None]
+    return found, at_rows
 
 
 @final
@@ -418,15 +444,17 @@ class Stack(AbstractExpert):
                 bar.update(task, description=name)
                 fitted.append(fit_expert(name, expert, rows, own, key))
                 bar.advance(task)
-        experts, common = weighed(fitted, rows)
-        parts = [one.held_out(common) for one in experts]
-        weight = [one.weight for one in experts]
-        gate, opening = fit_gate(rows, parts, weight, common, key)
+        common = rows_in_common(fitted)
+        parts = [one.held_out(common) for one in fitted]
+        density = np.stack([densities(part, rows, common) for part in parts])
+        fold = folds_of_groups(rows.given.duplicate_group[common])
+        experts, weight = weighed(fitted, np.log(density), rows, common, fold)
+        gate, opening = fit_gate(rows, density, weight, common, key)
         dist = stacked(parts, weight, opening)
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
         dist = dist.widen(factor)
-        calibration = calibration_weights(dist, rows, common)
-        held_out = HeldOut.of_rows(calibrated(dist, calibration, opening), rows, common)
+        calibration, own = calibration_weights(dist, rows, common, fold)
+        held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
@@ -443,8 +471,8 @@ class Stack(AbstractExpert):
 
 def fit_gate(
     rows: Rows,
-    parts: Sequence[ExpertPart],
-    weight: Sequence[float],
+    density: Float[np.ndarray, "experts held_out outputs"],
+    weight: Float[np.ndarray, "experts held_out"],
     common: Int[np.ndarray, " held_out"],
     key: RandomKey,
 ) -> tuple[ExtrapolationGate, Float[np.ndarray, " held_out"]]:
@@ -456,8 +484,7 @@ def fit_gate(
     relevance = gate_relevance(rows.features, X, rows.y.astype(np.float32), key)
     gate, own_center = create_gate(X, N_INDUCING, key, relevance=relevance)
     row_weight = rows.weight[common]
-    density = np.stack([densities(part, rows, common) for part in parts])
-    marginal, mixed = density[0], np.tensordot(np.array(weight), density, axes=1)
+    marginal, mixed = density[0], np.sum(weight[:, :, None] * density, axis=0)
     best, found = -np.inf, (gate, np.zeros(len(common)))
     for factor in GATE_FACTORS:
         wider = gate.widened(factor)
@@ -483,9 +510,15 @@ def calibration_factor(dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out
 
 
 def calibration_weights(
-    dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]
-) -> Float[np.ndarray, "terms outputs"]:
-    """Weights of Beta densities of the held-out PIT values with the largest log score."""
+    dist: Stacked,
+    rows: Rows,
+    at: Int[np.ndarray, " held_out"],
+    fold: Int[np.ndarray, " held_out"],
+) -> tuple[Float[np.ndarray, "terms outputs"], Float[np.ndarray, "terms held_out outputs"]]:
+    """Weights of Beta densities of the held-out PIT values with the largest log score.
+
+    The second ones are those of `cross_fitted_weights`, for the held-out rows themselves.
+    """
     low, high = (dist.cdf(end) for end in cells(rows, at))
     k, mass = np.arange(N_TERMS)[:, None, None], high - low
     below, above = (special.betainc(k + 1, N_TERMS - k, level) for level in (low, high))
@@ -493,8 +526,11 @@ def calibration_weights(
     at_value = N_TERMS * bernstein(low, N_TERMS)
     log_density = np.log(np.maximum(np.where(mass > 1e-9, average, at_value), 1e-300))
     prior, weight = PRIOR_ROWS / N_TERMS, rows.weight[at]
-    outputs = np.moveaxis(log_density, -1, 0)
-    return np.stack([stacking_weights(own.T, weight, prior) for own in outputs], axis=-1)
+    found = [
+        cross_fitted_weights(own.T, weight, fold, prior) for own in np.moveaxis(log_density, -1, 0)
+    ]
+    of_all, at_rows = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
+    return of_all, at_rows
 
 
 def fit_expert(
@@ -513,18 +549,33 @@ def fit_expert(
     return StackedExpert(name, fitted, transform, seconds)
 
 
-def weighed(
-    fitted: Sequence[StackedExpert], rows: Rows
-) -> tuple[tuple[StackedExpert, ...], Int[np.ndarray, " held_out"]]:
-    """Experts with their weights and scores, and the rows that all of them hold out."""
+def rows_in_common(fitted: Sequence[StackedExpert]) -> Int[np.ndarray, " held_out"]:
+    """Rows that all experts hold out."""
     common = fitted[0].fitted.held_out.row
     for one in fitted[1:]:
         common = np.intersect1d(common, one.fitted.held_out.row)
-    parts = [one.held_out(common) for one in fitted]
-    log_density = [np.log(densities(part, rows, common)) for part in parts]
+    return common
+
+
+def folds_of_groups(label: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
+    """Random fold of every row; rows of one group are in one fold."""
+    group = np.unique(label, return_inverse=True)[1].reshape(-1)
+    return np.random.default_rng(0).permutation(group.max() + 1)[group] % N_FOLDS
+
+
+def weighed(
+    fitted: Sequence[StackedExpert],
+    log_density: Float[np.ndarray, "experts held_out outputs"],
+    rows: Rows,
+    common: Int[np.ndarray, " held_out"],
+    fold: Int[np.ndarray, " held_out"],
+) -> tuple[tuple[StackedExpert, ...], Float[np.ndarray, "experts held_out"]]:
+    """Experts with their weights and scores, and the weights at the held-out rows themselves."""
     weight, n_outputs = rows.weight[common], rows.y.shape[1]
-    scores = np.stack(log_density, axis=-1).reshape(-1, len(fitted))
-    found = stacking_weights(scores, np.repeat(weight, n_outputs))
+    scores = log_density.reshape(len(fitted), -1).T
+    found, at_rows = cross_fitted_weights(
+        scores, np.repeat(weight, n_outputs), np.repeat(fold, n_outputs)
+    )
     some = np.linspace(0, len(common) - 1, min(len(common), ROWS_OF_CRPS)).astype(int)
     experts = tuple(
         replace(
@@ -535,7 +586,7 @@ def weighed(
         )
         for one, own, log in zip(fitted, found, log_density, strict=True)
     )
-    return experts, common
+    return experts, at_rows[:, ::n_outputs]
 
 
 def held_out_crps(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from sigmax.metrics import pit_histogram
@@ -156,6 +156,42 @@ def few_rows_factor(n_rows: int | float) -> float:
     [3.84, 1.78, 1.3, 1.11, 1.02]
     """
     return float(special.stdtrit(max(n_rows - 1, 1), 0.95) / special.ndtri(0.95))
+
+
+FLATTERED_ROWS = 200
+"""Held-out rows also chose the checkpoints, so that scores on them are too good: with this number
+of rows the logarithm of a factor below 1 is halved."""
+
+
+def factor_of_mixture(
+    single: Float[AnyArray, ""],
+    means: Float[AnyArray, "folds members some outputs"],
+    variances: Float[AnyArray, "folds members some outputs"],
+    is_row: Bool[AnyArray, "folds some"],
+) -> Float[AnyArray, ""]:
+    """Factor on members' scales that suits their mixture, from the one that suits each member.
+
+    At new rows a member's squared error is f² times its variance v, by that factor f. Let
+    the members' means have the variance d. The mean of them errs by d less than one of them, and
+    the mixture is wider than its members by d: they should have the variance f² v − 2 d. The
+    factor has the median of d / v for all rows, and takes at most three quarters of f² away.
+    """
+    if means.shape[1] == 1:
+        return single
+    ratio = jnp.var(means, axis=1, ddof=1) / jnp.mean(variances, axis=1)
+    surplus = 2 * jnp.nanmedian(jnp.where(is_row[..., None], ratio, jnp.nan))
+    return jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))
+
+
+def trusted(
+    factor: Float[AnyArray, ""],
+    weight: Float[AnyArray, "members held_out"],
+    may_narrow: bool = True,
+) -> Float[AnyArray, ""]:
+    """Move a factor below 1 towards 1, the more the fewer rows it comes from, or all the way."""
+    n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
+    kept = n_rows / (n_rows + FLATTERED_ROWS) if may_narrow else 0.0
+    return jnp.where(factor < 1, factor**kept, factor)
 
 
 GRID = np.linspace(-1, 1, 17)

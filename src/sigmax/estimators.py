@@ -1,8 +1,9 @@
 """Estimators: scikit-learn on the outside, an expert and its fitted value inside."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, final
@@ -21,7 +22,7 @@ from sklearn.utils.validation import (
 
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, ModelFileError
-from sigmax.experts.base import AbstractExpert, LatePresets
+from sigmax.experts.base import AbstractExpert
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
@@ -69,6 +70,28 @@ def is_equal(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
+@final
+class LatePresets(Mapping[str, Any]):
+    """Experts by name, in a dictionary of a module that is imported when they are used."""
+
+    def __init__(self, module: str, name: str):
+        self.origin = module, name
+
+    def experts(self) -> Mapping[str, Any]:
+        """The dictionary."""
+        module, name = self.origin
+        return getattr(import_module(f"sigmax.experts.{module}"), name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.experts()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.experts())
+
+    def __len__(self) -> int:
+        return len(self.experts())
+
+
 class AbstractRegressor(RegressorMixin, AbstractSavable):
     """A scikit-learn regressor that predicts a distribution for every row.
 
@@ -93,7 +116,8 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         name = "default" if self.preset is None else self.preset
         if isinstance(self.preset, AbstractExpert):
             name, given = "default", self.preset.changes() | given
-        return self.presets[check_choice("preset", name, self.presets)].override(given)
+        presets = dict(self.presets)
+        return presets[check_choice("preset", name, presets)].override(given)
 
     def changed_arguments(self) -> dict[str, Any]:
         """Arguments of the constructor that differ from their defaults."""

@@ -33,7 +33,7 @@ class Model:
     @classmethod
     def create(cls, rows: Rows, fitted: AbstractFitted) -> "Model":
         """Model of the fitted value of training rows."""
-        given, unit = rows.given, float(rows.weight.mean())
+        given, unit = rows.given, float(rows.given.weight.mean())
         n_given = int(given.indices.max()) + 1
         return cls(rows.features, rows.target, fitted, given.is_single_output, unit, n_given)
 

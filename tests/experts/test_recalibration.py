@@ -14,16 +14,14 @@ from sigmax import (
     MeanVarianceRegressor,
     SigmaxRegressor,
 )
-from sigmax.calibration import few_rows_factor
+from sigmax.calibration import FLATTERED_ROWS, few_rows_factor, trusted
 from sigmax.distributions import StudentT
 from sigmax.estimators import fit_together
 from sigmax.experts.ensemble import (
-    FLATTERED_ROWS,
     held_out_densities,
     held_out_factor,
     held_out_predictions,
     mixture_recalibration,
-    trusted,
 )
 from sigmax.inputs import Inputs
 from sigmax.training import Fold, Stage, TrainingData

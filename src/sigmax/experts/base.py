@@ -5,7 +5,7 @@ adding rows) needs no more of it than `AbstractFitted.density` and its held-out 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -34,28 +34,6 @@ def import_compiled() -> None:
     """Import all experts, of which a document or a user names one."""
     for name in COMPILED:
         import_module(f"sigmax.experts.{name}")
-
-
-@final
-class LatePresets(Mapping[str, Any]):
-    """Experts by name, in a dictionary of a module that is imported when they are used."""
-
-    def __init__(self, module: str, name: str):
-        self.origin = module, name
-
-    def experts(self) -> Mapping[str, Any]:
-        """The dictionary."""
-        module, name = self.origin
-        return getattr(import_module(f"sigmax.experts.{module}"), name)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.experts()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.experts())
-
-    def __len__(self) -> int:
-        return len(self.experts())
 
 
 @final

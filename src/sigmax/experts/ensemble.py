@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from sigmax.calibration import best_scale_factor, coverage_match
+from sigmax.calibration import best_scale_factor, coverage_match, factor_of_mixture, trusted
 from sigmax.compilation import compiled, on_device
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
@@ -289,9 +289,6 @@ ROWS_TO_DISAGREE_ON = 256
 """Held-out rows of each member at which all members are compared: a median needs no more."""
 DF_BOUNDS = np.array([np.inf, 30.0, 12.0, 6.0, 4.0])
 """Bounds on the degrees of freedom that are tried. A variance of fewer than four means little."""
-FLATTERED_ROWS = 200
-"""Held-out rows also chose the checkpoints, so that scores on them are too good: with this number
-of rows the logarithm of a factor below 1 is halved."""
 LARGEST_FACTOR = 16.0
 """Largest factor on scales whose tails change, too: much of a scale may be due to the tails."""
 
@@ -394,32 +391,3 @@ def mixture_recalibration(
     of_all = found.of_all.with_tails(most_df)
     factor = factor_of_mixture(single, of_all.mean, of_all.variance, found.is_row)
     return trusted(factor, found.weight, may_narrow), most_df
-
-
-def factor_of_mixture(
-    single: Float[Array, ""],
-    means: Float[Array, "folds members some outputs"],
-    variances: Float[Array, "folds members some outputs"],
-    is_row: Bool[Array, "folds some"],
-) -> Float[Array, ""]:
-    """Factor on members' scales that suits their mixture, from the one that suits each member.
-
-    At new rows a member's squared error is f² times its variance v, by that factor f. Let
-    the members' means have the variance d. The mean of them errs by d less than one of them, and
-    the mixture is wider than its members by d: they should have the variance f² v − 2 d. The
-    factor has the median of d / v for all rows, and takes at most three quarters of f² away.
-    """
-    if means.shape[1] == 1:
-        return single
-    ratio = jnp.var(means, axis=1, ddof=1) / jnp.mean(variances, axis=1)
-    surplus = 2 * jnp.nanmedian(jnp.where(is_row[..., None], ratio, jnp.nan))
-    return jnp.sqrt(jnp.maximum(single**2 - surplus, single**2 / 4))
-
-
-def trusted(
-    factor: Float[Array, ""], weight: Float[Array, "members held_out"], may_narrow: bool = True
-) -> Float[Array, ""]:
-    """Move a factor below 1 towards 1, the more the fewer rows it comes from, or all the way."""
-    n_rows = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
-    kept = n_rows / (n_rows + FLATTERED_ROWS) if may_narrow else 0.0
-    return jnp.where(factor < 1, factor**kept, factor)

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from time import perf_counter
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from scipy import optimize, special
 from sigmax.calibration import few_rows_factor
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, LatePresets, StoredRows
+from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.matern import MaternProcess
@@ -41,17 +42,23 @@ from sigmax.settings import Rule, one_of, setting
 from sigmax.tables import Kind
 from sigmax.values import AbstractValue, tree_map
 
+
+def compiled_expert(module: str, presets: str, name: str = "default") -> Any:
+    """Expert of a module that needs JAX, and is imported when it is used."""
+    return getattr(import_module(f"sigmax.experts.{module}"), presets)[name]
+
+
 EXPERTS: dict[str, Callable[[], AbstractExpert]] = {
     "marginal": Marginal,
     "linear": Linear,
     "gp": MaternProcess,
     "forest": Forest,
     "local": lambda: replace(
-        LatePresets("local", "LOCAL_PRESETS")["fast"], n_members=5, validation_fraction=0.2
+        compiled_expert("local", "LOCAL_PRESETS", "fast"), n_members=5, validation_fraction=0.2
     ),
-    "combined": lambda: LatePresets("combined", "PRESETS")["default"],
-    "dropout": lambda: LatePresets("stochastic", "DROPOUT_PRESETS")["default"],
-    "bayesian": lambda: LatePresets("stochastic", "BAYESIAN_PRESETS")["default"],
+    "combined": lambda: compiled_expert("combined", "PRESETS"),
+    "dropout": lambda: compiled_expert("stochastic", "DROPOUT_PRESETS"),
+    "bayesian": lambda: compiled_expert("stochastic", "BAYESIAN_PRESETS"),
 }
 """Functions that create experts, by name."""
 

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sigmax.compilation import on_device
 from sigmax.inputs import Inputs
 
 SMALLEST_VARIANCE = 1e-7
@@ -35,10 +34,10 @@ class PeriodicFeatures(eqx.Module):
     ((7, 27), 27)
     """
 
-    frequencies: Float[Array, "features waves"]
-    phases: Float[Array, "features waves"]
-    weights: Float[Array, "features waves mixtures"]
-    biases: Float[Array, "features mixtures"]
+    frequencies: Float[Array | np.ndarray, "features waves"]
+    phases: Float[Array | np.ndarray, "features waves"]
+    weights: Float[Array | np.ndarray, "features waves mixtures"]
+    biases: Float[Array | np.ndarray, "features mixtures"]
 
     @classmethod
     def create(
@@ -57,7 +56,7 @@ class PeriodicFeatures(eqx.Module):
             rng.normal(0, n_waves**-0.5, (n_features, n_waves, n_mixtures)),
             np.zeros((n_features, n_mixtures)),
         )
-        return cls(*(on_device(array, np.float32) for array in arrays))
+        return cls(*(np.asarray(array, np.float32) for array in arrays))
 
     @property
     def n_outputs(self) -> int:
@@ -105,7 +104,7 @@ def embedding_size(n_codes: tuple[int, ...]) -> int:
 class EmbeddedCategories(eqx.Module):
     """Learned embeddings of all categories; code 0, unseen and rare categories, starts at 0."""
 
-    vectors: Float[Array, "codes size"]
+    vectors: Float[Array | np.ndarray, "codes size"]
     first: tuple[int, ...] = eqx.field(static=True)
     """First row of each column in ``vectors``."""
 
@@ -114,7 +113,7 @@ class EmbeddedCategories(eqx.Module):
         first = np.cumsum([0, *n_codes])
         vectors = rng.normal(0, INITIAL_SPREAD, (first[-1], embedding_size(n_codes)))
         vectors[first[:-1]] = 0
-        return cls(on_device(vectors, np.float32), tuple(first[:-1].tolist()))
+        return cls(np.asarray(vectors, np.float32), tuple(first[:-1].tolist()))
 
     @property
     def n_outputs(self) -> int:
@@ -184,8 +183,8 @@ class MLP(eqx.Module):
     (7, 2)
     """
 
-    weights: tuple[Float[Array, "_ _"], ...]
-    biases: tuple[Float[Array, " _"], ...]
+    weights: tuple[Float[Array | np.ndarray, "_ _"], ...]
+    biases: tuple[Float[Array | np.ndarray, " _"], ...]
     activation: str = eqx.field(static=True)
 
     @classmethod
@@ -212,7 +211,7 @@ class MLP(eqx.Module):
             gain = output_gain if is_last else 2**0.5
             weights.append(rng.normal(0, gain / fan_in**0.5, (fan_in, fan_out)))
             biases.append(np.full(fan_out, output_bias) if is_last else rng.uniform(-1, 1, fan_out))
-        as_single = [on_device(array, np.float32) for array in (*weights, *biases)]
+        as_single = [np.asarray(array, np.float32) for array in (*weights, *biases)]
         return cls(tuple(as_single[: len(weights)]), tuple(as_single[len(weights) :]), activation)
 
     def __call__(self, x: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:

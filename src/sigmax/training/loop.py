@@ -25,11 +25,11 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from sigmax.compilation import bucket_size, compiled, on_device, pad_rows
+from sigmax.compilation import bucket_size, compiled, on_device
 from sigmax.errors import TrainingWarning
 from sigmax.inputs import Inputs
 from sigmax.random import name_number, named_key
-from sigmax.sampling import draw_batches, expected_count, horvitz_thompson, neighbor_counts
+from sigmax.sampling import draw_batches, expected_count, horvitz_thompson
 
 # Rows. All arrays of `TrainingData` have a leading axis of groups: one group for an ordinary fit,
 # one per split when the splits of a cross-validation are trained together. Data are stored once per
@@ -39,8 +39,11 @@ from sigmax.sampling import draw_batches, expected_count, horvitz_thompson, neig
 def stack_groups(
     groups: Sequence[np.ndarray], n_slots: int, dtype: Any = None, fill: float = 0.0
 ) -> Array:
-    padded = [pad_rows(np.asarray(rows, dtype), n_slots, fill) for rows in groups]
-    return on_device(padded[0][None] if len(padded) == 1 else np.stack(padded))
+    first = np.asarray(groups[0], dtype)
+    padded = np.full((len(groups), n_slots, *first.shape[1:]), fill, first.dtype)
+    for slots, rows in zip(padded, groups, strict=True):
+        slots[: len(rows)] = rows
+    return on_device(padded)
 
 
 @final
@@ -58,7 +61,7 @@ class Graph(eqx.Module):
     @classmethod
     def create(cls, graphs: Sequence[np.ndarray], n_slots: int) -> "Graph":
         """Create from one array of neighbour lists per group."""
-        counts = [neighbor_counts(graph) for graph in graphs]
+        counts = [np.bincount(graph.ravel(), minlength=len(graph)) for graph in graphs]
         return cls(
             stack_groups(graphs, n_slots, np.int32),
             stack_groups(counts, n_slots, np.float32, fill=1.0),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from sigmax.calibration import few_rows_factor
-from sigmax.compilation import bucket_size, on_device, stack_members
+from sigmax.compilation import bucket_size, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
 from sigmax.experts.ensemble import (
@@ -178,8 +178,8 @@ class Local(AbstractNetworkExpert):
         common = {
             "gate": gate,
             "edges": no_edges(len(rows.features.scaling.mean), n_outputs),
-            "factor": on_device(1.0, np.float32),
-            "most_df": on_device(np.inf, np.float32),
+            "factor": np.asarray(1.0, np.float32),
+            "most_df": np.asarray(np.inf, np.float32),
             "input_scale": self.input_scale,
             "min_concentration": self.min_concentration,
             "prior_variance": self.prior_variance,
@@ -210,9 +210,9 @@ class Local(AbstractNetworkExpert):
         if k > 1:  # weights, offsets, concentrations and scales; offsets start apart
             start = np.zeros((n_outputs, 4, k), dtype=np.float32)
             start[:, 1] = np.linspace(-FARTHEST_OFFSET, FARTHEST_OFFSET, k) / COMPONENT_GAIN
-            biases = (*spread.biases[:-1], on_device(start.reshape(-1)))
+            biases = (*spread.biases[:-1], start.reshape(-1))
             spread = eqx.tree_at(lambda mlp: mlp.biases, spread, biases)
-        logs = on_device(0.0, np.float32), on_device(math.log(self.prior_rows), np.float32)
+        logs = (np.asarray(log, np.float32) for log in (0.0, math.log(self.prior_rows)))
         networks = {"embedding": embedding, "mean": mean, "spread": spread}
         return {"inputs": inputs, "trunk": trunk, **networks, "kernel": KernelParameters(*logs)}
 
@@ -300,9 +300,9 @@ LEAST_RELEVANCE = 0.2
 
 def no_edges(n_reals: int, n_outputs: int) -> Edges:
     """No trend, and the mean of y where the gate is 1."""
-    zeros = on_device(np.zeros((2, n_reals, n_outputs)), np.float32)
-    ones = on_device(np.ones((2, n_reals)), np.float32)
-    return Edges(zeros, zeros, zeros, ones, ones, on_device(1.0, np.float32))
+    zeros = np.zeros((2, n_reals, n_outputs), np.float32)
+    ones = np.ones((2, n_reals), np.float32)
+    return Edges(zeros, zeros, zeros, ones, ones, np.asarray(1.0, np.float32))
 
 
 def fit_edges(

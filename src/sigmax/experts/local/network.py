@@ -84,8 +84,8 @@ class Edges(eqx.Module):
 class KernelParameters(eqx.Module):
     r"""Amplitude $\ln A$, and $\ln \kappa_0$: the prior mean counts for $\kappa_0$ rows."""
 
-    log_amplitude: Float[Array, ""]
-    log_prior_rows: Float[Array, ""]
+    log_amplitude: Float[Array | np.ndarray, ""]
+    log_prior_rows: Float[Array | np.ndarray, ""]
 
 
 @final
@@ -170,9 +170,9 @@ class LocalNetwork(eqx.Module):
     kernel: KernelParameters
     gate: ExtrapolationGate
     edges: Edges
-    factor: Float[Array, ""]
+    factor: Float[Array | np.ndarray, ""]
     """Factor on all scales, chosen on validation rows after the training."""
-    most_df: Float[Array, ""]
+    most_df: Float[Array | np.ndarray, ""]
     """Largest degrees of freedom on the data, chosen on validation rows."""
     input_scale: float = eqx.field(static=True)
     min_concentration: float = eqx.field(static=True)

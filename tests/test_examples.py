@@ -5,7 +5,10 @@ round differently, training multiplies that, and here programs are compiled with
 """
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,21 @@ def test_an_example_prints_what_the_documentation_quotes(name, tmp_path, monkeyp
     assert words(found) == words(quoted)
     pairs = zip(NUMBER.findall(found), NUMBER.findall(quoted), strict=True)
     assert [pair for pair in pairs if not is_near(*pair)] == []
+
+
+def test_the_gallery_shows_every_picture_that_its_script_draws(tmp_path):
+    path = ROOT / "examples" / "gallery.py"
+    subprocess.run(
+        [sys.executable, str(path), str(tmp_path)],
+        check=True,
+        env=os.environ | {"MPLBACKEND": "agg"},
+    )
+    drawn = {picture.name for picture in tmp_path.iterdir()}
+    assert drawn == {picture.name for picture in (ROOT / "docs" / "gallery").iterdir()}
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for name in drawn:
+        assert f"](gallery/{name})" in page
+        assert f'--8<-- "examples/gallery.py:{name.removesuffix(".png")}"' in page
 
 
 def test_a_page_shows_every_example_and_its_output():

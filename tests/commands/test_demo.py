@@ -38,6 +38,15 @@ def test_the_demo_goes_from_a_file_to_intervals_and_the_toy_figure(tmp_path, mon
     assert (out / "toy" / "toy.png").exists()
 
 
+def test_the_demo_without_matplotlib_ends_with_the_predictions(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce, "FIT_OPTIONS", SMALL)
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: None)
+    result = run("demo", "--out", tmp_path / "demo")
+    assert result.exit_code == 0, result.output
+    assert "actual" in result.output and "pip install 'sigmax[plots]'" in result.output
+    assert not (tmp_path / "demo" / "toy").exists()
+
+
 ROOT = Path(__file__).parents[2]
 
 

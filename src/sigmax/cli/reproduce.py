@@ -1,6 +1,7 @@
 """`sigmax reproduce`, `sigmax report` and `sigmax demo`: the paper, and an example."""
 
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -105,7 +106,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
-    """Fit and predict a synthetic table, then compare three models on the toy problem."""
+    """Fit and predict a synthetic table; with Matplotlib, also compare models on a toy problem."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -125,7 +126,10 @@ def demo(
     title = "new deliveries: predicted minutes and 90 % interval"
     rows = shown.astype(str).to_numpy().tolist()
     show_item(ReportTable(title=title, header=list(shown), rows=rows))
-    run_command("reproduce", "toy", "--out", out / "toy", *TOY_OPTIONS, *seeded)
+    if find_spec("matplotlib") is None:
+        show_item("The toy problem needs Matplotlib: pip install 'sigmax[plots]'.")
+    else:
+        run_command("reproduce", "toy", "--out", out / "toy", *TOY_OPTIONS, *seeded)
 
 
 def run_command(*words: object) -> None:

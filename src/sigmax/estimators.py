@@ -60,6 +60,7 @@ NO_SETTINGS = ("preset", "categorical_features", "numeric_features", "random_sta
 """Arguments of constructors that do not belong to the method."""
 
 INTERVALS = ("conformal", "distribution")
+UNCERTAINTIES = ("total", "aleatoric", "epistemic")
 
 LARGEST_AT_ONCE = 2**19
 """More rows than this are learned from in shards."""
@@ -264,6 +265,52 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             "epistemic": np.sqrt(dist.epistemic_variance),
         }
         return parts | others
+
+    def explain_uncertainty(self, X, part: str = "total") -> pd.DataFrame:
+        """Change of each prediction's standard deviation when one column becomes unknown.
+
+        The cell of a column is replaced by those of 16 similar training rows, as a missing cell
+        would be, and the prediction is the mixture over them. A positive number is how much wider
+        the prediction would be without the cell; a negative number names a cell that makes it
+        wider than it usually is.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, columns)
+        part : "total", "aleatoric" or "epistemic"
+            Part of the uncertainty, as in `predict_uncertainty`.
+
+        Returns
+        -------
+        data frame of shape (n, columns)
+            In the units of y, with the columns of ``X``. With p outputs, (n, p times columns) and
+            names (output, column).
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, size=(200, 2))
+        >>> model = SigmaxRegressor("quick", random_state=0)
+        >>> model = model.fit(X, 5 * X[:, 0] + 0.1 * rng.normal(size=200))
+        >>> change = model.explain_uncertainty(X[:20]).mean()
+        >>> bool(change["x0"] > 1 > 0.1 > abs(change["x1"]))
+        True
+        """
+        table, part = self.read(X), check_choice("part", part, UNCERTAINTIES)
+        name = "variance" if part == "total" else f"{part}_variance"
+        columns = self.model_.features.column_names
+        known = np.sqrt(getattr(self.model_.predict(table), name))
+        changes = [
+            np.sqrt(getattr(self.model_.predict(table, hidden), name)) - known
+            for hidden in range(len(columns))
+        ]
+        stacked = np.stack(changes, axis=-1)
+        names = list(getattr(self, "feature_names_in_", table.schema.names))
+        stacked = stacked[..., [columns.index(name) for name in names]]
+        if self.model_.is_single_output:
+            return pd.DataFrame(stacked, columns=names)
+        frames = [pd.DataFrame(own, columns=names) for own in stacked.swapaxes(0, 1)]
+        return pd.concat(frames, axis=1, keys=range(len(frames)))
 
     def predict_gate(self, X) -> NDArray[np.float64] | None:
         """Gate of every row: 0 near the training rows, 1 out of distribution; None without one."""

@@ -37,9 +37,9 @@ class Model:
         n_given = int(given.indices.max()) + 1
         return cls(rows.features, rows.target, fitted, given.is_single_output, unit, n_given)
 
-    def complete(self, table: Table) -> tuple[Completion, Inputs]:
-        """Rows with unknown cells filled in, also encoded."""
-        rows = self.features.complete(table)
+    def complete(self, table: Table, hidden: int | None = None) -> tuple[Completion, Inputs]:
+        """Rows with unknown cells filled in, also encoded; see `Features.complete`."""
+        rows = self.features.complete(table, hidden)
         return rows, self.features(rows.table, np.float64)
 
     def encode(self, table: Table) -> Inputs:
@@ -47,9 +47,9 @@ class Model:
         rows, inputs = self.complete(table)
         return inputs[: rows.n_rows]
 
-    def predict(self, table: Table) -> Predictive:
-        """Predictive distributions in the units of y."""
-        rows, inputs = self.complete(table)
+    def predict(self, table: Table, hidden: int | None = None) -> Predictive:
+        """Predictive distributions in the units of y; the column ``hidden`` is taken as unknown."""
+        rows, inputs = self.complete(table, hidden)
         return self.predictive(rows.mixture(self.fitted.density(inputs)))
 
     def describe(self, table: Table) -> tuple[Predictive, dict[str, Float[np.ndarray, " rows"]]]:

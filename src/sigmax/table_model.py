@@ -136,10 +136,13 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
 @final
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """Coverage of the interval, levels of further quantiles, and interval method."""
+    """Coverage of the interval, further quantiles and probabilities, and interval method."""
 
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
+    """Levels of further quantiles."""
+    thresholds: tuple[float, ...] = ()
+    """Values of which the probability of more is predicted."""
     method: str | None = None
     """``distribution``, ``conformal``, or None for the method chosen at the fit."""
 
@@ -147,12 +150,15 @@ class PredictOptions:
         check_number("--coverage", self.coverage, above=0.0, below=1.0)
         for level in self.quantiles:
             check_number("--quantiles", level, above=0.0, below=1.0)
-        if len({f"{level:g}" for level in self.quantiles}) < len(self.quantiles):
-            raise InvalidArgumentError("`--quantiles` must differ in their first six digits.")
-        if len(self.quantiles) > MOST_LEVELS:
-            raise InvalidArgumentError(
-                f"`--quantiles` must be at most {MOST_LEVELS} levels, got {len(self.quantiles):,}."
-            )
+        for value in self.thresholds:
+            check_number("--threshold", value)
+        for name, given in (("--quantiles", self.quantiles), ("--threshold", self.thresholds)):
+            if len({f"{number:g}" for number in given}) < len(given):
+                raise InvalidArgumentError(f"`{name}` must differ in their first six digits.")
+            if len(given) > MOST_LEVELS:
+                raise InvalidArgumentError(
+                    f"`{name}` must be at most {MOST_LEVELS} numbers, got {len(given):,}."
+                )
         if self.method is not None:
             check_choice("--method", self.method, INTERVAL_METHODS)
 
@@ -206,6 +212,7 @@ class RowPredictions:
         return {
             **dict([mean, std, ("lower", lower), ("upper", upper), *others]),
             **{f"q{level:g}": self.quantile(level) for level in options.quantiles},
+            **{f"p>{value:g}": self.dist.sf(value) for value in options.thresholds},
         }
 
 
@@ -259,7 +266,8 @@ def predict_rows(
 def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
     """Names of the output columns, all with a prefix if the table already has one of them."""
     added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
-    added += [f"q{level:g}" for level in options.quantiles] + ["notes"]
+    added += [f"q{level:g}" for level in options.quantiles]
+    added += [*(f"p>{value:g}" for value in options.thresholds), "notes"]
     if not set(added) & set(columns):
         return {name: name for name in added}
     names = {name: PREFIX + name for name in added}

@@ -77,6 +77,17 @@ def test_rows_that_differ_from_the_training_rows_are_counted_and_noted(model, ta
     assert "" in notes[8:]
 
 
+def test_probabilities_of_thresholds_are_those_of_the_distribution(model, table, tmp_path):
+    out = tmp_path / "out.csv"
+    assert run("predict", model, table, "--threshold", "20,35.5", "--out", out).exit_code == 0
+    found, frame = pd.read_csv(out), pd.read_csv(table)
+    saved = load_folder(model)
+    dist = saved.model.predict_dist(frame[list(saved.features)])
+    for value in (20, 35.5):
+        np.testing.assert_allclose(found[f"p>{value:g}"], 1 - dist.cdf(value), atol=1e-9)
+        np.testing.assert_allclose(dist.sf(value), 1 - dist.cdf(value))
+
+
 def test_chunks_of_any_size_give_the_same_predictions(predicted, model, table):
     frame, saved = pd.read_csv(table), load_folder(model)
     chunks = iter([frame.iloc[:100], frame.iloc[100:101], frame.iloc[101:]])
@@ -157,6 +168,8 @@ def test_mistakes_are_reported_in_a_sentence(model, table, tmp_path):
         (model, table, "--coverage", 2): ["--coverage"],
         (model, table, "--quantiles", "0.1,x"): ["--quantiles", "'0.1,x'"],
         (model, table, "--quantiles", "0.1,0.1"): ["--quantiles", "differ"],
+        (model, table, "--threshold", "high"): ["--threshold", "'high'"],
+        (model, table, "--threshold", "1,1"): ["--threshold", "differ"],
         (model, table, "--method", "magic"): ["--method", "conformal"],
         (model, table, "--out", tmp_path / "out.doc"): ["must end in"],
         (model, table, "--out", table): ["itself"],

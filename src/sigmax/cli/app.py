@@ -128,12 +128,13 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-def parse_quantiles(text: str) -> tuple[float, ...]:
+def parse_numbers(option: str, text: str) -> tuple[float, ...]:
+    """Numbers of an option, separated by commas."""
     try:
-        return tuple(float(level) for level in split_names(text))
+        return tuple(float(number) for number in split_names(text))
     except ValueError as error:
-        rule = "numbers between 0 and 1, separated by commas"
-        raise InvalidArgumentError(f"`--quantiles` must be {rule}, got {text!r}.") from error
+        rule = "numbers, separated by commas"
+        raise InvalidArgumentError(f"`{option}` must be {rule}, got {text!r}.") from error
 
 
 def load_command(name: str) -> Any:

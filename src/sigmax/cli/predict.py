@@ -26,7 +26,7 @@ import typer
 from filelock import FileLock, Timeout
 from rich.markup import escape
 
-from sigmax.cli.app import EngineOptions, IntervalMethod, ModelFolder, Reading, parse_quantiles
+from sigmax.cli.app import EngineOptions, IntervalMethod, ModelFolder, Reading, parse_numbers
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_share, show_status
 from sigmax.errors import (
     InvalidArgumentError,
@@ -115,6 +115,12 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Levels of quantiles to add as columns, as in 0.05,0.5,0.95.")
     ] = "",
+    threshold: Annotated[
+        str,
+        typer.Option(
+            help="Values to add the probability of more as columns, as in 100,200: p>100, p>200."
+        ),
+    ] = "",
     method: IntervalMethod = None,
     engine: EngineOptions,
     rows_per_part: Annotated[
@@ -134,7 +140,12 @@ def predict(
 
     Run the same command again to continue a stopped prediction of many files.
     """
-    options = PredictOptions(coverage=coverage, quantiles=parse_quantiles(quantiles), method=method)
+    options = PredictOptions(
+        coverage=coverage,
+        quantiles=parse_numbers("--quantiles", quantiles),
+        thresholds=parse_numbers("--threshold", threshold),
+        method=method,
+    )
     options.check()
     if not (engine.uses_ray() or is_parts(data, out)):
         written, unusual = predict_file(

@@ -113,6 +113,17 @@ class Predictive:
         """Probability of at most ``y``."""
         return self._compute("cdf", self._check_y(y))
 
+    def sf(self, y) -> np.ndarray:
+        """Probability of more than ``y``: the survival function.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.array([0.0, 10.0]), np.array([1.0, 2.0]))).sf(10.0)
+        array([0. , 0.5])
+        """
+        return 1 - self.cdf(y)
+
     def crps(self, y) -> np.ndarray:
         """Continuous ranked probability score at ``y``, in the units of y: lower is better."""
         return self._compute("crps", self._check_y(y))

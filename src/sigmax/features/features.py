@@ -94,9 +94,20 @@ class Features:
         unseen = [encoder.is_unknown(column) for encoder, column in columns]
         return np.column_stack([self.unknown_reals(table), *unseen])
 
-    def complete(self, table: Table) -> Completion:
-        """Fill in unknown cells of rows, each in several ways."""
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns in the order of `unknown`."""
+        columns = [*self.schema.reals, *self.schema.of_kind(Kind.CATEGORY)]
+        return [column.name for column in columns]
+
+    def complete(self, table: Table, hidden: int | None = None) -> Completion:
+        """Fill in unknown cells of rows, each in several ways, and those of the column ``hidden``.
+
+        Columns are numbered as in `unknown`.
+        """
         is_unknown = self.unknown(table)
+        if hidden is not None:
+            is_unknown[:, hidden] = True
         if not is_unknown.any():
             return Completion(table)
         rows, donors = (np.asarray(self(part).coordinates) for part in (table, self.donors))

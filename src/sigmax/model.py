@@ -34,6 +34,9 @@ class Model:
     def create(cls, rows: Rows, fitted: AbstractFitted) -> "Model":
         """Model of the fitted value of training rows."""
         given, unit = rows.given, float(rows.given.weight.mean())
+        held_out = fitted.held_out
+        held_out = replace(held_out, row=given.indices[held_out.row])
+        fitted = replace(fitted, held_out=held_out)
         n_given = int(given.indices.max()) + 1
         return cls(rows.features, rows.target, fitted, given.is_single_output, unit, n_given)
 
@@ -70,7 +73,18 @@ class Model:
         """Conformal intervals from the held-out densities: last axis lower, upper."""
         rows, inputs = self.complete(table)
         mixture = rows.mixture(self.fitted.density(inputs))
-        bounds = self.fitted.held_out.conformal_interval(mixture, coverage)
+        return self.restored(self.fitted.held_out.conformal_interval(mixture, coverage))
+
+    def held_out(self) -> Predictive:
+        """Predictive distributions of the held-out rows, in the units of y."""
+        return self.predictive(self.fitted.held_out.dist)
+
+    def held_out_interval(self, coverage: float) -> np.ndarray:
+        """Conformal intervals of the held-out rows."""
+        return self.restored(self.fitted.held_out.own_interval(coverage))
+
+    def restored(self, bounds: Float[np.ndarray, "rows outputs 2"]) -> np.ndarray:
+        """Conformal intervals in the units of y."""
         bounds = self.target.restore(bounds.swapaxes(1, 2)).swapaxes(1, 2)
         bounds = self.target.interval_ends(self.target.within_support(bounds))
         return bounds[:, 0] if self.is_single_output else bounds

@@ -19,17 +19,18 @@ from sigmax.cli.rows import ColumnOptions, UsableRows
 from sigmax.data.deliveries import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.estimators import load_estimator
+from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.report.tables import ReportTable
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
-    words = ("weather", "missing in 5 rows, which are left out", "Held out 51 of 255 rows")
+    words = ("weather", "missing in 5 rows, which are left out", "to 255 rows", "Held out 255 of")
     words = (*words, "than a linear model", "Scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
     assert "time column with a random split" in output
-    assert "Refitting on all 255 rows." in output
+    assert "Refitting" not in output
 
 
 def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
@@ -65,7 +66,64 @@ def test_scores_have_errors_and_are_shown_with_those_of_plain_predictors(model):
     assert scores["linear"]["crps"]["value"] < scores["marginal"]["crps"]["value"]
     gap = scores["model"]["crps"]["value"] - scores["marginal"]["crps"]["value"]
     assert scores["crps_difference"]["marginal"]["value"] == pytest.approx(gap)
-    assert scores["rows"] == {"with_target": 255, "train": 204, "test": 51}
+    assert scores["rows"] == {"with_target": 255, "train": 255, "test": 255}
+
+
+@pytest.mark.parametrize(
+    ("options", "n_fits"),
+    [
+        ({}, 1),
+        ({"conformal": True}, 1),
+        ({"holdout": 0.3}, 2),
+        ({"no_refit": True}, 1),
+        ({"time_column": "ordered"}, 2),
+    ],
+)
+def test_a_model_is_fitted_twice_only_if_rows_are_held_out_by_choice(options, n_fits, monkeypatch):
+    fits, fit = [], SigmaxRegressor.fit
+    monkeypatch.setattr(
+        SigmaxRegressor, "fit", lambda it, X, *rest: (fits.append(len(X)), fit(it, X, *rest))[1]
+    )
+    time_column = options.pop("time_column", None)
+    settings = {"experts": ("linear",)}
+    saved, texts = fit_table(
+        make_deliveries(100),
+        ColumnOptions(target="minutes", time_column=time_column),
+        FitOptions(settings=settings, **options),
+    )
+    assert len(fits) == n_fits
+    assert saved.metadata["fitted_to"] == "all rows" or options.get("no_refit")
+    scores = json.loads(texts["scores.json"])
+    assert scores["rows"]["test"] == (100 if sum(fits) == 100 else 100 - fits[0])
+    assert 0.7 < scores["model"]["coverage_90"]["value"] <= 1
+
+
+def test_scores_are_those_of_held_out_predictions(model, table):
+    loaded, scores = (
+        load_estimator(model / "model"),
+        json.loads((model / "scores.json").read_text()),
+    )
+    held_out, y = loaded.model_.fitted.held_out, pd.read_csv(table)["minutes"].dropna().to_numpy()
+    crps = loaded.model_.held_out().crps(y[held_out.row])
+    assert scores["model"]["crps"]["value"] == pytest.approx(np.mean(crps), rel=1e-6)
+    page = (model / "report.html").read_text()
+    assert "tested on 255, each predicted by a fit that has not seen it" in page
+
+
+def test_too_few_held_out_predictions_need_a_fit_of_their_own():
+    shown = []
+    settings = {"experts": (LOCAL_PRESETS["fast"].override({"n_members": 1, "n_steps": 5}),)}
+    options = FitOptions(settings=settings)
+    columns = ColumnOptions(target="minutes")
+    saved, _ = fit_table(make_deliveries(300), columns, options, show=shown.append)
+    texts = [item for item in shown if isinstance(item, str)]
+    assert texts == [
+        "Fitting SigmaxRegressor to 300 rows",
+        "Held out 60 of 300 rows at random; duplicate rows stay together",
+        "Fitting SigmaxRegressor to 240 rows",
+        "Refitting on all 300 rows.",
+    ]
+    assert saved.metadata["rows"] == {"with_target": 300, "train": 240, "test": 60}
 
 
 def test_the_verdict_is_the_first_sentence_of_the_report(model):
@@ -110,7 +168,7 @@ def test_coverage_that_is_off_is_a_warning_in_the_terminal(tmp_path):
 def test_a_column_that_carries_everything_is_asked_about(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"nearly": rng.normal(size=300), "other": rng.normal(size=300)})
-    frame["y"] = frame["nearly"] ** 2 + 0.1 * rng.normal(size=300) + 5 * frame["nearly"]
+    frame["y"] = frame["nearly"] ** 2 + 0.1 * rng.normal(size=300) + 9 * frame["nearly"]
     frame.to_csv(tmp_path / "table.csv", index=False)
     out = tmp_path / "out"
     options = ("--target", "y", "--method", "linear", "--out", out)
@@ -150,7 +208,7 @@ def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     scores = json.loads((model / "scores.json").read_text())
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
-    assert f"from {n_test} rows that the model had not seen: {n_inside} of them" in page
+    assert f"from {n_test} held-out rows: {n_inside} of them" in page
     command = f"sigmax fit {table} --target minutes --out {model} --effort quick"
     assert command in page and "setting effort" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):

@@ -9,7 +9,7 @@ from estimator_list import ESTIMATORS, NETWORKS, SHORT, SPREAD, X, Y, build, fit
 from scipy import stats
 from table_cases import table_of
 
-from sigmax import MCDropoutRegressor, MeanVarianceRegressor
+from sigmax import MCDropoutRegressor, MeanVarianceRegressor, SigmaxRegressor
 from sigmax.distributions import Mixture, Normal, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.experts import HeldOut, Rows, TrainingRows
@@ -130,3 +130,21 @@ def test_methods_in_closed_form_leave_every_row_out(other):
     assert np.mean((wide[:, 0] <= Y) & (wide[:, 1] >= Y)) > 0.85
     with pytest.raises(InvalidArgumentError, match="`method` must be one of conformal, distrib"):
         model.predict_interval(X, method="exact")
+
+
+def test_a_held_out_row_is_no_inducing_point_and_its_own_error_does_not_widen_its_interval():
+    rng = np.random.default_rng(0)
+    X = np.append(rng.normal(size=79), 50.0)[:, None]
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    y[5] += 9
+    experts: Any = ["linear"]
+    model = SigmaxRegressor("quick", experts=experts, random_state=0).fit(X, y)
+    held_out = model.model_.fitted.held_out
+    gate, far = held_out.gate, model.predict_gate(X[79:])
+    assert gate is not None and far is not None
+    assert gate[held_out.row == 79] > 0.99 and far < 0.01
+    bounds = model.model_.held_out_interval(0.9)
+    assert np.isfinite(bounds).all()
+    y_held_out = y[held_out.row]
+    inside = (bounds[:, 0] <= y_held_out) & (y_held_out <= bounds[:, 1])
+    assert 0.8 < inside.mean() < 0.97 and not inside[held_out.row == 5]

@@ -38,7 +38,7 @@ def test_headline_has_the_coverage_and_the_median_half_width():
         "The 90 % intervals contained 90 % of the test values of height, as expected. A typical"
         " interval is ± 2.5."
     )
-    assert "from 200 rows that the model had not seen: 180 of them were inside" in headline.basis
+    assert "from 200 held-out rows: 180 of them were inside" in headline.basis
     assert "few rows" not in headline.basis
 
 

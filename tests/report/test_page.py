@@ -117,7 +117,7 @@ def test_a_model_without_gate_and_neighbors_has_a_page():
     made = make_report(120, model=BareModel(KnownModel()), training=None).page()
     page = made.to_html()
     assert "out of distribution" not in made.headline
-    assert "does not measure how far rows are from the training rows" in page
+    assert "How far these rows are from the training rows is not known" in page
     assert "does not name training rows" in page and 'class="opens"' not in page
 
 

@@ -20,8 +20,8 @@ from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, tr
 from sigmax.cli.scores import (
     Estimate,
     RowScores,
+    intervals_of,
     score_difference,
-    score_model,
     score_rows,
     score_table,
     score_text,
@@ -35,6 +35,7 @@ from sigmax.report import HeldOutRows, ModelReport
 from sigmax.report.model_page import coverage_cautions
 from sigmax.report.page import Caution
 from sigmax.report.tables import ReportTable, TableCell, share_text
+from sigmax.report.validation import COVERAGE
 from sigmax.settings import check_choice
 from sigmax.table_model import (
     INTERVAL_METHODS,
@@ -240,8 +241,9 @@ def evaluate_chunks(
             continue
         X = chunk.filter(items=saved.features)
         with InvalidCellError.numbered(numbers):
-            dist, found = score_model(saved.model, X, y, method)
-        scores.append(found)
+            dist, gate = saved.model.predict_dist_and_gate(X)
+        intervals = intervals_of(saved.model, X, dist, method)
+        scores.append(score_rows(y, dist, intervals))
         hashes.append(hash_rows(X, y, saved.schema))
         if saved.linear is not None:
             linear.append(score_rows(y, saved.linear.predict_dist(X)))
@@ -249,7 +251,8 @@ def evaluate_chunks(
         kept_columns.append(columns)
         kept_numbers.append(numbers)
         if keep_rows:
-            known = {"dist": dist, "method": method, "numbers": numbers, "columns": columns}
+            known: Any = {"dist": dist, "bounds": intervals(COVERAGE), "gate": gate}
+            known |= {"numbers": numbers, "columns": columns}
             report.append(HeldOutRows.predict(saved.model, X, y, **known))
     rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
     if group_column in columns:

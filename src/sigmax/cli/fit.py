@@ -29,6 +29,8 @@ from sigmax.cli.app import (
 from sigmax.cli.describe import caution_line, describe_frame, screen
 from sigmax.cli.peers import PACKAGES
 from sigmax.cli.rows import (
+    HELD_OUT,
+    IN_TURN,
     ColumnOptions,
     ManyRows,
     Split,
@@ -39,15 +41,15 @@ from sigmax.cli.rows import (
     hold_out_rows,
     read_features,
     read_rows,
+    rows_in_turn,
     typical_values,
 )
 from sigmax.cli.scores import (
     BASELINES,
     LEVELS,
     Estimate,
-    RowScores,
+    intervals_of,
     score_difference,
-    score_model,
     score_rows,
     score_table,
     summary_to_json,
@@ -68,6 +70,7 @@ from sigmax.experts.stack import EFFORTS
 from sigmax.report import HeldOutRows, ModelReport
 from sigmax.report.model_page import TOO_GOOD, coverage_cautions, leaderboard_tables
 from sigmax.report.tables import ReportTable, TableCell
+from sigmax.report.validation import COVERAGE
 from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.settings import check_choice, check_count, check_number
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
@@ -102,9 +105,12 @@ class FitOptions:
         float | None,
         typer.Option(help="Seconds after which a fit of sigmax begins no further expert."),
     ] = None
-    holdout: Annotated[float, typer.Option(help="Share of rows to hold out for scoring.")] = 0.2
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Share of rows that a fit of its own holds out, 0.2 if one is needed."),
+    ] = None
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="Do not refit the final model on all rows.")
+        bool, typer.Option("--no-refit", help="Hold rows out, and do not refit on all of them.")
     ] = False
     conformal: Annotated[
         bool, typer.Option("--conformal", help="Conformal intervals, with guaranteed coverage.")
@@ -131,9 +137,19 @@ class FitOptions:
         if self.method != "sigmax" and not (is_usual and self.time_limit is None):
             text = f"`--effort {self.effort}`" if not is_usual else "`--time-limit`"
             raise InvalidArgumentError(f"{text} needs `--method sigmax`, not {self.method!r}.")
-        check_number("--holdout", self.holdout, above=0.0, below=1.0)
+        if self.holdout is not None:
+            check_number("--holdout", self.holdout, above=0.0, below=1.0)
         check_count("--seed", self.seed, minimum=0)
         self.create_model().expert()
+
+    def scores_in_turn(self, columns: ColumnOptions, model: AbstractRegressor) -> bool:
+        """True if held-out predictions of one fit are the scores.
+
+        Members of an ensemble of networks hold out different rows: no row has a prediction of all.
+        """
+        has_split = columns.time_column is not None or columns.group_column is not None
+        is_chosen = self.holdout is not None or self.no_refit
+        return not (has_split or is_chosen or model.is_network)
 
     def create_model(self, columns: ColumnOptions | None = None) -> AbstractRegressor:
         chosen: dict[str, Any] = {"time_limit": self.time_limit}
@@ -241,16 +257,41 @@ def fit_table(
         show(item)
     with InvalidCellError.numbered(data.numbers):
         duplicates = duplicate_groups(table.values)
-        split = hold_out_rows(data.frame, duplicates, options.holdout, columns, options.seed)
-    if many is not None:
-        sampled = f", from a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
-        split = replace(split, how=split.how + sampled)
-    show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
-    n_train = f"{len(split.train):,} rows" if many is None else "all other rows, in shards"
-    show(f"Fitting {type(model).__name__} to {n_train}")
-    seconds = fit_model(model, data, columns, split, many, verbose=verbose)
+
+    def hold_out() -> Split:
+        share = options.holdout or HELD_OUT
+        with InvalidCellError.numbered(data.numbers):
+            found = hold_out_rows(data.frame, duplicates, share, columns, options.seed)
+        if many is not None:
+            sampled = f", from a random sample of {len(frame):,} of {many.files.n_rows:,} rows"
+            found = replace(found, how=found.how + sampled)
+        show(f"Held out {len(found.test):,} of {len(data.y):,} rows {found.how}")
+        return found
+
+    def fit_scored(split: Split | None) -> tuple[float, dict[str, AbstractRegressor]]:
+        n_train = f"{len(data.y) if split is None else len(split.train):,} rows"
+        n_train = n_train if many is None else "all other rows, in shards"
+        show(f"Fitting {type(model).__name__} to {n_train}")
+        seconds = fit_model(model, data, columns, split, many, verbose=verbose)
+        return seconds, fit_baselines(data, split, columns, options)
+
+    in_turn = many is None and options.scores_in_turn(columns, model)
+    split = None if in_turn else hold_out()
+    seconds, baselines = fit_scored(split)
+    if split is None:
+        split = rows_in_turn(list(map(held_out_rows, [model, *baselines.values()])), duplicates)
+        if split is None:  # too few
+            split = hold_out()
+            seconds, baselines = fit_scored(split)
+        else:
+            show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
     with bar(f"scoring {len(split.test):,} held-out rows"):
-        dist, row_scores, baselines = score_held_out(model, data, split, columns, options)
+        y, clusters = data.y[split.test], split.clusters
+        scored = Predictions.of(model, data, split, options.intervals)
+        row_scores = {"model": score_rows(y, scored.dist, scored.intervals)}
+        for title, other in baselines.items():
+            row_scores[title] = score_rows(y, Predictions.of(other, data, split).dist)
+        row_scores = {k: replace(found, clusters=clusters) for k, found in row_scores.items()}
         summaries = {title: found.summary() for title, found in row_scores.items()}
         best = list(baselines)[-1]
         sentence = verdict(score_difference(row_scores["model"], row_scores[best], best))
@@ -258,9 +299,10 @@ def fit_table(
         rows = HeldOutRows.predict(
             model,
             data.X.iloc[split.test],
-            data.y[split.test],
-            dist=dist,
-            method=options.intervals,
+            y,
+            dist=scored.dist,
+            bounds=scored.intervals(COVERAGE),
+            gate=scored.gate,
             numbers=data.numbers[split.test],
             columns=data.frame.iloc[split.test].filter(items=[c for c in data.frame if c in named]),
         )
@@ -295,7 +337,7 @@ def fit_table(
             show(caution_line(caution))
     linear: Any = baselines.get("linear")
     learned = split.train
-    if not options.no_refit:
+    if not (split.how == IN_TURN or options.no_refit):
         show(f"Refitting on all {metadata['rows']['with_target']:,} rows.")
         fit_model(model, data, columns, None, many, verbose=verbose)
         linear = None if linear is None else linear.fit(data.X, data.y)
@@ -354,27 +396,52 @@ def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any) -> None:
         model.fit(X, y)
 
 
-def score_held_out(
-    model: AbstractRegressor,
-    data: UsableRows,
-    split: Split,
-    columns: ColumnOptions,
-    options: FitOptions,
-) -> tuple[Predictive, dict[str, RowScores], dict[str, AbstractRegressor]]:
-    """Prediction of the held-out rows, scores of the model and the baselines, and the latter."""
-    X, y = data.X.iloc[split.test], data.y[split.test]
-    dist, scores = score_model(model, X, y, options.intervals)
-    baselines = {
-        name: FitOptions(method=name, seed=options.seed).create_model(columns)
+def fit_baselines(
+    data: UsableRows, split: Split | None, columns: ColumnOptions, options: FitOptions
+) -> dict[str, AbstractRegressor]:
+    """Baselines other than the method, fitted to the training rows."""
+    rows = np.arange(len(data.y)) if split is None else split.train
+    return {
+        name: FitOptions(method=name, seed=options.seed)
+        .create_model(columns)
+        .fit(data.X.iloc[rows], data.y[rows])
         for name in BASELINES
         if name != options.method
     }
-    rows = {"model": scores}
-    for name, other in baselines.items():
-        other.fit(data.X.iloc[split.train], data.y[split.train])
-        rows[name] = score_rows(y, other.predict_dist(X))
-    rows = {name: replace(found, clusters=split.clusters) for name, found in rows.items()}
-    return dist, rows, baselines
+
+
+def held_out_rows(model: AbstractRegressor) -> NDArray[np.intp]:
+    """Rows given to the fit that have held-out predictions."""
+    return model.model_.fitted.held_out.row
+
+
+@final
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of the test rows of a split."""
+
+    dist: Predictive
+    intervals: Callable[[float], NDArray[np.float64]]
+    """Bounds (n, 2) of the intervals of a level."""
+    gate: NDArray[np.float64] | None
+
+    @classmethod
+    def of(
+        cls, model: AbstractRegressor, data: UsableRows, split: Split, method: str = "distribution"
+    ) -> "Predictions":
+        """Held-out predictions of training rows, or predictions of other rows."""
+        if split.how != IN_TURN:
+            X = data.X.iloc[split.test]
+            dist, gate = model.predict_dist_and_gate(X)
+            return cls(dist, intervals_of(model, X, dist, method), gate)
+        row, gate = held_out_rows(model), model.model_.fitted.held_out.gate
+        order = np.argsort(row)
+        at = order[np.searchsorted(row[order], split.test)]
+        dist, gate = model.model_.held_out()[at], None if gate is None else gate[at]
+        intervals = dist.interval
+        if method == "conformal":
+            intervals = lambda level: model.model_.held_out_interval(level)[at]  # noqa: E731
+        return cls(dist, intervals, gate)
 
 
 def fit_report(
@@ -390,6 +457,17 @@ def fit_report(
     n_rows = counts.get("in_files", profile.n_rows)  # the profile may describe a sample
     n_without = n_rows - counts["with_target"]
     left_out = f", {n_without:,} without a target left out" * bool(n_without)
+    if split == IN_TURN:
+        fitted = [("model", f"{name}, fitted to all rows")]
+        tested = "each predicted by a fit that has not seen it"
+        subtitle = f"Trained on {counts['train']:,} rows; tested on {counts['test']:,}, {tested}"
+    else:
+        fitted = [
+            ("model", f"{name}, fitted to {counts['train']:,} rows for this page"),
+            ("final model", f"fitted to {metadata['fitted_to']}"),
+        ]
+        tested = f"tested on {counts['test']:,} others chosen {split}"
+        subtitle = f"Trained on {counts['train']:,} rows, {tested}"
     return model_report(
         saved,
         source,
@@ -400,12 +478,10 @@ def fit_report(
         about_rows=[
             ("table", f"{source}, {n_rows:,} rows{left_out}"),
             ("held out", f"{counts['test']:,} of {counts['with_target']:,} rows {split}"),
-            ("model", f"{name}, fitted to {counts['train']:,} rows for this page"),
-            ("final model", f"fitted to {metadata['fitted_to']}"),
+            *fitted,
             ("seconds to fit", f"{seconds:.1f}"),
         ],
-        subtitle=f"Trained on {counts['train']:,} rows, tested on {counts['test']:,} others chosen"
-        f" {split}",
+        subtitle=subtitle,
         schema=profile.schema,
         findings=profile.findings,
         group_column=saved.group_column,

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Annotated, Any, final
 
 import numpy as np
@@ -38,6 +38,12 @@ SAMPLED = 81_920
 TRAINING_ROWS = "training rows"
 MOST_HASHES = 50_000
 """Largest number of hashes of training rows in a model folder."""
+IN_TURN = "in turn; duplicate rows stay together"
+"""How rows are held out whose held-out predictions are scored."""
+FEWEST_IN_TURN = 1000
+"""Rows with held-out predictions that are enough for scores, or `HELD_OUT` of all rows."""
+HELD_OUT = 0.2
+"""Share of rows that a separate fit holds out, by default."""
 MANY_LEARNED = 0.02
 """Share of training rows, beyond that of duplicates, from which scores are misleading."""
 
@@ -297,6 +303,14 @@ class Split:
     """A label for every test row; rows of one label are not independent."""
     how: str
     """Description, to be read after "held out 20 of 100 rows"."""
+
+
+def rows_in_turn(held_out: Sequence[NDArray[np.intp]], duplicates: Labels) -> Split | None:
+    """Rows for which several models have held-out predictions; None if they are too few."""
+    test = reduce(np.intersect1d, held_out)
+    if len(test) < min(FEWEST_IN_TURN, HELD_OUT * len(duplicates)):
+        return None
+    return Split(np.arange(len(duplicates)), test, duplicates[test], IN_TURN)
 
 
 def hold_out_rows(

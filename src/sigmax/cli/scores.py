@@ -102,7 +102,6 @@ class RowScores:
 def score_rows(
     y: NDArray[np.float64],
     dist: Any,
-    *,
     intervals: Callable[[float], NDArray[np.float64]] | None = None,
 ) -> RowScores:
     """Scores of every row; ``intervals`` gives the bounds (n, 2) of a level, by default ``dist``.
@@ -122,16 +121,13 @@ def score_rows(
     return RowScores(scores, np.arange(len(y)))
 
 
-def score_model(model: Any, X: Any, y: NDArray[np.float64], method: str) -> tuple[Any, RowScores]:
-    """The prediction of rows, and its scores with intervals of this method."""
-    dist = model.predict_dist(X)
+def intervals_of(
+    model: Any, X: Any, dist: Any, method: str
+) -> Callable[[float], NDArray[np.float64]]:
+    """Function from a level to the bounds (n, 2) of the intervals of rows with these densities."""
     if method == "distribution":
-        return dist, score_rows(y, dist)
-
-    def conformal(level: float) -> NDArray[np.float64]:
-        return model.predict_interval(X, level, method="conformal")
-
-    return dist, score_rows(y, dist, intervals=conformal)
+        return dist.interval
+    return lambda level: model.predict_interval(X, level, method="conformal")
 
 
 def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:

@@ -52,19 +52,25 @@ class HeldOut(AbstractValue):
     weight: Float[np.ndarray, " k"]
     """Sample weights."""
     row: Int[np.ndarray, " k"]
-    """Positions of the rows among the training rows."""
+    """Positions of the rows among the training rows; in a `Model`, among those given to `fit`."""
     members: Bool[np.ndarray, "k members"]
     """True for the members that hold a row out."""
+    gate: Float[np.ndarray, " k"] | None = None
+    """Extrapolation gate of the rows, none of which counts as on the data by itself."""
 
     @classmethod
     def of_rows(
-        cls, dist: Mixture | Stacked, rows: Rows, at: Int[np.ndarray, " k"] | None = None
+        cls,
+        dist: Mixture | Stacked,
+        rows: Rows,
+        at: Int[np.ndarray, " k"] | None = None,
+        gate: Float[np.ndarray, " k"] | None = None,
     ) -> "HeldOut":
         """All rows, or the rows ``at``, each left out by every member; a stack has one."""
         at = np.arange(len(rows)) if at is None else at
         n_members = 1 if isinstance(dist, Stacked) else dist.n_members
         members = np.ones((len(at), n_members), dtype=bool)
-        return cls(dist, rows.y[at], rows.weight[at], at, members)
+        return cls(dist, rows.y[at], rows.weight[at], at, members, gate)
 
     @classmethod
     def of_members(
@@ -144,6 +150,17 @@ class HeldOut(AbstractValue):
             )
             bounds.append(scores.interval(means, np.sqrt(variances), coverage))
         return np.concatenate(bounds)
+
+    def own_interval(self, coverage: float) -> Float[np.ndarray, "k p 2"]:
+        """Conformal intervals of held-out rows, each tenth of them from errors of the others."""
+        dist, bounds = Predictive(self.dist), np.empty((*self.y.shape, 2))
+        part = np.random.default_rng(0).permutation(len(self)) % 10
+        mean, std = dist.mean, dist.std
+        for own, others in ((part == i, part != i) for i in range(10)):
+            known = (self.y[others], mean[others], std[others], self.weight[others])
+            scores = ConformalScores.create(*known)
+            bounds[own] = scores.interval(mean[None, own], std[None, own], coverage)
+        return bounds
 
 
 def member_moments(mixture: Mixture | Stacked, n_members: int) -> tuple[np.ndarray, np.ndarray]:

@@ -461,7 +461,7 @@ class Stack(AbstractExpert):
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
         dist = dist.widen(factor)
         calibration, own = calibration_weights(dist, rows, common, fold)
-        held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common)
+        held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts

@@ -76,10 +76,14 @@ def permutation_importance(
     X: pd.DataFrame,
     y: Numbers,
     *,
+    held_out: Numbers | None = None,
     together: Sequence[str] = (),
     seed: int = 0,
 ) -> Importance:
-    """Permute each column in turn, times ``together``, and measure how the predictions change."""
+    """Permute each column in turn, times ``together``, and measure how the predictions change.
+
+    The error rises from that of the ``held_out`` predictions, if the model has learned the rows.
+    """
     units = [(str(name),) for name in X.columns if name not in together]
     units += [tuple(together)] if together else []
     n_rows = min(len(X), MOST_ROWS, max(FEWEST_ROWS, MOST_PREDICTIONS // len(units)))
@@ -97,8 +101,8 @@ def permutation_importance(
     mean, std = dist.mean[:n_rows], dist.std[:n_rows]
     shape = len(units), n_permutations * n_rows
     means, stds = (part[n_rows:].reshape(shape) for part in (dist.mean, dist.std))
+    rmse = np.sqrt(np.mean(((mean if held_out is None else held_out[:n_rows]) - y) ** 2))
     mean, std, y = (np.tile(part, n_permutations) for part in (mean, std, y))
-    rmse = np.sqrt(np.mean((mean - y) ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = np.abs(np.log(stds) - np.log(std))
     return Importance(

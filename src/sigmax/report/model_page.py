@@ -92,6 +92,7 @@ class ModelReport:
             self.model,
             X,
             self.rows.y[sampled.index.to_numpy()],
+            held_out=self.rows.mean[sampled.index.to_numpy()],
             together=[column.name for column in self.schema.of_kind(Kind.TIME)],
         )
         order = [name for i in importance.order() for name in importance.units[i]]
@@ -175,8 +176,8 @@ def rows_tables(
     else:
         measure, values = "share due to lack of data", rows.epistemic_share
         note = (
-            "This method does not measure how far rows are from the training rows: they are sorted"
-            " by the share of variance due to lack of data."
+            "How far these rows are from the training rows is not known: they are sorted by the"
+            " share of variance due to lack of data."
         )
     chance = 1 - rows.centrality
     chance_note = (
@@ -189,7 +190,8 @@ def rows_tables(
         title: str, chosen: NDArray[np.intp], measure: str, measured: Sequence[TableCell], note: str
     ) -> ReportTable:
         cells, shown = rows.cells.loc[chosen], list(columns)[:N_FEATURES]
-        supporters = find_supporters(model, cells, training, target, shown)
+        numbers = rows.numbers[chosen].tolist()
+        supporters = find_supporters(model, cells, numbers, training, target, shown)
         notes = [note]
         if not supporters:
             notes.append("This method does not name training rows behind a prediction.")
@@ -229,19 +231,26 @@ def rows_tables(
 def find_supporters(
     model: Any,
     cells: pd.DataFrame,
+    numbers: Sequence[int],
     training: LearnedRows | None,
     target: str,
     columns: Sequence[str],
 ) -> list[ReportTable]:
-    """Training rows behind each prediction; an empty list if the model does not name them."""
-    found = None if training is None else find_neighbors(model, cells, N_SUPPORTERS)
+    """Other training rows behind each prediction; an empty list if the model names none.
+
+    ``numbers`` are those of the rows, which may be training rows of the model themselves.
+    """
+    found = None if training is None else find_neighbors(model, cells, N_SUPPORTERS + 1)
     if training is None or found is None:
         return []
     indices, weights = found
     features = [training.X[name] for name in columns]
     tables = []
-    for supporters, shares in zip(indices.tolist(), weights.tolist(), strict=True):
-        rest = share_text(max(0.0, 1 - sum(shares)))
+    for number, rows, shares in zip(numbers, indices.tolist(), weights.tolist(), strict=True):
+        pairs = zip(rows, shares, strict=True)
+        shown = [(row, share) for row, share in pairs if training.numbers[row] != number]
+        shown = [(row, share) for row, share in shown if share > 0][:N_SUPPORTERS]
+        rest = share_text(max(0.0, 1 - sum(share for _, share in shown)))
         table = ReportTable(
             title="Training rows with the largest shares in this prediction",
             header=["training row", "share", target, *columns],
@@ -252,10 +261,12 @@ def find_supporters(
                     TableCell.number(training.y[row]),
                     *(TableCell.feature(cells.iloc[row]) for cells in features),
                 ]
-                for row, share in zip(supporters, shares, strict=True)
-                if share > 0
+                for row, share in shown
             ],
-            notes=[f"The other {rest} come from other rows, and from experts without such rows."],
+            notes=[
+                f"The other {rest} come from the row itself, if it is a training row, from other"
+                " rows, and from experts without such rows."
+            ],
         )
         tables.append(table)
     return tables
@@ -381,9 +392,7 @@ class Headline:
     def basis(self) -> str:
         """Number of rows behind the first sentences, and the uncertainty that follows."""
         low, high = map(share_text, self.bounds)
-        seen = "labelled rows of this file"
-        if not self.is_new_table:
-            seen = "rows that the model had not seen"
+        seen = "labelled rows of this file" if self.is_new_table else "held-out rows"
         text = (
             f"Computed from {len(self.rows):,} {seen}: {self.n_inside:,} of them were inside"
             f" their intervals. The true coverage is between {low} and {high} (95 % confidence)."

@@ -56,7 +56,7 @@ coverage_chart = partial(
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldOutRows:
-    """Rows that were not used for training, with targets and predictions."""
+    """Held-out or new rows with targets and predictions by a fit that has not seen them."""
 
     y: Numbers
     mean: Numbers
@@ -85,29 +85,26 @@ class HeldOutRows:
         y: Numbers,
         *,
         dist: Any = None,
-        method: str = "distribution",
+        bounds: Numbers | None = None,
+        gate: Numbers | None = None,
         numbers: NDArray[np.integer] | None = None,
         columns: Any = None,
     ) -> "HeldOutRows":
-        """Predict labelled rows of a pandas frame, unless their ``dist`` is already known.
+        """Predict labelled rows of a pandas frame, as far as their predictions are not given.
 
-        The ``method`` of the intervals is ``distribution`` or ``conformal``; row ``numbers`` are
-        counted from 1 by default.
+        Intervals have the ``bounds`` (n, 2); row ``numbers`` are counted from 1 by default.
         """
         dist = model.predict_dist(X) if dist is None else dist
-        if method == "conformal":
-            bounds = model.predict_interval(X, COVERAGE, method="conformal")
-        else:
-            bounds = dist.interval(COVERAGE)
-        gate = model.predict_gate(X)
+        ends: Any = dist.interval(COVERAGE) if bounds is None else bounds
+        gate = model.predict_gate(X) if gate is None else gate
         columns = pd.DataFrame(index=range(len(y))) if columns is None else columns
         rows = cls(
             y=y,
             mean=dist.mean,
             std=dist.std,
             epistemic=np.sqrt(dist.epistemic_variance),
-            lower=bounds[:, 0],
-            upper=bounds[:, 1],
+            lower=ends[:, 0],
+            upper=ends[:, 1],
             pit=dist.cdf(y),
             level=covering_levels(y, dist, CURVE_LEVELS),
             gate=None if gate is None else np.asarray(gate, dtype=np.float64),

@@ -5,18 +5,25 @@ python examples/gallery.py [folder]
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_diabetes, load_iris, load_linnerud, load_wine
-from sklearn.model_selection import KFold, train_test_split
+from sklearn.model_selection import KFold
 
 from sigmax import SigmaxRegressor
 from sigmax.plots import draw_monitor, tidy
 
 BLUE, LIGHT, RED = "#1f5fa8", "#9ec3ea", "#d1495b"
 PICTURES = {}
+
+
+def read(load: Any, target: str = "target", **options: Any) -> tuple[pd.DataFrame, pd.Series]:
+    """Columns of a table of scikit-learn, and the one to predict."""
+    table = load(as_frame=True, **options)
+    return table.data.drop(columns=target, errors="ignore"), table.frame[target]
 
 
 def picture(draw):
@@ -47,16 +54,15 @@ def bands(axes):
 # --8<-- [start:densities]
 @picture
 def densities(axes):
-    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
-    X, X_new, y, y_new = train_test_split(X, y, test_size=4, random_state=3)
-    model = SigmaxRegressor("quick", random_state=0).fit(X, y)
+    X, y = read(load_diabetes, scaled=False)
+    model = SigmaxRegressor("quick", random_state=0).fit(X[4:], y[4:])
 
     grid = np.linspace(0, 360, 181)
-    for i, (color, actual) in enumerate(zip(("C0", "C1", "C2", "C3"), y_new, strict=True)):
-        patient = X_new.iloc[np.full(len(grid), i)]
+    for i, color in enumerate(("C0", "C1", "C2", "C3")):
+        patient = X.iloc[np.full(len(grid), i)]
         density = np.exp(model.predict_dist(patient).log_prob(grid))
         axes.plot(grid, density, color=color, label=f"patient {i + 1}")
-        axes.plot(actual, 0, "^", color=color, clip_on=False)
+        axes.plot(y[i], 0, "^", color=color, clip_on=False)
     axes.set(xlabel="disease progression", ylabel="density", title="Four new patients")
     axes.set_ylim(0)
     axes.legend(frameon=False, title="triangle: actual value")
@@ -66,16 +72,16 @@ def densities(axes):
 # --8<-- [start:sorted_intervals]
 @picture
 def sorted_intervals(axes):
-    wine = load_wine(as_frame=True).data
-    X, y = wine.drop(columns="alcohol"), wine["alcohol"]
-    X, X_new, y, y_new = train_test_split(X, y, test_size=60, random_state=0)
-    model = SigmaxRegressor("quick", random_state=0).fit(X, y)
+    X, y = read(load_wine, "alcohol")
+    X_new = X.sample(60, random_state=0)
+    y_new = y.loc[X_new.index].to_numpy()
+    model = SigmaxRegressor("quick", random_state=0).fit(X.drop(X_new.index), y.drop(X_new.index))
 
     lower, upper = model.predict_interval(X_new, coverage=0.9).T
     order, rank = np.argsort(model.predict(X_new)), np.arange(len(X_new))
-    is_inside = ((lower <= y_new) & (y_new <= upper)).to_numpy()[order]
+    is_inside = ((lower <= y_new) & (y_new <= upper))[order]
     axes.vlines(rank, lower[order], upper[order], color=LIGHT, lw=4)
-    axes.scatter(rank, y_new.iloc[order], s=14, c=np.where(is_inside, BLUE, RED), zorder=2)
+    axes.scatter(rank, y_new[order], s=14, c=np.where(is_inside, BLUE, RED), zorder=2)
     text = f"90 % intervals contain {is_inside.sum()} of {len(X_new)} wines"
     axes.set(xlabel="wines, by predicted alcohol", ylabel="alcohol, %", title=text)
 
@@ -84,7 +90,7 @@ def sorted_intervals(axes):
 # --8<-- [start:calibration]
 @picture
 def calibration(axes):
-    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    X, y = read(load_diabetes, scaled=False)
     pit = np.empty(len(y))  # probability of a value below the actual one, for held-out rows
     for train, test in KFold(5, shuffle=True, random_state=0).split(X):
         model = SigmaxRegressor("quick", random_state=0).fit(X.iloc[train], y.iloc[train])
@@ -103,11 +109,10 @@ def calibration(axes):
 # --8<-- [start:weights]
 @picture
 def weights(axes):
-    iris, wine = load_iris(as_frame=True).data, load_wine(as_frame=True).data
     tables = {
-        "diabetes": load_diabetes(return_X_y=True, as_frame=True, scaled=False),
-        "iris: petal width": (iris.drop(columns="petal width (cm)"), iris["petal width (cm)"]),
-        "wine: proline": (wine.drop(columns="proline"), wine["proline"]),
+        "diabetes": read(load_diabetes, scaled=False),
+        "iris: petal width": read(load_iris, "petal width (cm)"),
+        "wine: proline": read(load_wine, "proline"),
     }
     shares = {}
     for name, (X, y) in tables.items():
@@ -148,7 +153,7 @@ def gate(axes):
 
     side = np.linspace(-6, 6, 73)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    found = model.predict_gate(grid).reshape(73, 73)
+    found = model.predict_uncertainty(grid)["gate"].reshape(73, 73)
     shown = axes.contourf(side, side, found, np.linspace(0, 1, 11), cmap="Blues")
     axes.figure.colorbar(shown, label="gate")
     axes.scatter(*X.T, s=4, color="black", alpha=0.5)
@@ -160,8 +165,7 @@ def gate(axes):
 # --8<-- [start:few_rows]
 @picture
 def few_rows(axes):
-    data = load_linnerud(as_frame=True)
-    X, y = data.data, data.target["Waist"]
+    X, y = read(load_linnerud, "Waist")
     ends = np.empty((len(y), 2))
     for train, test in KFold(10).split(X):
         model = SigmaxRegressor("quick", random_state=0).fit(X.iloc[train], y.iloc[train])
@@ -195,7 +199,7 @@ def drift(axes):
 # --8<-- [start:dependence]
 @picture
 def dependence(axes):
-    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    X, y = read(load_diabetes, scaled=False)
     model = SigmaxRegressor("quick", random_state=0).fit(X, y)
 
     patients, values = X.iloc[:40], np.linspace(18, 42, 25)

@@ -5,11 +5,13 @@ round differently, training multiplies that, and here programs are compiled with
 """
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,31 @@ def test_the_gallery_shows_every_picture_that_its_script_draws(tmp_path):
     for name in drawn:
         assert f"](gallery/{name})" in page
         assert f'--8<-- "examples/gallery.py:{name.removesuffix(".png")}"' in page
+
+
+def test_notebooks_print_what_their_pages_quote(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "notebooks.py"), str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert len(names) == 3
+    assert names == {path.name for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")}
+    for name in names:
+        found, quoted = (cells_of(path / name) for path in (tmp_path, ROOT / "docs/notebooks"))
+        assert [source for source, _ in found] == [source for source, _ in quoted]
+        for (source, one), (_, other) in zip(found, quoted, strict=True):
+            assert words(one) == words(other), source
+
+
+def cells_of(path: Path) -> list[tuple[str, str]]:
+    """Source and printed text of every cell of a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [
+        ("".join(cell["source"]), "".join(map(text_of, cell.get("outputs", [])))) for cell in cells
+    ]
+
+
+def text_of(output: dict[str, Any]) -> str:
+    return "".join(output.get("text", []))
 
 
 def test_a_page_shows_every_example_and_its_output():

@@ -493,18 +493,8 @@ class CombinedRegressor(AbstractRegressor):
         Share of the rows that each ensemble member holds out to choose its best checkpoint, at
         least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
         X are held out together.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    support, categorical_features, numeric_features, random_state, verbose
+        As in `SigmaxRegressor`.
 
     Examples
     --------
@@ -554,9 +544,7 @@ class MeanVarianceRegressor(AbstractRegressor):
     Parameters
     ----------
     preset : None, "fast", "paper" or a `sigmax.experts.Combined`
-        Other defaults: as in `CombinedRegressor`. An argument below replaces the preset's value if
-        it differs from its own default. All further settings are fields of
-        `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
+        Other defaults and further settings, as in `CombinedRegressor`.
     n_members : int
         Ensemble members, trained at once, of which the prediction is the equal mixture. One is a
         single network.
@@ -570,7 +558,7 @@ class MeanVarianceRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam for the mean.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
-        As in `CombinedRegressor`.
+        As in `CombinedRegressor` and `SigmaxRegressor`.
 
     Examples
     --------
@@ -617,9 +605,8 @@ class MCDropoutRegressor(AbstractRegressor):
     Parameters
     ----------
     preset : None, "fast", "paper" or a `sigmax.experts.Dropout`
-        Other defaults: "fast" is smaller and stops early. An argument below replaces the preset's
-        value if it differs from its own default. All further settings are fields of
-        `sigmax.experts.Dropout`, as in ``preset=Dropout(batch_size=64)``.
+        Other defaults and further settings, as in `CombinedRegressor`: "fast" is smaller and stops
+        early.
     dropout_rate : float
         Probability that a unit, inputs included, is dropped.
     n_draws : int
@@ -633,7 +620,7 @@ class MCDropoutRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
-        As in `CombinedRegressor`.
+        As in `CombinedRegressor` and `SigmaxRegressor`.
 
     Examples
     --------
@@ -680,9 +667,8 @@ class BayesianRegressor(AbstractRegressor):
     Parameters
     ----------
     preset : None, "fast", "paper" or a `sigmax.experts.Bayesian`
-        Other defaults: "fast" has a quarter of the steps. An argument below replaces the preset's
-        value if it differs from its own default. All further settings are fields of
-        `sigmax.experts.Bayesian`, as in ``preset=Bayesian(batch_size=64)``.
+        Other defaults and further settings, as in `CombinedRegressor`: "fast" has a quarter of the
+        steps.
     n_draws : int
         Draws of the network in the prediction.
     n_members : int
@@ -694,7 +680,7 @@ class BayesianRegressor(AbstractRegressor):
     learning_rate : float
         Step size of Adam.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
-        As in `CombinedRegressor`.
+        As in `CombinedRegressor` and `SigmaxRegressor`.
 
     Examples
     --------
@@ -746,9 +732,7 @@ class LocalRegressor(AbstractRegressor):
     Parameters
     ----------
     preset : None, "fast" or a `sigmax.experts.Local`
-        Other defaults: "fast" is cheaper. An argument below replaces the preset's value if it
-        differs from its own default. All further settings are fields of `sigmax.experts.Local`, as
-        in ``preset=Local(batch_size=64)``.
+        Other defaults and further settings, as in `CombinedRegressor`: "fast" is cheaper.
     n_members : int
         Ensemble members, trained at once, of which the prediction is the equal mixture.
     hidden_sizes : tuple of int
@@ -759,22 +743,10 @@ class LocalRegressor(AbstractRegressor):
         Step size of Adam, which falls to 0 along half a cosine.
     weight_decay : float
         Decoupled weight decay, times 1,500 plus the number of rows.
-    validation_fraction : float
-        Share of the rows that each ensemble member holds out to choose its best checkpoint, at
-        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
-        X are held out together.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    validation_fraction
+        As in `CombinedRegressor`.
+    support, categorical_features, numeric_features, random_state, verbose
+        As in `SigmaxRegressor`.
 
     Examples
     --------
@@ -925,18 +897,8 @@ class GPRegressor(AbstractGPRegressor):
     variance_prior : "sample" or "wide"
         Prior of the total variance in averaging: "wide" lets it be far larger than that of the
         sample, "sample" holds it near that, as optimisation wants it.
-    support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
-        end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
-        is skewed, and otherwise no bound.
-    categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
-        text, truth values and pandas' categories are categories, and text that is a date throughout
-        is a time.
-    random_state : int, RandomState, Generator or None
-        Seed of all draws.
-    verbose : int
-        1 shows a progress bar.
+    support, categorical_features, numeric_features, random_state, verbose
+        As in `SigmaxRegressor`.
 
     Attributes
     ----------
@@ -1001,7 +963,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         True to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows and
         no more distinct ones than inducing points.
     support, categorical_features, numeric_features, random_state, verbose
-        As in `GPRegressor`.
+        As in `SigmaxRegressor`.
 
     Attributes
     ----------
@@ -1119,7 +1081,7 @@ class SigmaxRegressor(AbstractRegressor):
     random_state : int, RandomState, Generator or None
         Seed of all draws.
     verbose : int
-        1 shows the progress of experts that take long.
+        1 shows a progress bar of experts that take long.
 
     Attributes
     ----------

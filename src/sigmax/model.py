@@ -6,10 +6,11 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from sigmax.distributions import Mixture, Predictive, Stacked
+from sigmax.distributions import ExpertPart, Mixture, Predictive, Stacked
 from sigmax.errors import InvalidCellError, InvalidDataError
 from sigmax.experts.base import AbstractFitted, StoredRows
 from sigmax.experts.rows import Rows
+from sigmax.experts.stack import stacked
 from sigmax.features import Completion, Features, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
@@ -76,8 +77,11 @@ class Model:
         return self.restored(self.fitted.held_out.conformal_interval(mixture, coverage))
 
     def held_out(self) -> Predictive:
-        """Predictive distributions of the held-out rows, in the units of y."""
-        return self.predictive(self.fitted.held_out.dist)
+        """Predictive distributions of the held-out rows, in the units of y, without JAX."""
+        dist = self.fitted.held_out.dist
+        if isinstance(dist, Mixture):
+            dist = stacked([ExpertPart(dist, None)], [1.0], np.zeros(dist.shape[0]))
+        return self.predictive(dist)
 
     def held_out_interval(self, coverage: float) -> np.ndarray:
         """Conformal intervals of the held-out rows."""

@@ -75,7 +75,7 @@ def test_many_rows_are_learned_from_and_a_sample_is_held_out(
     result = run("fit", folder, "--target", "y", "--drop", "number", "--out", out, *SMALL)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
-    assert "by `--method local` alone" in output
+    assert "fitting LocalRegressor, in shards" in output
     assert "from a random sample of" in output and f"of {N:,} rows" in output
     assert f"Refitting on all {N_LEARNED:,} rows." in output
     model = LocalRegressor.load(out / "model")

@@ -76,7 +76,6 @@ from sigmax.settings import check_choice, check_count, check_number
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
 from sigmax.tables.profile import Profile
 from sigmax.tables.table import Kind, Schema
-from sigmax.training import on_ray
 from sigmax.version import __version__
 
 FITTED = {
@@ -198,6 +197,8 @@ def fit(
         if not FITTED[options.method].is_network:
             text = f"not {options.method!r}: choose `--method local`."
             raise InvalidArgumentError(f"`--engine ray` trains ensembles of networks, {text}")
+        from sigmax.training import on_ray  # which imports JAX
+
         training = on_ray(engine.address, engine.workers, engine.device)
     is_stack = options.method == "sigmax"
     largest = (LocalRegressor() if is_stack else options.create_model()).largest_at_once

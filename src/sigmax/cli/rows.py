@@ -16,7 +16,6 @@ from pandas.util import hash_pandas_object
 from sigmax.cli.terminal import Bar, no_bar
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
 from sigmax.experts.rows import split_large_groups
-from sigmax.experts.stream import ParquetStream
 from sigmax.report import LearnedRows
 from sigmax.report.page import Caution
 from sigmax.report.tables import share_text
@@ -178,6 +177,8 @@ class ManyRows:
         cls, files: ParquetFiles, columns: ColumnOptions, seed: int = 0, bar: Bar = no_bar
     ) -> "ManyRows":
         """Read all rows once."""
+        from sigmax.experts.stream import ParquetStream  # which imports JAX
+
         target = columns.target
         check_names([target], files.names, option="--target")
         share, parts, n_with_target = SAMPLED / files.n_rows, [], 0
@@ -189,10 +190,10 @@ class ManyRows:
             parts.append(frame.loc[is_drawn])
         return cls(files, pd.concat(parts, ignore_index=True), n_with_target, bar)
 
-    def stream(
-        self, data: UsableRows, columns: ColumnOptions, split: "Split | None"
-    ) -> ParquetStream:
-        """Stream of all rows, or of the training rows of a split."""
+    def stream(self, data: UsableRows, columns: ColumnOptions, split: "Split | None") -> Any:
+        """`ParquetStream` of all rows, or of the training rows of a split."""
+        from sigmax.experts.stream import ParquetStream
+
         keeps = None if split is None else training_filter(data, columns, split)
         watch = watched(self.bar, "rows")
         return ParquetStream(self.files, columns.target, data.features, keeps, watch)

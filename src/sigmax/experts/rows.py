@@ -21,6 +21,8 @@ FEWEST_DISTINCT = 10
 """Number of different rows below which no duplicates are merged: all may be repeated by chance."""
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Relative difference below which two values are equal in single precision."""
+LARGEST_EXACT = 5000
+"""Rows that an exact Gaussian process takes at most."""
 MOST_SCORED = 8192
 """Rows of which an expert computes held-out densities, at most."""
 FEWEST_HELD_OUT, LARGEST_SHARE = 20, 0.4

@@ -16,7 +16,6 @@ from importlib.resources import files
 from typing import Any, Literal, final
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
@@ -218,7 +217,9 @@ def static_text(names: tuple[str, ...]) -> str:
 
 
 @cache
-def template() -> Template:
+def template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not imported for predictions
+
     environment = Environment(
         autoescape=True,
         loader=PackageLoader("sigmax.report"),

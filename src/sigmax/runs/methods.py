@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, final
 
-import jax.monitoring
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
@@ -24,7 +23,7 @@ from sigmax.estimators import (
     SparseGPRegressor,
     fit_together,
 )
-from sigmax.experts.gaussian_process.expert import LARGEST_EXACT
+from sigmax.experts.rows import LARGEST_EXACT
 from sigmax.metrics import coverage, crps, evaluate, log_likelihood, rmse
 from sigmax.runs.records import Task
 
@@ -97,6 +96,8 @@ class Stopwatch:
 @contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
     """Time a block; JAX reports the compilations in it to a listener."""
+    import jax.monitoring  # not imported by the command `sigmax fit`
+
     watch, begin = Stopwatch(), time.perf_counter()
 
     def add_compilation(event: str, duration_secs: float, **kwargs: Any) -> None:

@@ -2,7 +2,6 @@
 
 from sigmax.experts.gaussian_process.expert import (
     EXACT_PRESETS,
-    LARGEST_EXACT,
     LARGEST_VARYING,
     SPARSE_PRESETS,
     GaussianProcess,
@@ -13,7 +12,6 @@ from sigmax.experts.gaussian_process.expert import (
 
 __all__ = [
     "EXACT_PRESETS",
-    "LARGEST_EXACT",
     "LARGEST_VARYING",
     "SPARSE_PRESETS",
     "GPFitted",

@@ -46,14 +46,14 @@ from sigmax.experts.gaussian_process.inference import (
     sparse_posterior,
 )
 from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
-from sigmax.experts.rows import Rows
+from sigmax.experts.rows import LARGEST_EXACT, Rows
 from sigmax.inputs import Inputs
 from sigmax.networks import k_means_centers
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 
-LARGEST_EXACT, LARGEST_VARYING = 5000, 1000
-"""Rows that an exact process takes at most, with constant and with varying noise."""
+LARGEST_VARYING = 1000
+"""Rows that an exact process with varying noise takes at most."""
 LARGEST_AVERAGED, LARGEST_WIDE, ROWS_PER_LENGTH_SCALE = 200, 500, 10
 """Numbers of rows up to which hyper-parameters are averaged over; more rows determine them well
 enough, except in tables of many columns."""

@@ -15,6 +15,7 @@ __all__ = [
     "coverage",
     "covering_levels",
     "crps",
+    "energy_score",
     "evaluate",
     "interval_score",
     "interval_width",
@@ -44,6 +45,32 @@ def log_likelihood(y, dist, *, sample_weight=None) -> float:
 def crps(y, dist, *, sample_weight=None) -> float:
     """Mean continuous ranked probability score, in the units of y: lower is better."""
     return _mean(dist.crps(_like(y, dist)), sample_weight)
+
+
+def energy_score(
+    y, dist, *, n_samples: int = 200, random_state: int = 0, sample_weight=None
+) -> float:
+    r"""Mean energy score of the outputs of a row together: lower is better.
+
+    $E\|Y - y\| - \tfrac12 E\|Y - Y'\|$ with independent draws $Y$ and $Y'$ of the prediction, as
+    many pairs as ``n_samples``. It is the CRPS for one output, and unlike the CRPS of every output
+    it is better for the right dependence between them. Bring outputs to comparable units first.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros((500, 2)), np.ones((500, 2))))
+    >>> round(energy_score(np.zeros((500, 2)), dist), 1)  # √(π / 2) (1 - 1 / √2)
+    0.4
+    """
+    y, n_samples = _like(y, dist), check_count("n_samples", n_samples)
+    draws = dist.sample(2 * n_samples, random_state=random_state)
+    if y.ndim == 1:
+        y, draws = y[:, None], draws[..., None]
+    first, second = draws[:n_samples], draws[n_samples:]
+    errors = np.linalg.norm(draws - y, axis=-1).mean(axis=0)
+    distances = np.linalg.norm(first - second, axis=-1).mean(axis=0)
+    return _mean(errors - distances / 2, sample_weight)
 
 
 def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:

@@ -1,10 +1,12 @@
 """A fitted model: a table in, a predictive distribution out."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
+from scipy import special
 
 from sigmax.distributions import ExpertPart, Mixture, Predictive, Stacked
 from sigmax.errors import InvalidCellError, InvalidDataError
@@ -15,6 +17,13 @@ from sigmax.features import Completion, Features, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.tables import Table
 from sigmax.values import tree_map
+
+FEWEST_PAIRS = 10
+"""Held-out rows from which on outputs are taken as correlated; with as many the correlation is
+halved."""
+
+SMALLEST_LEVEL = 1e-6
+"""Probability of a held-out target, at least, on either side: one outlier is not all."""
 
 
 @final
@@ -138,7 +147,26 @@ class Model:
         dist = self.target.distribution(mixture)
         if self.is_single_output:
             dist = tree_map(lambda leaf: leaf[..., 0], dist)
-        return Predictive(dist, self.target.interval_ends if self.target.has_repeated else None)
+        ends = self.target.interval_ends if self.target.has_repeated else None
+        return Predictive(dist, ends, None if self.is_single_output else self.correlation)
+
+    @cached_property
+    def correlation(self) -> Float[np.ndarray, "outputs outputs"] | None:
+        """Correlation of the normal scores of held-out targets; None with few of them.
+
+        A score is the standard Normal quantile of the probability that the prediction gives to
+        smaller targets. The fewer rows, the nearer it is to that of independent outputs.
+        """
+        held_out = self.fitted.held_out
+        if len(held_out) < FEWEST_PAIRS or held_out.y.shape[1] < 2:
+            return None
+        levels = Predictive(held_out.dist).cdf(held_out.y)
+        scores = special.ndtri(np.clip(levels, SMALLEST_LEVEL, 1 - SMALLEST_LEVEL))
+        centered = scores - np.average(scores, axis=0, weights=held_out.weight)
+        products = (centered * held_out.weight[:, None]).T @ centered
+        unit = np.sqrt(np.diag(products))
+        own = len(held_out) / (len(held_out) + FEWEST_PAIRS)
+        return own * products / np.outer(unit, unit) + (1 - own) * np.eye(len(unit))
 
     def check(self) -> None:
         """Raise ValueError unless rows of the schema can be predicted."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
+from scipy import special
 
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.bounded import Bounded
@@ -18,6 +19,9 @@ Ends = Callable[[np.ndarray], np.ndarray]
 
 OF_ALL_ROWS = (PowerTransform, Units)
 """Parts of a density that all rows share."""
+
+SMALLEST_LEVEL = 1e-12
+"""Probability of the quantiles that are drawn, at least, on either side."""
 
 ROWS_AT_ONCE = 1024
 """Rows that a stack is evaluated for at once: they fit into a cache."""
@@ -37,6 +41,9 @@ class Predictive:
         The density, with the rows on the first axis of its batch shape.
     ends
         Makes bounds of `interval` those of observed values, where these repeat.
+    correlation
+        Correlation (p, p) of the normal scores of the outputs of a row, a Gaussian copula: `sample`
+        draws them together. None for independent outputs.
 
     Examples
     --------
@@ -51,11 +58,16 @@ class Predictive:
     ((2, 2), array([10.]))
     """
 
-    def __init__(self, dist: AbstractDistribution, ends: Ends | None = None):
+    def __init__(
+        self,
+        dist: AbstractDistribution,
+        ends: Ends | None = None,
+        correlation: np.ndarray | None = None,
+    ):
         if not dist.shape or not dist.shape[0]:
             raise InvalidDataError(f"`dist` must have at least one row, got shape {dist.shape}.")
         self.dist = tree_map(lambda leaf: np.asarray(leaf, np.float64), dist)
-        self.ends = ends
+        self.ends, self.correlation = ends, correlation
 
     def __repr__(self) -> str:
         name = type(self.dist).__name__
@@ -73,7 +85,8 @@ class Predictive:
         if not isinstance(rows, slice) and np.ndim(rows) != 1:
             rule = "a slice, a mask or a list of indices"
             raise InvalidArgumentError(f"`rows` must be {rule}, got {rows!r}.")
-        return Predictive(self._take(np.arange(len(self))[rows], self.dist), self.ends)
+        dist = self._take(np.arange(len(self))[rows], self.dist)
+        return Predictive(dist, self.ends, self.correlation)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -172,11 +185,17 @@ class Predictive:
         return bounds if self.ends is None else self.ends(bounds)
 
     def sample(self, n: int, random_state=None) -> np.ndarray:
-        """``n`` independent draws of every density, along a new first axis.
+        """``n`` independent draws of every row, along a new first axis.
 
+        The outputs of a row are drawn together if the prediction has a ``correlation`` of them.
         ``random_state`` is an int, RandomState, Generator or None.
         """
         n, seed = check_count("n", n), draw_seed(random_state)
+        if self.correlation is not None:
+            scores = np.random.default_rng(seed).standard_normal((n, *self.shape))
+            levels = special.ndtr(scores @ np.linalg.cholesky(self.correlation).T)
+            levels = np.clip(levels, SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)
+            return np.stack([self._compute("quantile", draw) for draw in levels])
         if isinstance(self.dist, Stacked):
             return self.dist.sample(np.random.default_rng(seed), n)
         from sigmax.distributions.evaluation import sample  # compiled by JAX

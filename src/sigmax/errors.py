@@ -73,6 +73,15 @@ class RecordFileError(SigmaxError, OSError):
 class MissingExtraError(SigmaxError, ImportError):
     """An optional package is not installed; the message says how to install it."""
 
+    @classmethod
+    @contextmanager
+    def unless_imported(cls, text: str, extra: str) -> Iterator[None]:
+        """Raise this error in place of that of an import in the block."""
+        try:
+            yield
+        except ImportError as error:
+            raise cls(f'{text}: pip install "sigmax[{extra}]".') from error
+
 
 class ClusterError(SigmaxError, ConnectionError):
     """A Ray cluster cannot be joined, or has failed; the message says why."""

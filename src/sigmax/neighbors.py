@@ -226,12 +226,9 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
 
 def import_faiss() -> ModuleType:
     """Import faiss; the error says how to install it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of its generated bindings
-            import faiss
-    except ImportError:
-        raise MissingExtraError("faiss is missing: `pip install 'sigmax[large]'`.") from None
+    with MissingExtraError.unless_imported("faiss is missing", "large"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of its generated bindings
+        import faiss
     return faiss
 
 

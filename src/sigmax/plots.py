@@ -21,11 +21,9 @@ from sigmax.report.importance import find_dependence
 from sigmax.report.validation import chance_band
 from sigmax.tables import Kind
 
-try:
+with MissingExtraError.unless_imported("Plots need Matplotlib", "plots"):
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-except ImportError as error:
-    raise MissingExtraError("Plots need Matplotlib: pip install 'sigmax[plots]'.") from error
 
 __all__ = [
     "CalibrationDisplay",

@@ -26,10 +26,8 @@ LONGEST_WITHOUT_NODES = 60.0
 
 def import_ray() -> Any:
     """Import Ray; the error names the extra to install."""
-    try:
+    with MissingExtraError.unless_imported("The Ray engine needs Ray", "ray"):
         import ray
-    except ImportError as error:
-        raise MissingExtraError('The Ray engine needs Ray: pip install "sigmax[ray]".') from error
     return ray
 
 

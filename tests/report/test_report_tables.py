@@ -9,7 +9,6 @@ from sigmax.report.tables import (
     TableCell,
     cell_text,
     count_text,
-    listed,
     mean_and_error,
     number_text,
     share_text,
@@ -44,11 +43,6 @@ def test_shares_have_a_decimal_near_0_and_100_per_cent():
 def test_means_have_their_standard_errors_and_decimals_show_three_digits():
     assert mean_and_error([1.0, 2.0, 3.0]) == "2.00 ± 0.58" and mean_and_error([0.5]) == "0.50"
     assert [three_decimals(v) for v in ([0.0123], [4.5, 5.5], [1234.0])] == [4, 2, 0]
-
-
-def test_lists_of_names_are_cut_after_three():
-    assert listed(["a", "b"]) == "'a' and 'b'"
-    assert listed(["a", "b", "c", "d"]) == "'a', 'b', 'c' and 1 more"
 
 
 def test_values_of_the_data_are_rounded_and_shortened():

@@ -47,7 +47,7 @@ def test_a_missing_package_names_the_extra(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastapi", None)
     code, text = run(folder)
     assert code == 1 and text == (
-        "error: `sigmax serve` needs FastAPI and uvicorn: pip install 'sigmax[serve]'."
+        'error: `sigmax serve` needs FastAPI and uvicorn: pip install "sigmax[serve]".'
     )
 
 

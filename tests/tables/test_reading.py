@@ -403,7 +403,7 @@ def test_columns_of_lists_or_bytes_raise_an_error_with_their_name(tmp_path):
 def test_excel_files_need_an_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     path = write(b"PK\x03\x04" + b"x" * 600, "new.xlsx")
-    message = r"Reading .*new.xlsx needs openpyxl: pip install 'sigmax\[excel\]'"
+    message = r'new.xlsx as CSV, or install openpyxl to read it: pip install "sigmax\[excel\]"'
     with pytest.raises(MissingExtraError, match=message):
         read_table(path)
 

@@ -50,28 +50,23 @@ class Bounded(AbstractDistribution):
 
     @property
     def n_members(self) -> int:
-        """Number of ensemble members."""
         return self.base.n_members
 
     @property
     def components(self):
-        """Components of the mixture, without bounds."""
         return self.base.components
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Batch shape."""
         return self.base.shape
 
     @property
     def mean(self) -> Float[AnyArray, "*batch"]:
-        """Mean."""
         moved = self._below - self._above
         return jnp.clip(jnp.asarray(self.base.mean) + moved, self.low, self.high)
 
     @property
     def variance(self) -> Float[AnyArray, "*batch"]:
-        """Total variance, aleatoric plus epistemic."""
         mean, variance = self.mean, jnp.asarray(self.base.variance)
         low, high = (jnp.where(jnp.isfinite(b), b, mean) for b in (self.low, self.high))
         beyond = 2 * ((mean - low) * self._below + (high - mean) * self._above)
@@ -80,7 +75,6 @@ class Bounded(AbstractDistribution):
 
     @property
     def std(self) -> Float[AnyArray, "*batch"]:
-        """Standard deviation."""
         return jnp.sqrt(self.variance)
 
     @property
@@ -96,16 +90,13 @@ class Bounded(AbstractDistribution):
 
     @property
     def mean_difference(self) -> Float[AnyArray, "*batch"]:
-        """E|X − X'| for an independent copy X'."""
         return 2 * self._integrate(lambda cdf, x: cdf * (1 - cdf), self.mean)
 
     def log_prob(self, y: Batch) -> Float[AnyArray, "*batch"]:
-        """Logarithm of the density at ``y``."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         return jnp.where((y >= self.low) & (y <= self.high), self.base.log_prob(y), -jnp.inf)
 
     def cdf(self, y: Batch) -> Float[AnyArray, "*batch"]:
-        """P(X ≤ y)."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         found = jnp.where(y < self.low, 0.0, self.base.cdf(y))
         return jnp.where(y >= self.high, 1.0, found)
@@ -115,7 +106,6 @@ class Bounded(AbstractDistribution):
         return jnp.clip(self.base.solve_quantile(q), self.low, self.high)
 
     def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
-        """E|X − y|."""
         y = jnp.broadcast_to(jnp.asarray(y), self.shape)
         at = jnp.clip(y, self.low, self.high)
         return jnp.abs(y - at) + self.base.absolute_error(at) - self._below - self._above
@@ -128,11 +118,9 @@ class Bounded(AbstractDistribution):
         return jnp.abs(y - at) + inside
 
     def sample(self, key: Any, n: int) -> Float[AnyArray, " n *batch"]:
-        """``n`` independent draws along a new first axis."""
         return jnp.clip(self.base.sample(key, n), self.low[None], self.high[None])
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> "Bounded":
-        """Distribution of ``shift + scale * X`` for ``scale > 0``."""
         bounds = shift + scale * self.low, shift + scale * self.high
         return Bounded(self.base.affine(shift, scale), *bounds)
 

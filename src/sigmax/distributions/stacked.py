@@ -313,12 +313,10 @@ class Stacked(AbstractDistribution):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch shape."""
         return self.log_weight.shape[1:]
 
     @cached_property
     def weight(self) -> Numbers:
-        """Weight of every expert."""
         return np.exp(self.log_weight)
 
     @property
@@ -331,17 +329,14 @@ class Stacked(AbstractDistribution):
 
     @property
     def mean(self) -> Numbers:
-        """Mean."""
         return self.units.shift + self.units.scale * self.summary[0]
 
     @property
     def variance(self) -> Numbers:
-        """Variance."""
         return self.units.scale**2 * self.summary[1]
 
     @property
     def std(self) -> Numbers:
-        """Standard deviation."""
         return np.sqrt(self.variance)
 
     @property
@@ -351,7 +346,6 @@ class Stacked(AbstractDistribution):
 
     @property
     def aleatoric_variance(self) -> Numbers:
-        """The part of the variance that is noise."""
         _, variance, epistemic = self.summary
         return self.units.scale**2 * (variance - epistemic)
 
@@ -380,7 +374,6 @@ class Stacked(AbstractDistribution):
 
     @property
     def mean_difference(self) -> Numbers:
-        """E|X − X'| for an independent copy X'."""
         return 2 * self._integrate(lambda cdf, _: cdf * (1 - cdf), self.mean)
 
     def log_prob(self, y: Numbers) -> Numbers:
@@ -399,7 +392,6 @@ class Stacked(AbstractDistribution):
         return np.where(is_possible, np.log(density), -np.inf)
 
     def cdf(self, y: Numbers) -> Numbers:
-        """P(X ≤ y)."""
         y = np.broadcast_to(y, self.shape)
         is_inside, value, low, high = self.units.cell_of(y)
         end = np.where(is_inside, np.where(y >= value, high, low), y)
@@ -478,7 +470,6 @@ class Stacked(AbstractDistribution):
         return np.stack([self.quantile(tail), self.quantile(1 - tail)], axis=-1)
 
     def absolute_error(self, y: Numbers) -> Numbers:
-        """E|X − y|."""
         return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf), y)
 
     def crps(self, y: Numbers, step: int = 1) -> Numbers:
@@ -522,7 +513,6 @@ class Stacked(AbstractDistribution):
         return self.units.to_values(self.units.shift + self.units.scale * draws)
 
     def affine(self, shift: Any, scale: Any) -> "Stacked":
-        """The distribution of ``shift + scale * X`` for ``scale > 0``."""
         own = self.units
 
         def moved(part: Any) -> Any:
@@ -555,7 +545,6 @@ class Stacked(AbstractDistribution):
         return replace(self, units=replace(self.units, values=values, cells=cells))
 
     def widen(self, factor: Any) -> "Stacked":
-        """Every component widened by ``factor`` about its own mean."""
         parts = tuple(ExpertPart(part.mixture.widen(factor), part.transform) for part in self.parts)
         return replace(self, parts=parts)
 

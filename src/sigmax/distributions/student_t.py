@@ -178,7 +178,6 @@ class WeightedStudentT(AbstractValue):
 
     @property
     def mean(self) -> Float[AnyArray, "*batch"]:
-        """Weighted mean of the components' means."""
         return jnp.sum(jnp.exp(self.log_weight) * self.components.mean, axis=-1)
 
     @property
@@ -188,17 +187,14 @@ class WeightedStudentT(AbstractValue):
         return jnp.sum(jnp.exp(self.log_weight) * spread, axis=-1)
 
     def log_prob(self, y: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
-        """Logarithm of the density at ``y``."""
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
         return jax_special.logsumexp(self.log_weight + self.components.log_prob(y), axis=-1)
 
     def cdf(self, y: Float[AnyArray, "*batch"]) -> Float[AnyArray, "*batch"]:
-        """P(X ≤ y)."""
         y = jnp.broadcast_to(y[..., None], self.log_weight.shape)
         return jnp.sum(jnp.exp(self.log_weight) * self.components.cdf(y), axis=-1)
 
     def widen(self, factor: ArrayLike) -> "WeightedStudentT":
-        """Every component widened by ``factor`` about its own mean."""
         components = self.components.widen(of_components(factor))
         return WeightedStudentT(components, self.log_weight)
 

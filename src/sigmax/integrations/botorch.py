@@ -16,7 +16,7 @@ from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
 from sigmax.integrations.surrogates import fit_surrogate
 from sigmax.tables import Kind
 
-try:
+with MissingExtraError.unless_imported("sigmax.integrations.botorch needs BoTorch", "botorch"):
     import torch
     from botorch.models.model import FantasizeMixin, Model
     from botorch.posteriors import Posterior
@@ -26,10 +26,6 @@ try:
     from torch import Size, Tensor
     from torch.nn.functional import pad
     from torch.quasirandom import SobolEngine
-except ImportError as error:
-    raise MissingExtraError(
-        'sigmax.integrations.botorch needs BoTorch: pip install "sigmax[botorch]".'
-    ) from error
 
 __all__ = ["MemberPosterior", "SigmaxModel", "fit_sigmax_model"]
 

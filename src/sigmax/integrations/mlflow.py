@@ -18,16 +18,12 @@ from sigmax.estimators import AbstractRegressor, load_estimator
 from sigmax.tables import Kind
 from sigmax.version import __version__
 
-try:
+with MissingExtraError.unless_imported("sigmax.integrations.mlflow needs MLflow", "mlflow"):
     from mlflow import artifacts, pyfunc
     from mlflow.models import Model, ModelSignature, infer_signature
     from mlflow.models.utils import _save_example
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
     from mlflow.utils.environment import _mlflow_conda_env, _PythonEnv
-except ImportError as error:
-    raise MissingExtraError(
-        'sigmax.integrations.mlflow needs MLflow: pip install "sigmax[mlflow]".'
-    ) from error
 
 FLAVOR_NAME = "sigmax"
 

@@ -12,7 +12,7 @@ from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.integrations.surrogates import fit_surrogate
 from sigmax.settings import check_count
 
-try:
+with MissingExtraError.unless_imported("sigmax.integrations.optuna needs Optuna", "optuna"):
     from optuna.distributions import (
         BaseDistribution,
         CategoricalDistribution,
@@ -23,10 +23,6 @@ try:
     from optuna.search_space import IntersectionSearchSpace
     from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
-except ImportError as error:
-    raise MissingExtraError(
-        'sigmax.integrations.optuna needs Optuna: pip install "sigmax[optuna]".'
-    ) from error
 
 __all__ = ["SigmaxSampler"]
 

@@ -17,14 +17,10 @@ from sigmax.distributions import Mixture, Normal, Predictive, StudentT
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 from sigmax.estimators import GPRegressor, LocalRegressor, MeanVarianceRegressor
 
-try:
+with MissingExtraError.unless_imported("sigmax.integrations.skpro needs skpro", "skpro"):
     from skpro.distributions.base import BaseDistribution
     from skpro.regression.base import BaseProbaRegressor
     from skpro.utils.sklearn import prep_skl_df
-except ImportError as error:
-    raise MissingExtraError(
-        'sigmax.integrations.skpro needs skpro: pip install "sigmax[skpro]".'
-    ) from error
 
 
 @final

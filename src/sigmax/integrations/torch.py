@@ -12,14 +12,10 @@ import numpy as np
 
 from sigmax.errors import InvalidArgumentError, MissingExtraError
 
-try:
+with MissingExtraError.unless_imported("sigmax.integrations.torch needs PyTorch", "torch"):
     import torch
     from torch import distributions
     from torch.utils.data import DataLoader, Dataset, Sampler
-except ImportError as error:
-    raise MissingExtraError(
-        'sigmax.integrations.torch needs PyTorch: pip install "sigmax[torch]".'
-    ) from error
 
 # JAX is imported where it is used: the worker processes of a loader do not need it.
 

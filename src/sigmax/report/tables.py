@@ -142,14 +142,6 @@ def count_text(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """First names in quotes, and the number of the others."""
-    shown = [repr(name) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most:,} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
 def cell_text(value: object) -> str:
     """Format a value of the data, shortened."""
     if value is None or value != value or str(value) in ("NaT", "<NA>"):

@@ -2,13 +2,9 @@
 
 from sigmax.errors import MissingExtraError
 
-try:
+with MissingExtraError.unless_imported("`sigmax serve` needs FastAPI and uvicorn", "serve"):
     import fastapi as _fastapi  # noqa: F401
     import uvicorn as _uvicorn  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError(
-        "`sigmax serve` needs FastAPI and uvicorn: pip install 'sigmax[serve]'."
-    ) from error
 
 from sigmax.serve.limits import ServeOptions
 

@@ -74,13 +74,9 @@ def read_excel(source: Source, sheet: str | None, max_rows: int | None) -> pd.Da
 
 
 def sheet_rows(source: Source, sheet: str | None) -> Generator[Row]:
-    try:
+    text = f"Save {source.name} as CSV, or install openpyxl to read it"
+    with MissingExtraError.unless_imported(text, "excel"):
         import openpyxl
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {source.name} needs openpyxl: pip install 'sigmax[excel]', or save the table"
-            " as CSV."
-        ) from error
     with zipfile.ZipFile(source.path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     limit = min(MAX_UNPACKED, max(SMALL_UNPACKED, MAX_RATIO * source.path.stat().st_size))

@@ -52,7 +52,7 @@ SLOW = re.compile(
             r"tests/training/test_loop\.py.*four_devices",
             # The site, the examples, the experiments of the paper
             r"tests/test_docs\.py.*(site|api)",
-            r"tests/test_examples\.py::test_(an_example|the_gallery|notebooks)",
+            r"tests/test_examples\.py::test_(an_example|drawn|notebooks)",
             r"tests/test_nano_combined\.py::test_fits",
             r"tests/paper/test_(generative|gradients)\.py",
             r"tests/paper/test_benchmark\.py::test_(active|scores_are)",

@@ -26,6 +26,8 @@ from sigmax.version import __version__
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+ILLUSTRATED = {"gallery.md", "ideas.md"}
+"""Pages with pictures in many sections, whose one command is in the introduction."""
 HOSTS = {"github.com", "www.ray.io"}
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
@@ -73,7 +75,7 @@ def test_every_picture_is_shown_next_to_the_command_that_makes_it():
     shown, command = set(), r"sigmax reproduce \w+|python (?:benchmarks|examples)/\w+\.py"
     for page in PAGES:
         for section in re.split(r"^(?=#{1,2} )", text_of(page), flags=re.MULTILINE):
-            of_all = text_of(page).partition("##")[0] if page.name == "gallery.md" else ""
+            of_all = text_of(page).partition("##")[0] if page.name in ILLUSTRATED else ""
             for link in IMAGE.findall(section):
                 shown.add((page.parent / link).resolve())
                 assert re.search(command, section + of_all), f"{page.name}: {link}"
@@ -153,6 +155,13 @@ def test_pages_agree_on_the_version_of_the_records():
     means = {table: fmean(own) for table, own in ratios.items()}
     assert round(geometric_mean(means.values()), 2) == 0.66
     assert round(geometric_mean(m for table, m in means.items() if table != "taxis"), 2) == 0.77
+
+
+def test_quoted_lines_are_those_of_the_code():
+    code = text_of(ROOT / "src" / "sigmax" / "experts" / "combined.py")
+    quoted = re.findall(r"```python\n(.*?)\n```", text_of(DOCS / "ideas.md"), re.DOTALL)
+    assert len(quoted) == 4
+    assert not [line for line in quoted if code.count(f" {line}\n") != 1]
 
 
 def test_badges_of_the_readme_are_true():

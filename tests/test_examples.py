@@ -51,19 +51,17 @@ def test_an_example_prints_what_the_documentation_quotes(name, tmp_path, monkeyp
     assert [pair for pair in pairs if not is_near(*pair)] == []
 
 
-def test_the_gallery_shows_every_picture_that_its_script_draws(tmp_path):
-    path = ROOT / "examples" / "gallery.py"
-    subprocess.run(
-        [sys.executable, str(path), str(tmp_path)],
-        check=True,
-        env=os.environ | {"MPLBACKEND": "agg"},
-    )
+@pytest.mark.parametrize("name", ["gallery", "ideas"])
+def test_drawn_pictures_are_those_of_the_page(name, tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), str(tmp_path)]
+    subprocess.run(command, check=True, env=os.environ | {"MPLBACKEND": "agg"})
     drawn = {picture.name for picture in tmp_path.iterdir()}
-    assert drawn == {picture.name for picture in (ROOT / "docs" / "gallery").iterdir()}
-    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    for name in drawn:
-        assert f"](gallery/{name})" in page
-        assert f'--8<-- "examples/gallery.py:{name.removesuffix(".png")}"' in page
+    assert drawn == {picture.name for picture in (ROOT / "docs" / name).iterdir()}
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for picture in drawn:
+        assert f"]({name}/{picture})" in page
+        section = f'--8<-- "examples/gallery.py:{picture.removesuffix(".png")}"'
+        assert name != "gallery" or section in page
 
 
 def test_notebooks_print_what_their_pages_quote(tmp_path):

@@ -8,10 +8,11 @@ other four. A record has the mean CRPS and log-likelihood of its test rows in st
 the training targets, the coverage of 90 % intervals and the seconds of fit and prediction. A run
 takes one or several methods, separated by commas, appends to its file and leaves out what is there.
 `report` compares each method with the first one: geometric means over tables of the ratio of CRPS,
-by number of rows, and with ``--tables`` the mean difference of every table.
+by number of rows, and with ``--tables`` the mean difference of every table. ``--held-out`` compares
+the held-out scores of training rows, which `sigmax fit` shows, with those of the test rows.
 
-A run uses only the public interface, so that PYTHONPATH of an older checkout with ``--label`` gives
-the figures of that version. `small.py` and `standard.py` have the same commands for UCI sets.
+A run uses only the public interface, but for held-out scores where a version has them, so that
+PYTHONPATH of an older checkout with ``--label`` gives the figures of that version. `small.py` and `standard.py` have the same commands for UCI sets.
 
 The other data sets of this repository (UCI, ``tables``, ``foundation``) are tests: no default is
 chosen on them.
@@ -152,6 +153,15 @@ def run_task(read: Any, method: str, label: str, table: str, fold: int) -> dict[
     record["coverage"] = float(np.mean((low <= y_new) & (y_new <= high)))
     record["width"] = float(np.mean(high - low) / unit)
     record["test_rows"] = len(y_new)
+    if hasattr(getattr(model, "model_", None), "held_out"):
+        known, own = y[model.model_.fitted.held_out.row], model.model_.held_out()
+        for name, test, held_out in (
+            ("crps", dist.crps(y_new) / unit, own.crps(known) / unit),
+            ("log_likelihood", dist.log_prob(y_new), own.log_prob(known)),
+        ):
+            error = np.sqrt(test.var(ddof=1) / len(test) + held_out.var(ddof=1) / len(held_out))
+            record |= {f"held_out_{name}": float(held_out.mean() - test.mean())}
+            record |= {f"error_{name}": float(error)}
     if hasattr(model, "leaderboard_"):
         board = model.leaderboard_
         record["weights"] = dict(zip(board["expert"], board["weight"].round(4), strict=True))
@@ -247,11 +257,29 @@ def report(tables: Tables, given: argparse.Namespace) -> None:
             f" rows {large.min():.3f}; width {own['width'].mean():.3f}; seconds"
             f" {own['seconds'].mean():.1f}"
         )
+    if given.held_out:
+        for method, own in found.items():
+            print(held_out_differences(own, method))
     if given.tables:
         for method in others:
             print(differences(found[reference], found[method], reference, method))
     if given.picture is not None and others:
         draw(averages, reference, others, given.picture)
+
+
+def held_out_differences(own: Any, method: str) -> str:
+    """Held-out scores of training rows minus those of test rows, and their standard errors."""
+    lines = []
+    for name in ("crps", "log_likelihood"):
+        change, error = own[f"held_out_{name}"].groupby("table"), own[f"error_{name}"]
+        mean, spread = change.mean(), np.sqrt((error**2).groupby("table").mean())
+        n, sign = len(mean), -1 if name == "crps" else 1
+        lines.append(
+            f"{method}, held-out minus test {name}: {mean.mean():+.4f} ±"
+            f" {mean.std() / np.sqrt(n):.4f} (standard error over {n} tables); held-out rows score"
+            f" better by more than their standard error on {int(np.sum(sign * mean > spread))}"
+        )
+    return "\n".join(lines)
 
 
 def differences(first: pd.DataFrame, own: pd.DataFrame, reference: str, method: str) -> str:
@@ -309,6 +337,7 @@ def main(tables: Tables, about: str) -> None:
     reporting = commands.add_parser("report")
     reporting.add_argument("records", type=Path, nargs="+")
     reporting.add_argument("--tables", action="store_true", help="differences of every table")
+    reporting.add_argument("--held-out", action="store_true", help="held-out and test scores")
     reporting.add_argument("--picture", type=Path)
     reporting.set_defaults(call=report)
     given = parser.parse_args()

@@ -148,3 +148,31 @@ def test_a_held_out_row_is_no_inducing_point_and_its_own_error_does_not_widen_it
     y_held_out = y[held_out.row]
     inside = (bounds[:, 0] <= y_held_out) & (y_held_out <= bounds[:, 1])
     assert 0.8 < inside.mean() < 0.97 and not inside[held_out.row == 5]
+
+
+TABLES = {
+    "linear": lambda X, noise: X @ [1.0, 0.5, 0.0] + 0.5 * noise,
+    "varying noise": lambda X, noise: np.sin(2 * X[:, 0]) + 0.3 * np.exp(0.7 * X[:, 1]) * noise,
+    "skewed": lambda X, noise: np.exp(X[:, 0] + 0.5 * noise),
+    "rounded": lambda X, noise: np.round(3 * (X[:, 0] > 0) + X[:, 1] + noise),
+}
+
+
+def test_held_out_scores_are_not_better_than_those_of_new_rows():
+    """Four tables: honest scores are better by two standard errors for one seed in 40."""
+    n, found = 80, []
+    for i, create in enumerate(TABLES.values()):
+        rng = np.random.default_rng(i)
+        X = rng.normal(size=(n + 1000, 3))
+        y = create(X, rng.normal(size=n + 1000))
+        model = SigmaxRegressor("quick", random_state=0).fit(X[:n], y[:n])
+        dists = model.model_.held_out(), model.predict_dist(X[n:])
+        targets = y[model.model_.fitted.held_out.row], y[n:]
+        scores = [
+            (dist.log_prob(own), -dist.crps(own)) for dist, own in zip(dists, targets, strict=True)
+        ]
+        for own, other in zip(*scores, strict=True):
+            error = np.sqrt(own.var(ddof=1) / len(own) + other.var(ddof=1) / len(other))
+            found.append((own.mean() - other.mean()) / error)
+    better = np.reshape(found, (4, 2)).sum(axis=0) / np.sqrt(4)
+    assert np.all(better < 2), better

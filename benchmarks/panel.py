@@ -12,7 +12,8 @@ by number of rows, and with ``--tables`` the mean difference of every table. ``-
 the held-out scores of training rows, which `sigmax fit` shows, with those of the test rows.
 
 A run uses only the public interface, but for held-out scores where a version has them, so that
-PYTHONPATH of an older checkout with ``--label`` gives the figures of that version. `small.py` and `standard.py` have the same commands for UCI sets.
+PYTHONPATH of an older checkout with ``--label`` gives the figures of that version.
+`small.py` and `standard.py` have the same commands for UCI sets.
 
 The other data sets of this repository (UCI, ``tables``, ``foundation``) are tests: no default is
 chosen on them.

@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py [--datasets yacht,boston] [--methods local,catboost] [--splits 5]
                                [--out out/peers] [--workers 1] [--retry-failed]
-    python benchmarks/peers.py --report [--out out/peers] [--page docs/benchmarks.md]
+    python benchmarks/peers.py --report [--out out/peers] [--page docs/decisions/measurements.md]
 
 Needs SIGMAX_DATA and `pip install "sigmax[peers]"`. One task is one fit, alone, so that seconds can
 be compared; the same command goes on where a run was stopped. `--report` prints the Markdown tables

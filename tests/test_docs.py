@@ -97,7 +97,9 @@ def test_commands_and_their_options_exist():
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", DOCS / "comparisons.md"], ids=lambda p: p.name
+    "page",
+    [ROOT / "README.md", DOCS / "benchmarks.md", DOCS / "comparisons.md"],
+    ids=lambda p: p.name,
 )
 def test_figures_of_comparisons_are_on_the_linked_page(page):
     rows = [row for row in text_of(page).splitlines() if row.startswith("| ") and ".md" in row]

@@ -248,7 +248,7 @@ def test_without_our_method_there_are_no_wins(script):
 
 def test_the_page_shows_the_tables_of_the_committed_records(script):
     tables = script.read_tables(ROOT / "docs" / "peers")
-    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "decisions" / "measurements.md").read_text(encoding="utf-8")
     assert "| Marginal |" in script.MARKED.search(text)[0]
     assert script.refreshed(text, tables) == text
 

@@ -77,7 +77,7 @@ def test_methods_with_fewer_splits_and_infeasible_sets_are_named(lines, page):
         fewer = [row for row in scores.values() if 0 < len(row[method]) < len(row["local"])]
         assert (f"{title} (on {len(fewer)} sets)" in page) == bool(fewer)
     refused = {line["task"]["dataset"] for line in lines if line["status"] == "infeasible"}
-    assert f"5,000 training rows and was refused on {len(refused)} sets" in page
+    assert f"5,000 training rows and was not run on {len(refused)} sets" in page
 
 
 def test_shares_of_duplicates_are_those_of_the_records(lines, page):

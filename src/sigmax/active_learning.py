@@ -96,7 +96,10 @@ def choose(
     array([2, 1])
     """
     rng = named_generator(make_key(random_state), "choose")
-    unit = 1.0 if y_labelled is None else _output_std(y_labelled)
+    unit: Any = 1.0
+    if y_labelled is not None:
+        labels = np.asarray(y_labelled, np.float64).reshape(len(y_labelled), -1)
+        unit = Standardizer.fit(labels, np.ones(len(labels))).scale
     if not callable(acquisition):
         check_choice("acquisition", acquisition, ACQUISITIONS)
     n = check_count("n", n)
@@ -168,12 +171,6 @@ def _sum_squares(std: np.ndarray, unit: Any) -> Float[np.ndarray, " n_pool"]:
         rule = f"as many outputs as the model, {table.shape[1]}"
         raise InvalidArgumentError(f"`y_labelled` must have {rule}, got {np.size(unit)}.")
     return ((table / unit) ** 2).sum(axis=1)
-
-
-def _output_std(y: Any) -> Float[np.ndarray, " p"]:
-    """Standard deviation of each output, 1 where it is constant."""
-    table = np.asarray(y, np.float64).reshape(len(y), -1)
-    return Standardizer.fit(table, np.ones(len(table))).scale
 
 
 @final

@@ -136,7 +136,6 @@ def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
 
 
 def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
-    """Pad to ``n_slots`` rows with ``fill``."""
     padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
     return np.pad(values, padding, constant_values=fill)
 
@@ -202,5 +201,4 @@ def device_sharding(spec: PartitionSpec) -> NamedSharding:
 
 
 def stack_members(members: Sequence[Any]) -> Any:
-    """Stack ensemble members along a new first axis."""
     return jax.tree.map(lambda *leaves: on_device(np.stack(leaves)), *members)

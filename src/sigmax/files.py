@@ -94,19 +94,19 @@ def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
         raise ModelFileError(f"Cannot read {str(path)!r}: {error}.") from error
 
 
-def read_header(path: Path, content: bytes) -> dict[str, Any]:
-    """JSON of a model; an error if a byte of it has changed."""
+def read_header(path: Path, content: bytes, newest: int = FORMAT) -> dict[str, Any]:
+    """JSON of a model of the format ``newest``; an error if a byte of it has changed."""
     try:
         header = json.loads(content)
         version = header["format"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
-    if version != FORMAT:
+    if version != newest:
         writer, advice = "another sigmax", "fit and save it again"
-        if isinstance(version, int) and version > FORMAT:
+        if isinstance(version, int) and version > newest:
             writer, advice = "a newer sigmax", "upgrade with `pip install -U sigmax`"
         raise ModelFileError(
-            f"{str(path)!r} was written by {writer} (format {version!r}, this one reads {FORMAT}):"
+            f"{str(path)!r} was written by {writer} (format {version!r}, this one reads {newest}):"
             f" {advice}."
         )
     metadata = {name: value for name, value in header.items() if name != "sha256"}

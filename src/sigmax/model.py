@@ -147,7 +147,8 @@ class Model:
         dist = self.target.distribution(mixture)
         if self.is_single_output:
             dist = tree_map(lambda leaf: leaf[..., 0], dist)
-        ends = self.target.interval_ends if self.target.has_repeated else None
+        has_repeated = any(own is not None for own in self.target.repeated)
+        ends = self.target.interval_ends if has_repeated else None
         return Predictive(dist, ends, None if self.is_single_output else self.correlation)
 
     @cached_property

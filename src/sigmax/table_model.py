@@ -5,7 +5,6 @@ hold their own. Loading executes no code and raises an error at any unknown or c
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, ModelFileError
 from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
-from sigmax.files import header_checksum, read_bytes, render
+from sigmax.files import header_checksum, read_bytes, read_header, render
 from sigmax.settings import check_choice, check_number
 from sigmax.tables import MISSING, Column, Kind, Schema
 
@@ -92,30 +91,11 @@ def load_folder(folder: Path) -> SavedTableModel:
     """Load the model of a folder; raise an error if a file is missing, unknown or changed."""
     if not (folder / SCHEMA).is_file():
         raise ModelFileError(f"{str(folder)!r} was not written by `sigmax fit`: no {SCHEMA}.")
-    metadata = read_metadata(folder / SCHEMA)
+    metadata = read_header(folder / SCHEMA, read_bytes(folder / SCHEMA), FORMAT)
     check_files(folder, metadata["files"])
     linear = LinearRegressor.load(folder / LINEAR) if (folder / LINEAR).exists() else None
     model = find_class(metadata["estimator"]).load(folder / MODEL)
     return SavedTableModel(model, metadata, linear)
-
-
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Read a schema file; raise an error if a byte of it has changed."""
-    try:
-        content = read_bytes(path)
-        metadata = json.loads(content)
-        checked = {name: value for name, value in metadata.items() if name != "sha256"}
-        is_whole = metadata["sha256"] == header_checksum(checked) and content == render(metadata)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelFileError(f"{str(path)!r} is damaged: {error!r}.") from error
-    if not is_whole:
-        raise ModelFileError(f"{str(path)!r} is damaged: its content does not match its checksum.")
-    if metadata["format"] != FORMAT:
-        raise ModelFileError(
-            f"{str(path)!r} is from another version of sigmax, with format {metadata['format']!r}"
-            f" instead of {FORMAT}: fit the model again, or use that version."
-        )
-    return metadata
 
 
 def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
@@ -206,7 +186,6 @@ class RowPredictions:
         return lower, upper
 
     def columns(self, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
-        """Output columns by name."""
         lower, upper = self.interval(options.coverage, options.method)
         mean, std, *others = self.moments.items()
         return {
@@ -280,7 +259,6 @@ def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]
 
 
 def check_columns(saved: SavedTableModel, frame: pd.DataFrame) -> None:
-    """Raise an error if a column that the model needs is missing."""
     present = set(map(str, frame.columns))
     if missing := [name for name in saved.features if name not in present]:
         listed = ", ".join(map(repr, missing[:5])) + (" and more" if len(missing) > 5 else "")

@@ -266,7 +266,6 @@ def run_task(task: Task) -> Record:
 
 
 def create_model(task: Task) -> Any:
-    """The method of a task, with the settings that it has."""
     model: Any = COMPARED[task.method].create(task.seed)
     options, known = task.settings["table"]["options"], model.get_params()
     settings = {name: value for name, value in task.settings.items() if name in known}
@@ -312,7 +311,7 @@ def ranked_table(records: Sequence[Record]) -> ReportTable:
                 estimate_text(minus_best) if i else "",
                 estimate_text(mean_score(folds, "log_likelihood")),
                 number_cell(100 * weighted(folds, "coverage_90"), ".1f", " %"),
-                number_cell(mean_seconds(folds), ".3g"),
+                number_cell(np.mean([one.seconds["fit"] for one in folds.values()]), ".3g"),
             ]
         )
     return ReportTable(
@@ -383,10 +382,6 @@ def full_title(records: Sequence[Record]) -> str:
     return f"{options['target']} of {file}, {options['n_folds']} folds{by_time}"
 
 
-def mean_seconds(folds: Folds) -> float:
-    return float(np.mean([record.seconds["fit"] for record in folds.values()]))
-
-
 def weighted(folds: Folds, name: str, *, power: int = 1) -> float:
     """The mean over all test rows of a score, or of its power."""
     values = [record.scores[name] ** power for record in folds.values()]
@@ -441,7 +436,6 @@ def failures(records: Sequence[Record]) -> list[Caution]:
 
 
 def compare_page(folder: Path, records: Sequence[Record]) -> str:
-    """Page of the last comparison in a folder."""
     last = last_comparison(records)
     table = last[0].task.settings["table"]
     page = Page(
@@ -463,7 +457,6 @@ def compare_page(folder: Path, records: Sequence[Record]) -> str:
 
 
 def n_tested(records: Sequence[Record]) -> int:
-    """Number of test rows of all folds."""
     sizes = {record.task.split: record.data["n_test"] for record in records if record.data}
     return max(1, sum(sizes.values()))
 

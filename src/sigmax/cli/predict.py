@@ -269,7 +269,6 @@ class Run:
         reading: Mapping[str, Any],
         rows_per_part: int,
     ) -> "Run":
-        """Check the inputs and divide them into units, one per part."""
         check_count("--rows-per-part", rows_per_part)
         if out is None:
             raise InvalidArgumentError("`--out` must name a folder for the parts of many files.")

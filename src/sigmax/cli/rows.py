@@ -80,7 +80,6 @@ class ColumnOptions:
         return replace(self, **names)
 
     def check(self) -> None:
-        """Raise an error if the options contradict each other."""
         if self.time_column is not None and self.group_column is not None:
             raise InvalidArgumentError(
                 "`--time-column` and `--group-column` exclude each other: choose one."
@@ -95,7 +94,6 @@ class ColumnOptions:
             )
 
     def check_names(self, columns: Sequence[str]) -> None:
-        """Raise an error if a named column is not in the table."""
         for option, names in {
             "--target": [self.target],
             "--drop": self.drop,
@@ -130,7 +128,6 @@ class UsableRows:
 
     @classmethod
     def read(cls, frame: pd.DataFrame, columns: ColumnOptions) -> "UsableRows":
-        """Check the columns and the target."""
         names = [str(column) for column in frame.columns]
         columns.check_names(names)
         y = read_target(frame, columns.target)
@@ -176,7 +173,6 @@ class ManyRows:
     def read(
         cls, files: ParquetFiles, columns: ColumnOptions, seed: int = 0, bar: Bar = no_bar
     ) -> "ManyRows":
-        """Read all rows once."""
         from sigmax.experts.stream import ParquetStream  # which imports JAX
 
         target = columns.target

@@ -80,7 +80,6 @@ def show_warning(usual: Callable[..., None], message: Any, category: Any, *detai
 
 
 def show_status(text: str) -> None:
-    """Print a line with markup to standard error."""
     Console(stderr=True).print(text, soft_wrap=True)
 
 

@@ -199,7 +199,6 @@ class StoredRows(AbstractValue):
         return tree_map(lambda leaf: np.asarray(leaf)[rows], self)
 
     def joined(self, others: "StoredRows") -> "StoredRows":
-        """These rows and others after them."""
         return tree_map(lambda *leaves: np.concatenate(leaves), self, others)
 
     def check(self) -> None:

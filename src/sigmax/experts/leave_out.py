@@ -75,11 +75,9 @@ class DuplicateGroups:
 
     @property
     def size(self) -> Int[np.ndarray, " groups"]:
-        """Number of rows of every group."""
         return np.bincount(self.label)
 
     def sum(self, values: Float[np.ndarray, "*batch rows"]) -> Float[np.ndarray, "*batch groups"]:
-        """Sums over the rows of every group."""
         return np.add.reduceat(values[..., self.order], self.first, axis=-1)
 
 

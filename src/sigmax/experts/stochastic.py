@@ -254,7 +254,6 @@ def draw_densities(networks: Any, n_draws: int, X: Inputs) -> Normal:
 
 @compiled
 def draw_members(networks: Any, keys: Key[Array, " draws"], X: Inputs) -> Normal:
-    """Every draw of every member, along one first axis."""
     of_member = eqx.filter_vmap(lambda network, key: network.sample(X, key), in_axes=(None, 0))
     drawn = eqx.filter_vmap(of_member, in_axes=(eqx.if_array(0), None))(networks, keys)
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), drawn)
@@ -308,7 +307,6 @@ class AbstractStochastic(AbstractNetworkExpert):
         )
 
     def part(self, name: str, learning_rate: float, weight_decay: float = 0.0) -> Part:
-        """A part of the network with its optimiser."""
         final_rate = 0.0 if self.decay_rate else 1.0
         return Part(
             name=name, learning_rate=learning_rate, weight_decay=weight_decay, final_rate=final_rate

@@ -205,7 +205,6 @@ class Shards:
         return len(self.counts)
 
     def __getitem__(self, shard: int) -> ShardRows:
-        """Rows of one shard, in memory."""
         return jax.tree.map(lambda leaf: np.array(leaf[shard, : self.counts[shard]]), self.rows)
 
     def append(self, rows: ShardRows, shard: Int[np.ndarray, " rows"]) -> None:
@@ -243,7 +242,6 @@ class ShardSupply:
         self.next: tuple[int, Future] | None = None
 
     def __call__(self, chunk: int) -> tuple[Fold, TrainingData]:
-        """Folds and data of a chunk."""
         if self.next is not None and self.next[0] == chunk:
             found = self.next[1].result()
         else:
@@ -253,7 +251,6 @@ class ShardSupply:
         return found
 
     def create(self, chunk: int) -> tuple[Fold, TrainingData]:
-        """Folds and data of the shard of a chunk."""
         number = chunk % (len(self.shards) + 1)
         fewest = max(graph.n_neighbors for graph in self.own[1].graphs.values())
         if number == 0 or self.shards.counts[number - 1] < fewest:
@@ -270,7 +267,6 @@ class ShardSupply:
         return Fold.create([rows.weight], nothing, groups, data.n_slots, n_held_out=room), data
 
     def close(self) -> None:
-        """End the thread."""
         self.pool.shutdown(cancel_futures=True)
 
 

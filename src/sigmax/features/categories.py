@@ -53,7 +53,6 @@ class TextMap:
         return cls((rarity[:, None] * rows.T).astype(np.float32))
 
     def __call__(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Coordinates of names, also of unseen ones."""
         return np.asarray(count_grams(names) @ self.directions, dtype=np.float32)
 
 
@@ -66,7 +65,6 @@ def count_grams(names: Sequence[str]) -> Any:
 
 
 def most_categories(n_rows: int) -> int:
-    """Maximum number of categories with one-hot coordinates."""
     return int(np.clip(MOST_CELLS // n_rows, FEWEST_ONE_HOT, MOST_ONE_HOT))
 
 
@@ -155,7 +153,6 @@ class CategoryMap:
         return found, replace(rows, statistics=own, coordinates=coordinates)
 
     def __call__(self, column: CategoryColumn) -> EncodedCategory:
-        """Encode rows of the column."""
         n_categories = len(self.names)
         entry = column.among(self.names, unknown=n_categories + 1)
         entry = np.where(entry == MISSING, n_categories, entry).astype(np.int32)

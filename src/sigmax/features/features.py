@@ -76,7 +76,6 @@ class Features:
         return found, found.encode(table, [encoded for _, encoded in fitted], dtype)
 
     def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
-        """Encode rows."""
         if self.schema.is_plain:
             numbers = np.where(np.isnan(table.numbers), self.scaling.mean, table.numbers)
             return Inputs(self.scaling(numbers, dtype))
@@ -96,7 +95,6 @@ class Features:
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns in the order of `unknown`."""
         columns = [*self.schema.reals, *self.schema.of_kind(Kind.CATEGORY)]
         return [column.name for column in columns]
 
@@ -168,7 +166,6 @@ class Features:
         return np.concatenate([np.empty(0, np.intp), *parts])
 
     def category_sizes(self) -> list[int]:
-        """Number of coordinates of each column of categories."""
         blank = Table.of_missing(self.schema, 1)
         columns = zip(self.categories, blank.categories, strict=True)
         return [encoder(column).coordinates.shape[1] for encoder, column in columns]

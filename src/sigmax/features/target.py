@@ -210,7 +210,6 @@ class Support(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """True if there is a bound."""
         return bool(np.isfinite(self.low) or np.isfinite(self.high))
 
 
@@ -292,7 +291,6 @@ class Standardizer:
         return cls(mean, scale)
 
     def __call__(self, values: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """Standardised values, by default in single precision."""
         standard = values - self.mean
         standard /= self.scale
         return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(dtype)
@@ -361,7 +359,6 @@ class TargetUnits:
         return replace(self, repeated=tuple(repeated), support=tuple(support))
 
     def __call__(self, y: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """Standardise targets, by default in single precision."""
         return self.scaling(y if self.limits is None else np.clip(y, *self.limits.T), dtype)
 
     def restore(self, values: np.ndarray) -> np.ndarray:
@@ -386,14 +383,8 @@ class TargetUnits:
         return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
 
     def within_support(self, bounds: np.ndarray) -> np.ndarray:
-        """Clip intervals (n, p, 2) to the support."""
         support = np.array(self.support, np.float64)
         return np.clip(bounds, support[:, :1], support[:, 1:2])
-
-    @property
-    def has_repeated(self) -> bool:
-        """True if any output has repeated values."""
-        return any(own is not None for own in self.repeated)
 
     def interval_ends(self, bounds: np.ndarray) -> np.ndarray:
         """Move the ends of intervals (n, 2) or (n, p, 2) to values, see `RepeatedValues.ends`."""

@@ -356,13 +356,11 @@ class VAEModel:
     history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:
-        """q(z | x) of every row."""
         return by_blocks(
             partial(predict, self.autoencoder.encoder), standardized(X, self.scaling), axis=0
         )
 
     def decode(self, z: np.ndarray) -> AbstractDistribution:
-        """p(x | z) of every code, in the units of X."""
         dist = by_blocks(partial(predict, self.autoencoder.decoder), z, axis=0)
         if self.scaling is None:
             return dist
@@ -414,7 +412,6 @@ def standardized(X: np.ndarray, scaling: Standardizer | None) -> np.ndarray:
 
 
 def log_determinant(scaling: Standardizer | None) -> float:
-    """Log-determinant of the standardisation."""
     return 0.0 if scaling is None else float(np.log(scaling.scale).sum())
 
 

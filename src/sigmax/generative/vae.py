@@ -106,10 +106,6 @@ class AbstractVAESettings(AbstractSettings):
     )
     n_inducing, n_primary, n_secondary, n_neighbors = 0, 1, 1, 1
 
-    def fit_scaling(self, X: np.ndarray) -> Standardizer | None:
-        """Standardisation of the features; None for unscaled X."""
-        return Standardizer.fit(X, np.ones(len(X))) if self.scaling == "standard" else None
-
     def create(
         self, rows: np.ndarray, scaling: Standardizer | None, rng: np.random.Generator
     ) -> Autoencoder:
@@ -173,7 +169,6 @@ class ModelRows(eqx.Module):
     held_out: Int[Array, "*members held_out"]
 
     def take(self, data: GenerativeData, picks: Int[Array, "*n"]) -> Float[Array, "*n features"]:
-        """Some of the rows to learn from."""
         return data.X[self.data_set, self.learned[picks]]
 
 
@@ -473,7 +468,8 @@ def fit_models(
     if any(X.shape != distinct[0].shape for X in distinct):
         raise InvalidArgumentError("Models that are fitted together need data of the same shape.")
     data_sets = [[id(X) for X in distinct].index(id(own)) for own in sets]
-    scalings = [settings.fit_scaling(X) for X in distinct]
+    is_scaled = settings.scaling == "standard"
+    scalings = [Standardizer.fit(X, np.ones(len(X))) if is_scaled else None for X in distinct]
     rows = [standardized(X, own) for X, own in zip(distinct, scalings, strict=True)]
     share, n_rows = settings.validation_fraction, len(rows[0])
     labels = [duplicate_groups(own) if share else None for own in rows]
@@ -648,7 +644,6 @@ class AbstractVAE(AbstractSavable):
         return codes
 
     def _settings(self) -> AbstractVAESettings:
-        """All settings, checked."""
         check_count("verbose", self.verbose, minimum=0)
         return self.presets["default"].override(self.get_params(deep=False))
 

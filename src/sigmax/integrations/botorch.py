@@ -328,7 +328,6 @@ class ProcessMembers:
 
 
 def squared_distance(X: Tensor, Z: Tensor) -> Tensor:
-    """Squared distances of rows: (..., q, n)."""
     center = Z.mean(dim=-2, keepdim=True)  # against cancellation
     X, Z = X - center, Z - center
     squares = X.square().sum(dim=-1).unsqueeze(-1) + Z.square().sum(dim=-1).unsqueeze(-2)

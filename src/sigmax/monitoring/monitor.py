@@ -58,7 +58,8 @@ class Monitor:
     ):
         self.model, self.random_state = model, int(random_state)
         if tolerance is None:
-            n_held_out = _held_out_rows(model) or USUAL_HELD_OUT
+            known = len(model.model_.fitted.held_out) if hasattr(model, "model_") else 0
+            n_held_out = known or USUAL_HELD_OUT
             errors = 2 / np.sqrt(12 * n_held_out)
             tolerance = round(float(np.clip(errors, LEAST_TOLERANCE, MOST_TOLERANCE)), 4)
         self._settings = (alpha, coverage, tolerance, most_off_data)
@@ -71,7 +72,10 @@ class Monitor:
         y = np.asarray(y, np.float64)
         rng = np.random.default_rng(self.random_state)
         rng.bit_generator.advance(self._n_drawn)  # pyright: ignore
-        pit = randomised_pit(dist, y, _resolution(self.model, y), rng.random(dist.shape))
+        width = np.zeros(y.shape)  # of the interval that a rounded target represents
+        if hasattr(self.model, "model_"):
+            width = self.model.model_.target.cell_widths(y)
+        pit = randomised_pit(dist, y, width, rng.random(dist.shape))
         bounds = dist.interval(self.drift.coverage)
         missed = (y < bounds[..., 0]) | (y > bounds[..., 1])
         if not self.n_rows:
@@ -153,13 +157,3 @@ def randomised_pit(
         return dist.cdf(y)
     lower, upper = dist.cdf(y - width / 2), dist.cdf(y + width / 2)
     return lower + uniform * (upper - lower)
-
-
-def _held_out_rows(model: Any) -> int:
-    """Number of validation rows, 0 if the model does not have it."""
-    return len(model.model_.fitted.held_out) if hasattr(model, "model_") else 0
-
-
-def _resolution(model: Any, y: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Width of the interval that each rounded target represents, 0 for continuous ones."""
-    return model.model_.target.cell_widths(y) if hasattr(model, "model_") else np.zeros(y.shape)

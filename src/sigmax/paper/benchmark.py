@@ -104,7 +104,6 @@ class Benchmark:
         return [name for name in METHODS if any(name in row for row in self.cells.values())]
 
     def each(self) -> Iterator[tuple[str, str, Cell]]:
-        """Data set, method and records of all cells."""
         for dataset, row in self.cells.items():
             for method, cell in row.items():
                 yield dataset, method, cell
@@ -248,7 +247,6 @@ def method_rows(
 
 
 def score_table(benchmark: Benchmark, score: Score) -> ReportTable:
-    """One row per data set and one column per method."""
     if score == COMPILE:
         notes = ["Mean over the splits, shared equally by models that are trained together."]
     elif score == FIT:

@@ -287,12 +287,10 @@ def time_between(start: Numbers, end: Numbers, one: str, other: str, n_rows: int
 
 
 def as_times(seconds: Numbers) -> pd.Series:
-    """Seconds since 1970 as pandas times, missing for nan."""
     return pd.Series(pd.to_datetime(np.round(seconds), unit="s"))
 
 
 def count_nearest(numbers: Numbers, values: Numbers) -> NDArray[np.int64]:
-    """Number of numbers nearest to each of the sorted values."""
     edges = (values[1:] + values[:-1]) / 2
     nearest = np.searchsorted(edges, numbers[~np.isnan(numbers)])
     return np.bincount(nearest, minlength=len(values)).astype(np.int64)

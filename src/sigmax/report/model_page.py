@@ -328,7 +328,6 @@ class Headline:
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Confidence interval of the coverage."""
         return share_interval(self.n_inside, len(self.rows))
 
     @property

@@ -70,7 +70,6 @@ class Experiment:
     """HTML page of a folder that holds only records of this experiment."""
 
     def choose(self, choice: Choice) -> list[Task]:
-        """Tasks of a choice."""
         datasets = choice.datasets or self.datasets
         for dataset in datasets:
             if self.check_dataset is not None:

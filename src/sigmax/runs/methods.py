@@ -115,7 +115,6 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 
 def create_model(task: Task) -> AbstractRegressor:
-    """Create the model of a task, with its settings and seed."""
     model = METHODS[task.method].create(task.seed)
     return with_settings(model, task.method, dataset_settings(task) | task.settings)
 

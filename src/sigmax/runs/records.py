@@ -196,7 +196,6 @@ class RecordFile:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Device, number of cores and versions of Python and packages."""
     import jax
 
     device, packages = jax.devices()[0], ("jax", "numpy", "scikit-learn")

@@ -110,7 +110,6 @@ class Batcher:
         self.task: asyncio.Task[None] | None = None
 
     async def __call__(self, request: Any) -> Json:
-        """Response to one request."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Json] = loop.create_future()
         self.waiting.append((request, future))
@@ -120,7 +119,6 @@ class Batcher:
         return await future
 
     async def work(self) -> None:
-        """Answer batches until no request is left."""
         loop = asyncio.get_running_loop()
         while batch := self.next_batch():
             requests = [request for request, _ in batch]

@@ -68,7 +68,6 @@ class ServeOptions:
     """Bearer token that every path but ``/health`` requires; None for no token."""
 
     def check(self) -> None:
-        """Raise an error for a value out of range."""
         check_count("--port", self.port, minimum=0)
         if self.port > 65_535:
             raise InvalidArgumentError(f"`--port` must be at most 65535, got {self.port}.")
@@ -209,7 +208,6 @@ def too_large(max_bytes: int) -> HTTPException:
 
 
 def host_name(host: str) -> str:
-    """Name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()

@@ -59,7 +59,6 @@ class AbstractDensityRequest(BaseModel):
 
 
 def request_model(base: type[BaseModel], row_model: Any, max_rows: int) -> Any:
-    """Model of a request with rows of one type."""
     fields: Any = {"row": (row_model, ...)}
     if issubclass(base, AbstractRowsRequest):
         rows: Any = Annotated[list[row_model], Field(min_length=1, max_length=max_rows)]

@@ -96,7 +96,6 @@ class Source:
                 yield block
 
     def open(self) -> Any:
-        """Stream of the uncompressed content."""
         return OPENERS[self.compression](self.path) if self.compression else self.path.open("rb")
 
     def read(self, stream: Any, size: int = BLOCK) -> bytes:

@@ -280,7 +280,6 @@ def column_of_series(name: str, series: Any) -> RawColumn:
 
 
 def as_floats(series: Any) -> NDArray[np.float64]:
-    """Numbers of any type, NaN if missing."""
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 

@@ -100,7 +100,6 @@ def harmless(cell: str, separator: str = ",") -> str:
 
 
 def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Frame whose columns of mixed objects are text."""
     objects = [name for name in frame.columns if frame[name].dtype == object]
     mixed = {name: frame[name].map(str, na_action="ignore") for name in objects}
     return frame.assign(**mixed) if mixed else frame

@@ -124,7 +124,6 @@ class GPFitted(AbstractFitted):
         return mean, latent, noise
 
     def density(self, X: Inputs) -> Mixture:
-        """Densities of new measurements, with noise."""
         return total_density(*self.latent(X), self.df)
 
     def prediction_shape(self, X: Inputs) -> tuple[int, ...]:
@@ -265,7 +264,6 @@ class AbstractGaussianProcess(AbstractExpert):
 
 
 def one_draw(posterior: Posterior) -> Posterior:
-    """Posterior with an axis of draws."""
     return jax.tree.map(lambda leaf: leaf[None], posterior)
 
 
@@ -288,7 +286,6 @@ class GaussianProcess(AbstractGaussianProcess):
     )
 
     def check_size(self, n_rows: int) -> None:
-        """Raise InvalidDataError if there are too many rows."""
         if self.noise == "varying" and n_rows > LARGEST_VARYING:
             raise InvalidDataError(
                 f"GPRegressor(noise='varying') takes at most {LARGEST_VARYING} rows, got"
@@ -301,7 +298,6 @@ class GaussianProcess(AbstractGaussianProcess):
             )
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
-        """Infer the process of one output at the hyper-parameters of largest evidence."""
         some = some_rows(rows, SEARCH_ROWS, rng)
         found = best(self.from_starts(exact_search, some, rng, advance))
         advance("all rows")
@@ -324,11 +320,9 @@ class SparseGaussianProcess(AbstractGaussianProcess):
     n_inducing: int = setting(500, COUNT, "Inducing points, at most one per distinct row.")
 
     def averages(self, rows: GPRows) -> bool:
-        """True if hyper-parameters are averaged over."""
         return super().averages(rows) and len(np.unique(rows.X, axis=0)) <= self.n_inducing
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
-        """Infer the process of one output at the hyper-parameters of largest bound."""
         some = some_rows(rows, SEARCH_ROWS, rng)
         ends = self.from_starts(exact_search, some, rng, advance)
         advance("all rows")

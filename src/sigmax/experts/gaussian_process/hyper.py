@@ -84,7 +84,6 @@ def slots(n: int, *, multiple: int = 1) -> int:
 
 
 def pad(rows: GPRows, *, multiple: int = 1) -> GPRows:
-    """Rows, padded with rows of weight 0 to the size of `slots`."""
     n_slots = slots(len(rows.y), multiple=multiple)
     return jax.tree.map(lambda leaf: pad_rows(np.asarray(leaf), n_slots), rows)
 
@@ -205,12 +204,10 @@ def sparse_search(inducing: Inducing, rows: GPRows, max_iter: int) -> Found:
 
 
 def best(found: list[Found]) -> Found:
-    """Result of largest evidence."""
     return max(found, key=lambda one: one.log_evidence)
 
 
 def some_rows(rows: GPRows, n_rows: int, rng: np.random.Generator) -> GPRows:
-    """Random sample of at most ``n_rows`` rows."""
     if len(rows.y) <= n_rows:
         return rows
     some = rng.choice(len(rows.y), n_rows, replace=False)
@@ -284,7 +281,6 @@ def to_hyper(theta: Theta, rows: GPRows, log_scale: Scalar | float = 0.0) -> Hyp
 
 
 def from_hyper(hyper: Hyper, rows: GPRows) -> np.ndarray:
-    """Vector of hyper-parameters, with constant noise."""
     logit = hyper.log_noise - hyper.log_variance
     return np.r_[hyper.log_length_scale, logit, np.zeros(rows.n_noise_functions)]
 
@@ -318,7 +314,6 @@ def evidence_and_scale(theta: Theta, rows: GPRows, jitter: Scalar) -> tuple[Numb
 
 
 def log_posterior(theta: Theta, rows: GPRows, jitter: Scalar) -> Number:
-    """Log evidence plus log prior density."""
     mean, std = prior_of(rows)
     log_prior = -0.5 * ((theta - mean) / std) ** 2 - np.log(std) - 0.5 * math.log(2 * math.pi)
     return evidence_and_scale(theta, rows, jitter)[0] + jnp.sum(log_prior)
@@ -370,14 +365,12 @@ class Proposal:
     df: float = math.inf
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``n`` independent vectors."""
         z = rng.normal(size=(n, len(self.mean))) @ self.root.T
         if math.isfinite(self.df):
             z /= np.sqrt(rng.chisquare(self.df, size=(n, 1)) / self.df)
         return self.mean + z
 
     def log_prob(self, thetas: np.ndarray) -> np.ndarray:
-        """Log density at every row."""
         k, df = len(self.mean), self.df
         z = solve_triangular(self.root, (thetas - self.mean).T, lower=True)
         squares, log_det = np.sum(z**2, axis=0), np.sum(np.log(np.diag(self.root)))

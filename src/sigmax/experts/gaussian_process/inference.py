@@ -51,7 +51,6 @@ class GPRows(eqx.Module):
 
     @property
     def n_length_scales(self) -> int:
-        """Number of length-scales."""
         return max(self.groups) + 1 if self.groups else self.X.shape[1]
 
     @property
@@ -128,7 +127,6 @@ class Posterior(eqx.Module):
 
 
 def covariance(hyper: Hyper, X: RowValues, Z: PointValues) -> Float[Array, "rows points"]:
-    """Prior covariance of the function at ``X`` and at ``Z``."""
     scale = hyper.inverse_length_scale[None, :]
     smooth = hyper.variance * jnp.exp(-0.5 * squared_distance(X * scale, Z * scale))
     return smooth + hyper.offset_variance if hyper.offset else smooth

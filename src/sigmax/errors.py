@@ -4,22 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "ClusterError",
-    "DataFileError",
-    "InvalidArgumentError",
-    "InvalidCellError",
-    "InvalidDataError",
-    "MissingExtraError",
-    "ModelFileError",
-    "RecordFileError",
-    "SigmaxError",
-    "TableFileError",
-    "TableFileWarning",
-    "TrainingError",
-    "TrainingWarning",
-]
-
 
 class SigmaxError(Exception):
     """Base class of all errors of sigmax."""

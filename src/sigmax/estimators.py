@@ -13,12 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import _safe_indexing, check_consistent_length
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    _num_samples,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_sample_weight, _check_y, _num_samples, check_is_fitted
 
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, ModelFileError
@@ -35,24 +30,6 @@ from sigmax.settings import check_choice, check_count, store
 from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles
 from sigmax.tables.table import check_names, read_target
-
-__all__ = [
-    "AbstractRegressor",
-    "BayesianRegressor",
-    "CombinedRegressor",
-    "GPRegressor",
-    "LinearRegressor",
-    "LocalRegressor",
-    "MCDropoutRegressor",
-    "MarginalRegressor",
-    "MeanVarianceRegressor",
-    "SigmaxRegressor",
-    "SparseGPRegressor",
-    "find_class",
-    "fit_parquet",
-    "fit_together",
-    "load_estimator",
-]
 
 R = TypeVar("R", bound="AbstractRegressor")  # beartype knows no Self
 
@@ -187,6 +164,11 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """Rows to predict, checked against the columns of the fit."""
         check_is_fitted(self)
         return Table.read(self, X, self.model_.features.schema)
+
+    @property
+    def fitted(self) -> Any:
+        """What the expert has learned from the training rows."""
+        return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:
         """Predictive distribution of every row and output, in the units of ``y``.
@@ -391,7 +373,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         weights : array of shape (n, k)
         """
         table, k = self.read(X), check_count("k", k)
-        found = self.model_.fitted.explain_neighbors(self.model_.encode(table), k)
+        found = self.fitted.explain_neighbors(self.model_.encode(table), k)
         if found is None:
             raise InvalidArgumentError(
                 f"{type(self).__name__} has no expert that averages over training rows: use"
@@ -428,7 +410,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     @property
     def history_(self) -> dict[str, np.ndarray]:
         """Validation scores (validations, members) by the stage of the training."""
-        return getattr(self.model_.fitted, "history")  # noqa: B009 (networks alone have one)
+        return getattr(self.fitted, "history")  # noqa: B009 (networks alone have one)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -669,16 +651,10 @@ class BayesianRegressor(AbstractRegressor):
     preset : None, "fast", "paper" or a `sigmax.experts.Bayesian`
         Other defaults and further settings, as in `CombinedRegressor`: "fast" has a quarter of the
         steps.
-    n_draws : int
-        Draws of the network in the prediction.
-    n_members : int
-        Networks trained; 1 is the method as published.
+    n_draws, n_members, n_steps, learning_rate
+        As in `MCDropoutRegressor`.
     hidden_sizes : tuple of int
         Units of the hidden layers. Wider networks fit worse: every weight costs evidence.
-    n_steps : int
-        Training steps. Draws are noise to the training as well: it takes many.
-    learning_rate : float
-        Step size of Adam.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
         As in `CombinedRegressor` and `SigmaxRegressor`.
 
@@ -733,18 +709,14 @@ class LocalRegressor(AbstractRegressor):
     ----------
     preset : None, "fast" or a `sigmax.experts.Local`
         Other defaults and further settings, as in `CombinedRegressor`: "fast" is cheaper.
-    n_members : int
-        Ensemble members, trained at once, of which the prediction is the equal mixture.
-    hidden_sizes : tuple of int
-        Units of the hidden layers of each network.
+    n_members, hidden_sizes, validation_fraction
+        As in `CombinedRegressor`.
     n_steps : int, optional
         Training steps, at most; by default they grow with the square root of the number of rows.
     learning_rate : float
         Step size of Adam, which falls to 0 along half a cosine.
     weight_decay : float
         Decoupled weight decay, times 1,500 plus the number of rows.
-    validation_fraction
-        As in `CombinedRegressor`.
     support, categorical_features, numeric_features, random_state, verbose
         As in `SigmaxRegressor`.
 
@@ -816,11 +788,6 @@ class LocalRegressor(AbstractRegressor):
         return self.become(copy, model)
 
     @property
-    def fitted(self) -> Any:
-        """Networks, and the rows that they predict from."""
-        return self.model_.fitted
-
-    @property
     def n_rows_(self) -> int:
         """Number of training rows that predictions rest on."""
         return len(self.fitted.rows)
@@ -833,11 +800,6 @@ class LocalRegressor(AbstractRegressor):
 
 class AbstractGPRegressor(AbstractRegressor):
     """Gaussian processes: attributes of the fitted value."""
-
-    @property
-    def fitted(self) -> Any:
-        """Hyper-parameters, and the rows that they predict from."""
-        return self.model_.fitted
 
     @property
     def length_scale_(self) -> NDArray[np.float64]:
@@ -1170,8 +1132,8 @@ class SigmaxRegressor(AbstractRegressor):
     def stack(self) -> StackFitted:
         """Fitted experts and their weights."""
         check_is_fitted(self)
-        assert isinstance(self.model_.fitted, StackFitted)
-        return self.model_.fitted
+        assert isinstance(self.fitted, StackFitted)
+        return self.fitted
 
     def predict_shares(self, X) -> pd.DataFrame:
         """Share of every expert in the prediction of every row: one column per expert.

@@ -383,10 +383,7 @@ def trees(seed: int, n_columns: int, **settings: Any) -> ExtraTreesRegressor:
 
 
 def gate_relevance(
-    features: Features,
-    coordinates: NDArray[np.floating],
-    y: NDArray[np.floating],
-    key: RandomKey,
+    features: Features, coordinates: NDArray[np.floating], y: NDArray[np.floating], key: RandomKey
 ) -> NDArray[np.float64]:
     """Relevance of every coordinate to the gate; 0 for times, which go on."""
     column_of, trends = features.column_of(), features.trends()

@@ -47,10 +47,7 @@ class Inputs(AbstractValue):
         return namespace(inside, others).concatenate([inside + self.beyond, others], axis=-1)
 
     def within(
-        self,
-        lower: Float[AnyArray, " numbers"],
-        upper: Float[AnyArray, " numbers"],
-        n_reals: int,
+        self, lower: Float[AnyArray, " numbers"], upper: Float[AnyArray, " numbers"], n_reals: int
     ) -> "Inputs":
         """Clip the numbers to bounds.
 

@@ -38,7 +38,6 @@ PREFIX = "predicted_"
 OFF_DATA = 0.5
 """Rows with a larger `predict_gate` are out of distribution."""
 MOST_NAMED = 5
-"""Number of columns or categories that a sentence names."""
 
 
 @final
@@ -120,7 +119,6 @@ class PredictOptions:
 
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
-    """Levels of further quantiles."""
     thresholds: tuple[float, ...] = ()
     """Values of which the probability of more is predicted."""
     method: str | None = None

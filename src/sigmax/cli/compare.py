@@ -30,12 +30,7 @@ from sigmax.cli.app import (
     split_names,
 )
 from sigmax.cli.fit import FITTED, FitOptions, fit_rows
-from sigmax.cli.peers import (
-    PACKAGES,
-    CatBoost,
-    is_installed,
-    load_package,
-)
+from sigmax.cli.peers import PACKAGES, CatBoost, is_installed, load_package
 from sigmax.cli.rows import (
     ColumnOptions,
     Fold,

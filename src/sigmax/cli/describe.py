@@ -22,7 +22,6 @@ from sigmax.tables.reading import read_table
 from sigmax.tables.table import Kind, Schema, infer_schema
 
 MOST_SHOWN = 24
-"""Number of columns that are shown of a wider table."""
 LONGEST = 20
 """Largest number of characters of a name or a cell."""
 PLURALS = {Kind.NUMBER: "numbers", Kind.CATEGORY: "categories", Kind.TIME: "times"}

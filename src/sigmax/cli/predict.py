@@ -250,7 +250,6 @@ class Run:
 
     out: str
     model: str
-    """Checksum of the model files."""
     options: PredictOptions
     rows_per_part: int
     reading: Mapping[str, Any]

@@ -190,7 +190,6 @@ class ScoreDifference:
     crps: Estimate
     log_likelihood: Estimate
     rmse: float
-    """Ratio of the root mean square errors."""
     worst_row: float = 0.0
     """Share of the worst row in the model's squared error."""
 

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from sigmax.errors import InvalidDataError
+from sigmax.random import make_generator
 from sigmax.settings import check_count
 
 BLOCK = 1 << 22
@@ -34,8 +35,6 @@ class ToyProblem:
 
         ``random_state`` is an int, RandomState, Generator or None.
         """
-        from sigmax.random import make_generator  # imports JAX
-
         rng = make_generator(random_state)
         x = rng.uniform(self.lower, self.upper, n_rows)
         return x[:, None], self.mean(x) + self.std(x) * rng.standard_normal(n_rows)
@@ -87,8 +86,6 @@ class TwoMoons:
 
         ``random_state`` is an int, RandomState, Generator or None.
         """
-        from sigmax.random import make_generator  # imports JAX
-
         n_rows = check_count("n_rows", n_rows)
         rng = make_generator(random_state)
         is_upper = rng.random(n_rows) < 0.5

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sigmax.data.store import find_file
 from sigmax.errors import DataFileError
+from sigmax.random import make_generator
 
 STATIONS = {
     "san_diego": "San Diego, 1939-2019",
@@ -58,8 +59,6 @@ class Station:
 
         ``random_state`` is an int, RandomState, Generator or None.
         """
-        from sigmax.random import make_generator  # imports JAX
-
         rng = make_generator(random_state)
         order = rng.permutation(len(self.day))
         _, first = np.unique(self.day[order], return_index=True)

@@ -43,8 +43,7 @@ def blocks(
         yield (
             n_true,
             tree_map(
-                lambda leaf, rows=rows: leaf.take(rows, axis=leaf.ndim - n_axes),
-                (dist, *arguments),
+                lambda leaf, rows=rows: leaf.take(rows, axis=leaf.ndim - n_axes), (dist, *arguments)
             ),
         )
 

@@ -7,11 +7,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from sigmax.distributions.base import (
-    AbstractComponent,
-    AbstractDistribution,
-    Batch,
-)
+from sigmax.distributions.base import AbstractComponent, AbstractDistribution, Batch
 from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
 from sigmax.values import STATIC, AnyArray, ArrayLike, jax, jax_special, jnp, lax, tree_map
 

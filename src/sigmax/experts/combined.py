@@ -252,9 +252,7 @@ class Combined(AbstractNetworkExpert):
     )
     split: bool = setting(True, FLAG, "Never train mean and variance in the same step (MV).")
     inverse_gamma: bool = setting(
-        True,
-        FLAG,
-        "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive.",
+        True, FLAG, "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive."
     )
     extrapolate: bool = setting(
         True, FLAG, "Let the variance tend to `prior_variance` far from the training rows (EX)."

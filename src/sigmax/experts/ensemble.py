@@ -109,9 +109,7 @@ class Prepared:
     stages: tuple[Stage, ...]
     rows: Rows
     n_distinct: int
-    """Number of rows that differ in X or in y."""
     has_replicates: bool
-    """`Rows.has_replicates`."""
     X: Inputs
     """Encoded rows in single precision."""
     y: np.ndarray
@@ -120,7 +118,6 @@ class Prepared:
     own_center: np.ndarray
     graphs: dict[str, np.ndarray]
     held_out: list[np.ndarray]
-    """Rows that each member holds out."""
     keys: Key[Array, " members"]
     n_learned: int
     """Rows that are learned from: more than ``rows``, where a stream supplies others."""
@@ -135,7 +132,6 @@ class Trained:
     networks: Any
     """Members that the training has not failed for, as NumPy arrays."""
     folds: Fold
-    """Folds of these members."""
     data: TrainingData
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""

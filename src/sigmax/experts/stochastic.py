@@ -23,18 +23,8 @@ from sigmax.calibration import few_rows_factor
 from sigmax.compilation import by_blocks, compiled, on_device, stack_members
 from sigmax.distributions import Mixture, Normal
 from sigmax.experts.base import AbstractFitted, HeldOut
-from sigmax.experts.combined import (
-    INITIAL_VARIANCE,
-    N_CHUNKS,
-    RowValues,
-    negative_squared_error,
-)
-from sigmax.experts.ensemble import (
-    PATIENCE,
-    VALIDATION_FRACTION,
-    AbstractNetworkExpert,
-    Trained,
-)
+from sigmax.experts.combined import INITIAL_VARIANCE, N_CHUNKS, RowValues, negative_squared_error
+from sigmax.experts.ensemble import PATIENCE, VALIDATION_FRACTION, AbstractNetworkExpert, Trained
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
 from sigmax.networks import (
@@ -447,4 +437,3 @@ BAYESIAN_PRESETS = {
     "fast": Bayesian(n_steps=5000),
     "paper": Bayesian(**PAPER, noise_learning_rate=1e-1),
 }
-"""Named settings."""

@@ -174,7 +174,6 @@ class Shards:
     rows: ShardRows
     """Memory-mapped leaves (shards, rows, ...)."""
     counts: Int[np.ndarray, " shards"]
-    """Rows that each shard has."""
 
     @classmethod
     @contextmanager

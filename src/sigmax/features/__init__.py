@@ -6,13 +6,7 @@ with the same columns to `Inputs`.
 
 from sigmax.features.completion import Completion
 from sigmax.features.features import Features
-from sigmax.features.target import (
-    SUPPORT,
-    RepeatedValues,
-    Standardizer,
-    Support,
-    TargetUnits,
-)
+from sigmax.features.target import SUPPORT, RepeatedValues, Standardizer, Support, TargetUnits
 
 __all__ = [
     "SUPPORT",

@@ -243,7 +243,6 @@ SUPPORT = (
     end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution is
     skewed, and otherwise no bound.""",
 )
-"""Setting `support` of estimators."""
 
 
 FARTHEST = 1e5
@@ -338,7 +337,6 @@ class TargetUnits:
     repeated: tuple[RepeatedValues | None, ...] = ()
     """Repeated values of each output; None if values hardly ever repeat."""
     support: tuple[Support, ...] = ()
-    """Support of each output."""
 
     @classmethod
     def fit(cls, y: np.ndarray, weight: np.ndarray, support: Any = (None, None)) -> "TargetUnits":

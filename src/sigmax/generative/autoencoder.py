@@ -352,7 +352,6 @@ class VAEModel:
 
     autoencoder: Autoencoder
     scaling: Standardizer | None
-    """Standardisation of the features; None for unscaled X."""
     history: dict[str, np.ndarray]  # means over every chunk of training, by name
 
     def encode(self, X: np.ndarray) -> AbstractDistribution:
@@ -423,12 +422,7 @@ def predict(network: DensityNetwork, x: Inputs) -> AbstractDistribution:
 
 @compiled
 def bound_block(
-    model: Autoencoder,
-    x: Rows,
-    key: PRNGKeyArray,
-    *,
-    n_samples: int,
-    n_at_once: int,
+    model: Autoencoder, x: Rows, key: PRNGKeyArray, *, n_samples: int, n_at_once: int
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
     r"""Evidence lower bound and importance-weighted bound from the same draws.
 

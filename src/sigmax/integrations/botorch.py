@@ -430,11 +430,7 @@ class SigmaxModel(Model, FantasizeMixin):
 
 
 def fit_sigmax_model(
-    train_X: Tensor,
-    train_Y: Tensor,
-    *,
-    noise_free: bool = False,
-    **settings: Any,
+    train_X: Tensor, train_Y: Tensor, *, noise_free: bool = False, **settings: Any
 ) -> SigmaxModel:
     """Fit a model of BoTorch to rows ``train_X`` (n, d) with ``train_Y`` (n, 1).
 

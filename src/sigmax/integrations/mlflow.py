@@ -37,7 +37,6 @@ PARAMS = ParamSchema(
         ParamSpec("quantiles", DataType.double, list(QUANTILES), shape=(-1,)),
     ]
 )
-"""Parameters of a prediction, with their defaults."""
 
 
 def save_model(

@@ -165,11 +165,7 @@ class InputLayer(eqx.Module):
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 
 
-ACTIVATIONS: dict[str, Callable] = {
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "tanh": jnp.tanh,
-}
+ACTIVATIONS: dict[str, Callable] = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
 
 
 @final

@@ -70,7 +70,6 @@ def split_rows(n_rows: int, seed: int) -> list[np.ndarray]:
 
 
 Kind = tuple[str, str]
-"""Method and acquisition."""
 
 
 def by_kind(records: Sequence[Record]) -> tuple[dict[str, dict[Kind, list[Record]]], list[Kind]]:

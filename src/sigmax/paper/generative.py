@@ -26,7 +26,6 @@ from sigmax.runs.methods import Method, stopwatch, with_settings
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done, in_order
 
 LATENT_GRID = np.linspace(-4, 4, 41)
-"""Both axes of latent maps."""
 MIN_PIXEL_STD = 0.01
 """Minimum std of a pixel, without which the density of nearly constant pixels is unbounded."""
 FAR = 100.0
@@ -392,7 +391,6 @@ MOONS = Experiment(
 # Images.
 
 MAX_CODES = 1_000
-"""Maximum number of codes in a figure."""
 SHEET = np.linspace(-4, 4, 15)
 """Both axes of the sheet of samples over the latent plane."""
 N_DRAWN = 6
@@ -422,7 +420,6 @@ def image_settings(dataset: str) -> dict[str, Any]:
 
 
 load_cached_images = lru_cache(maxsize=1)(load_images)
-"""Load a set, and keep it for the next job."""
 
 
 def run_images(job: Sequence[Task]) -> list[Record]:

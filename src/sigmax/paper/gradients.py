@@ -43,7 +43,6 @@ DEFAULTS = {"n_checkpoints": 20, "n_batches": 200}
 PARTS = {"mean": "mean", "variance": "spread"}
 """Networks, and their fields of `VarianceNetwork`."""
 DESIGNS = {"uniform": TRUTH, "locality": MODEL}
-"""Sampling designs, and their colours."""
 
 BATCHES_AT_ONCE = 25
 
@@ -116,7 +115,6 @@ class Training:
 
     expert: Combined
     X: NDArray
-    """The training rows, standardised."""
     networks: VarianceNetwork
     keys: Array
     folds: Fold

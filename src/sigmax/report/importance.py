@@ -22,7 +22,6 @@ from sigmax.report.validation import COVERAGE, values_of
 from sigmax.tables import Kind, Schema
 
 MOST_ROWS = 300
-"""Held-out rows whose values are permuted."""
 MOST_PREDICTIONS = 4_000
 """Rows to predict, over all columns: with many columns, fewer rows and permutations are used."""
 MOST_PERMUTATIONS = 2
@@ -191,10 +190,7 @@ class Dependence:
 
 
 def find_dependence(
-    model: Any,
-    X: pd.DataFrame,
-    schema: Schema,
-    columns: Sequence[str],
+    model: Any, X: pd.DataFrame, schema: Schema, columns: Sequence[str]
 ) -> list[Dependence]:
     """Averages of means and intervals of the first rows, given each value of a column in turn."""
     rows = X.iloc[:DEPENDENCE_ROWS].reset_index(drop=True)

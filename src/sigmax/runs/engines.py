@@ -30,7 +30,6 @@ from sigmax.runs.records import Job, Record, Task, failed
 from sigmax.settings import check_choice
 
 RunFunction = Callable[[Sequence[Task]], list[Record]]
-"""Function of a module that runs the tasks of a job."""
 Results = Iterator[tuple[Job, list[Record]]]
 """Finished jobs with their records, in order of completion."""
 

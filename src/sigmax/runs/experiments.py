@@ -31,7 +31,6 @@ class Choice:
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of the models that differ from the defaults of the methods."""
     acquisitions: Sequence[str] = ()
-    """Acquisition functions of active learning."""
     quick: bool = False
     """True for the settings that take a few minutes on a CPU."""
 
@@ -59,7 +58,6 @@ class Experiment:
     most_splits: Callable[[str], int] | None = None
     """Number of splits of a data set, or None if unlimited."""
     known_methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
-    """Methods that may be chosen."""
     other_datasets: Collection[str] = ()
     """Data sets that may be chosen in addition to the default ones."""
     check_dataset: Callable[[str], Any] | None = None

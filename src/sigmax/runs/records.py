@@ -55,7 +55,6 @@ class Task:
 
 
 Job = tuple[Task, ...]
-"""Tasks that one call runs together."""
 
 
 @final

@@ -25,10 +25,8 @@ from sigmax.runs.records import FILE_NAME, STATUSES, Record, Task, read_records
 
 PAGE_NAME = "report.html"
 MAX_ROWS = 300
-"""Maximum number of rows of the list of failed tasks."""
 
 Experiments = Mapping[str, Experiment]
-"""Experiments by name."""
 
 
 @final
@@ -37,13 +35,10 @@ class ExperimentResult:
     """Result of a run."""
 
     records: list[Record]
-    """Records of the chosen tasks."""
     tables: list[ReportTable]
-    """Tables of these records."""
     figures: list[Path]
     """Pictures of all records of the experiment in the folder."""
     report: Path
-    """Page of the folder."""
 
     @property
     def failures(self) -> list[Record]:

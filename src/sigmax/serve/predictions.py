@@ -35,7 +35,6 @@ from sigmax.tables.writing import write_table
 QUICK_ROWS, BULK_ROWS = 64, 256
 """Rows per prediction: functions are compiled for these two numbers of rows only."""
 ROWS_PER_CHUNK = 8192
-"""Rows of a file that are in memory at the same time."""
 N_POINTS = 512
 """Points of a density; the mean density between two neighbours is drawn, which shows every peak."""
 DRAWN_RANGE = (0.005, 0.995)

@@ -39,9 +39,7 @@ Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
 N_SAMPLED = 10_000
-"""Rows in which leaks are searched."""
 MIN_ROWS = 20
-"""Smallest number of rows in which ids and leaks are searched."""
 MOSTLY = 0.5
 """Share of missing values above which a column is mostly empty."""
 UNIQUE = 0.95
@@ -52,11 +50,11 @@ LONG = 10 * 86_400
 """Range in seconds above which times are shown as dates."""
 ID_NAME = re.compile(
     r"(^|[_\W])(id|ids|key|idx|index|nr|uuid|guid|serial|rownames|rowid|unnamed)([_\W\d]|$)|[a-z](Id|ID)$"
-    r"|^column_1$",
+    r"|^column_1$"
 )
 GROUP_NAME = re.compile(
     r"(subject|patient|person|user|customer|client|household|site|station|batch|plate|device"
-    r"|session|group)s?([_\W]?(id|no|nr|name|code|number))?$|[_\W](id|ID)$|[a-z](Id|ID)$",
+    r"|session|group)s?([_\W]?(id|no|nr|name|code|number))?$|[_\W](id|ID)$|[a-z](Id|ID)$"
 )
 TIME_NAME = re.compile(r"year|date|day|time|month|week|hour|minute|second|(^|_)(t|yr)($|_)", re.I)
 
@@ -130,7 +128,6 @@ class TargetProfile:
     std: float
     skew: float
     is_whole: bool
-    """True if all are whole numbers."""
     most_frequent: float
     share_of_most_frequent: float
 

@@ -154,7 +154,6 @@ class GPFitted(AbstractFitted):
 
 
 Advance = Callable[[str], None]
-"""Function that shows the next step of a fit by name."""
 Inferred = tuple[Posterior, Found, LeftOut]
 """Processes of one output, leaves (draws, ...), the last search, leave-one-out densities."""
 

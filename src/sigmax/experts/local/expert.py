@@ -116,9 +116,7 @@ class Local(AbstractNetworkExpert):
         4e-3, POSITIVE, "Step size of Adam, which falls to 0 along half a cosine."
     )
     weight_decay: float = setting(
-        1000.0,
-        NOT_NEGATIVE,
-        "Decoupled weight decay, times 1,500 plus the number of rows.",
+        1000.0, NOT_NEGATIVE, "Decoupled weight decay, times 1,500 plus the number of rows."
     )
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error that is added to the likelihood."

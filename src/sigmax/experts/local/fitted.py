@@ -227,9 +227,7 @@ class LocalPredictor:
 
     networks: LocalNetwork
     training_sets: TrainingSet
-    """Rows of the fit, padded."""
     n_rows: int
-    """Number of rows of the fit."""
     nearest: "NearestRows | None" = None
     """Index of the rows of the fit, if sums run over the nearest ones."""
     added: AddedRows | None = None

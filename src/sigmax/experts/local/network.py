@@ -23,13 +23,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from sigmax.distributions import StudentT, WeightedStudentT, log_gamma
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    MLP,
-    NO_CENTER,
-    SMALLEST_VARIANCE,
-    ExtrapolationGate,
-    InputLayer,
-)
+from sigmax.networks import MLP, NO_CENTER, SMALLEST_VARIANCE, ExtrapolationGate, InputLayer
 from sigmax.training import Batch, TrainingData
 
 EXACT = lax.Precision.HIGHEST
@@ -248,10 +242,7 @@ class LocalNetwork(eqx.Module):
         return LocalPosterior(dist, sums.count, 1 / (own + sums.count + 1))
 
     def embed_training_set(
-        self,
-        X: Inputs,
-        y: Float[Array, "slots outputs"],
-        weight: Float[Array, " slots"],
+        self, X: Inputs, y: Float[Array, "slots outputs"], weight: Float[Array, " slots"]
     ) -> TrainingSet:
         """Training rows in this member's metric, block by block."""
 

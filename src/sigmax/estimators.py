@@ -381,30 +381,13 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             )
         return found
 
-    def monitor(
-        self,
-        X=None,
-        y=None,
-        *,
-        alpha: float = 0.05,
-        coverage: float = 0.9,
-        tolerance: float | None = None,
-        most_off_data: float = 0.05,
-        random_state: int = 0,
-    ) -> Monitor:
+    def monitor(self, X=None, y=None, **settings: Any) -> Monitor:
         """Tests whether predictions still hold on labelled rows, valid at any time.
 
         Without rows, the `Monitor` waits for its first ``update(X, y)``; with rows it has taken
-        these in. Its settings are explained there.
+        these in. The ``settings`` are those of `Monitor`, such as ``alpha`` and ``coverage``.
         """
-        found = Monitor(
-            self,
-            alpha=alpha,
-            coverage=coverage,
-            tolerance=tolerance,
-            most_off_data=most_off_data,
-            random_state=random_state,
-        )
+        found = Monitor(self, **settings)
         return found if X is None else found.update(X, y)
 
     @property

@@ -73,12 +73,10 @@ class Rule:
 def number(
     *, above: float | int = -math.inf, below: float | int = math.inf, inclusive: bool = False
 ) -> Rule:
-    """Rule for a number between two bounds."""
     return Rule("float", partial(check_number, above=above, below=below, inclusive=inclusive))
 
 
 def one_of(choices: Iterable[str]) -> Rule:
-    """Rule for one of several names."""
     names = [f'"{choice}"' for choice in sorted(choices)]
     kind = f"{', '.join(names[:-1])} or {names[-1]}"
     return Rule(kind, partial(check_choice, choices=tuple(choices)))

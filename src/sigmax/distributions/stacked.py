@@ -138,13 +138,11 @@ class ExpertPart(AbstractValue):
 
     @cached_property
     def weight(self) -> Numbers:
-        """Weights of the components, which sum to 1."""
         shape, log_weight = self.mixture.components.shape, self.mixture.log_weight
         return np.full(shape, 1 / shape[0]) if log_weight is None else np.exp(log_weight)
 
     @cached_property
     def scale(self) -> Numbers:
-        """Scale of every component."""
         return np.asarray(self.mixture.components.unit)
 
     @cached_property
@@ -159,7 +157,6 @@ class ExpertPart(AbstractValue):
         return (values - self.mixture.components.mean) / self.scale
 
     def density(self, y: Numbers) -> Numbers:
-        """Probability density at ``y``."""
         z, df = self.standardized(y), self.df
         if df is None:
             shape = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
@@ -171,13 +168,11 @@ class ExpertPart(AbstractValue):
         return found if self.transform is None else found * np.exp(self.transform.log_slope(y))
 
     def cdf(self, y: Numbers) -> Numbers:
-        """Probability of at most ``y``."""
         z, df = self.standardized(y), self.df
         levels = special.ndtr(z) if df is None else special.stdtr(df, z)
         return np.sum(self.weight * levels, axis=0)
 
     def quantiles(self, q: Numbers | float) -> Numbers:
-        """Quantiles of every component."""
         df = self.df
         if df is None:
             z = special.ndtri(q)

@@ -106,7 +106,6 @@ class LinearFitted(AbstractFitted):
         )
 
     def density(self, X: Inputs) -> Mixture:
-        """Student-t densities of new measurements, with noise."""
         Z = design(X) - self.center
         along = (Z @ self.directions.T) ** 2
         across = np.maximum(np.sum(Z**2, axis=1) - along.sum(axis=1), 0.0)[:, None]
@@ -133,7 +132,6 @@ class Linear(AbstractBaseline):
     """
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> LinearFitted:
-        """Fit in closed form, for every penalty."""
         weight = rows.weight / rows.weight.mean()
         Z = design(rows.X)
         center = weight @ Z / len(Z)
@@ -203,7 +201,6 @@ class MarginalFitted(AbstractFitted):
         return replace(self, quantiles=quantiles, widths=widths, n_rows=float(weight.sum()))
 
     def density(self, X: Inputs) -> Mixture:
-        """Density of the training targets, once for every row."""
         parts = (np.repeat(part[:, None], len(X), axis=1) for part in (self.quantiles, self.widths))
         return Mixture(Normal(*parts), n_parts=len(self.quantiles))
 
@@ -223,7 +220,6 @@ class Marginal(AbstractBaseline):
     """
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> MarginalFitted:
-        """Fit the quantiles, and those without each of the rows."""
         parts = [
             smoothed_histogram(
                 np.quantile(column, LEVELS, weights=rows.weight, method="inverted_cdf"), len(rows)

@@ -287,7 +287,6 @@ class MaternFitted(AbstractFitted):
         )
 
     def density(self, X: Inputs) -> Mixture:
-        """Student-t densities of new measurements, with noise."""
         rows, covariance, parts = coordinates(X), Covariance(self.group), []
         for output, own in enumerate(self.posteriors):
             theta = self.theta[output]

@@ -207,7 +207,6 @@ class Features:
 
 
 def donor_rows(table: Table) -> Table:
-    """Evenly spaced rows, at most `MOST_DONORS`."""
     if len(table) <= MOST_DONORS:
         return table
     return table[np.unique(np.linspace(0, len(table) - 1, MOST_DONORS).astype(np.intp))]

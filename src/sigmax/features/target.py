@@ -74,7 +74,6 @@ class RepeatedValues:
 
     @classmethod
     def rounded(cls, y: NDArray[np.float64]) -> "RepeatedValues":
-        """All values of a rounded target."""
         values = np.unique(y)
         differences = np.diff(values)
         is_one = differences < SINGLE_PRECISION * np.abs(values[1:])

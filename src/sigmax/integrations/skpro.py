@@ -166,7 +166,6 @@ class SkproDistribution(BaseDistribution):
 
     @classmethod
     def get_test_params(cls, parameter_set="default") -> list[dict[str, Any]]:
-        """Examples for skpro's checks."""
         mean = np.random.default_rng(0).normal(size=(2, 3, 2))
         several = Predictive(Mixture(StudentT(mean, np.full_like(mean, 5.0), np.ones_like(mean))))
         one = Predictive(Normal(np.array([1.0]), np.array([2.0])))
@@ -253,7 +252,6 @@ class SkproRegressor(BaseProbaRegressor):
 
     @classmethod
     def get_test_params(cls, parameter_set="default") -> list[dict[str, Any]]:
-        """Examples for skpro's checks: quick ones."""
         network = MeanVarianceRegressor(n_steps=20, hidden_sizes=(4,), n_members=1, random_state=0)
         process = GPRegressor(average=False, n_restarts=1, max_iter=5, random_state=0)
         return [{"estimator": network}, {"estimator": process}]

@@ -112,7 +112,6 @@ class Benchmark:
         return self.cells[dataset].get(method, Cell())
 
     def means(self, dataset: str, score: Score) -> dict[str, float]:
-        """Mean of every method that has the score."""
         values = {method: self.cell(dataset, method).values(score) for method in self.methods}
         return {method: float(found.mean()) for method, found in values.items() if len(found)}
 

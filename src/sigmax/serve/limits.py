@@ -101,7 +101,6 @@ class ServeOptions:
         return frozenset(name.lower() for name in names)
 
     def max_bytes(self, path: str) -> int:
-        """Largest body of a request to a path."""
         return int((self.max_upload if path == CSV_PATH else self.max_body) * MIB)
 
 

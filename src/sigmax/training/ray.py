@@ -194,7 +194,6 @@ class RayTrainer:
         return members if self.scores is None else keep_better(members, self.scores)
 
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Wait for references and return their values."""
         wait_for_tasks(self.ray, references, len(references))
         try:
             return self.ray.get(list(references))

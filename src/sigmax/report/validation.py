@@ -13,13 +13,7 @@ from scipy import stats
 
 from sigmax.metrics import covering_levels
 from sigmax.report.page import Axis, Chart, Color, Layer, PagePart, log_axis_suits
-from sigmax.report.tables import (
-    cell_text,
-    count_text,
-    number_text,
-    share_text,
-    time_text,
-)
+from sigmax.report.tables import cell_text, count_text, number_text, share_text, time_text
 from sigmax.tables import Kind, Schema, Table, infer_schema
 from sigmax.tables.table import as_frame, columns_of_frame
 

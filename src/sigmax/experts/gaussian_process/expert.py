@@ -285,16 +285,11 @@ class GaussianProcess(AbstractGaussianProcess):
     )
 
     def check_size(self, n_rows: int) -> None:
-        if self.noise == "varying" and n_rows > LARGEST_VARYING:
-            raise InvalidDataError(
-                f"GPRegressor(noise='varying') takes at most {LARGEST_VARYING} rows, got"
-                f" {n_rows}: use LocalRegressor."
-            )
-        if n_rows > LARGEST_EXACT:
-            raise InvalidDataError(
-                f"GPRegressor takes at most {LARGEST_EXACT} rows, got {n_rows}: use"
-                " SparseGPRegressor."
-            )
+        name, most, other = "GPRegressor", LARGEST_EXACT, "SparseGPRegressor"
+        if self.noise == "varying":
+            name, most, other = "GPRegressor(noise='varying')", LARGEST_VARYING, "LocalRegressor"
+        if n_rows > most:
+            raise InvalidDataError(f"{name} takes at most {most} rows, got {n_rows}: use {other}.")
 
     def infer(self, rows, groups, rng, advance) -> Inferred:
         some = some_rows(rows, SEARCH_ROWS, rng)

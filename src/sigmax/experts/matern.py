@@ -8,7 +8,8 @@ $$k(x, x') = s_f^2 (1 + t + t^2/3) e^{-t} + s_l^2 (1 + x^\top x' / G), \qquad
 
 The hyper-parameters maximise the evidence times weak log-normal priors; the gradient is analytic,
 so that nothing is compiled. The relative noise $g$ is a kernel smoother of the logarithms of the
-squared leave-one-out residuals. Scale and tails of the predictions are those that suit the
+squared leave-one-out residuals, which are taken twice: the second time of the function at the
+first estimate. Scale and tails of the predictions are those that suit the
 leave-one-out residuals best. With many rows, the function is the one that some of them determine
 (Snelson and Ghahramani 2006): its weights have a closed posterior, and rows are left out as in a
 linear model.
@@ -52,6 +53,9 @@ N_FOLDS = 5
 
 PSEUDO_ROWS, FEWEST_VARYING = 5.0, 30
 """Rows at the average noise that the smoother adds; with fewer rows the noise is constant."""
+
+NOISE_ROUNDS = 2
+"""Estimates of the noise, each from the residuals of the function at the noise before it."""
 
 DFS, FACTORS = (3.0, 5.0, 10.0, 30.0, 200.0), np.linspace(0.75, 1.3, 12)
 """Degrees of freedom and factors on the scale of predictions that are tried."""
@@ -403,22 +407,23 @@ class MaternProcess(AbstractExpert):
 
         relative, bandwidth, log_noise = np.ones(len(X)), np.inf, np.zeros(is_point.sum())
         mean, latent, noise = leave_out(relative)
-        if len(X) >= FEWEST_VARYING:
-            log_noise = np.log((y - mean) ** 2 / (latent + noise) + 1e-3)[is_point]
-            log_noise -= log_noise.mean()
-            points = X[is_point], log_noise
+        for _ in range(NOISE_ROUNDS if len(X) >= FEWEST_VARYING else 0):
+            values = np.log(((y - mean) ** 2 / (latent + noise) + 1e-3) * relative)[is_point]
+            values -= values.mean()
+            points = X[is_point], values
             tried = [
                 smoothed(covariance, theta, points[0], *points, h, leave_out=True)
                 for h in BANDWIDTHS
             ]
-            errors = [np.mean((log_noise - own) ** 2) for own in tried]
-            if min(errors) < np.mean(log_noise**2):
-                best = int(np.argmin(errors))
-                bandwidth = BANDWIDTHS[best]
-                if not is_point.all():
-                    relative = np.exp(smoothed(covariance, theta, X, *points, bandwidth))
-                relative[is_point] = np.exp(tried[best])
-                mean, latent, noise = leave_out(relative)
+            errors = [np.mean((values - own) ** 2) for own in tried]
+            if min(errors) >= np.mean(values**2):
+                break
+            best = int(np.argmin(errors))
+            bandwidth, log_noise, relative = BANDWIDTHS[best], values, np.ones(len(X))
+            if not is_point.all():
+                relative = np.exp(smoothed(covariance, theta, X, *points, bandwidth))
+            relative[is_point] = np.exp(tried[best])
+            mean, latent, noise = leave_out(relative)
         if len(X) <= self.n_search:
             for held_out in groups.folds(order, N_FOLDS):
                 kept = ~held_out

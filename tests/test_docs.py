@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -207,6 +208,26 @@ def test_examples_are_included_in_the_site(site):
     for page in site.rglob("*.html"):
         assert not re.search(r"--8|8&lt;--|8 &lt; --", text_of(page)), page.name
     assert "LinearRegressor().fit(X, y)" in plain_text(site / "howto" / "coverage.html")
+
+
+def test_site_has_no_serious_accessibility_problem(site):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    chromium = os.environ.get("SIGMAX_CHROMIUM") or shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with sync_api.sync_playwright() as program:
+        browser = program.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name in ("index", "gallery", "howto/coverage", "ideas", "notebooks/csv_to_report"):
+            for scheme, width in (("light", 1200), ("dark", 400)):
+                size = {"width": width, "height": 900}
+                page = browser.new_page(viewport=size, color_scheme=scheme)
+                page.goto((site / f"{name}.html").as_uri())
+                found = axe.Axe().run(page).response["violations"]
+                serious = [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+                assert not serious, (name, scheme, width)
+                page.close()
+        browser.close()
 
 
 def test_public_names_are_on_an_api_page(site):

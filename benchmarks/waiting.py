@@ -1,96 +1,105 @@
-"""How long a user waits in a fresh process: from the import to the first prediction.
+"""Seconds until a new process has an answer, and their ratios to CatBoost's in the same run.
 
-    python benchmarks/waiting.py [--rows 500] [--other-rows 480] [--features 13] [--repeats 3]
-                                 [--against CHECKOUT/src]
+    python benchmarks/waiting.py [--only quick] [--repeats 1]
 
-LocalRegressor with the fast preset, every figure the median of processes of their own: without kept
-programs; with programs that a fit on another number of rows of the same padded size has left; and a
-second fit ("again") in the same process. Seconds of CPU are those of all threads, which depend less
-on what else the machine does. With --against, another checkout is measured in turns with this one.
+Every task runs in processes of its own: the first one with an empty cache of compiled functions,
+the second one with what the first has cached. Seconds are those of the whole process, from its
+start to its end. CPU seconds are those of all its threads and depend less on what else the machine
+does. CatBoost (``pip install "sigmax[peers]"``) fits 500 trees with a Normal output to the first
+table and predicts mean and variance. The deliveries are the 900 rows of `sigmax demo`.
 """
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-PROCESS = """
-import time; begin, begin_cpu = time.perf_counter(), time.process_time()
-import sys
+ROWS = """
 import numpy as np
-from sigmax import LocalRegressor
-imported = time.perf_counter()
-n_rows, n_features = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
-X = rng.normal(size=(n_rows, n_features)); y = X[:, 0] + rng.normal(size=n_rows)
-model = LocalRegressor(preset="fast", random_state=0).fit(X, y)
-fitted = time.perf_counter()
-model.predict(X[:50], return_std=True)
-done, done_cpu = time.perf_counter(), time.process_time()
-model.fit(X, y)
-again, again_cpu = time.perf_counter(), time.process_time()
-print(imported - begin, fitted - imported, done - fitted, done - begin, done_cpu - begin_cpu)
-print(again - done, again_cpu - done_cpu)
+X = rng.normal(size=({rows}, 13)); y = X[:, 0] + rng.normal(size={rows})
 """
-COLUMNS = ("import", "fit", "predict", "in all", "CPU", "again", "CPU again")
+CATBOOST = (
+    ROWS.format(rows=500)
+    + """
+from catboost import CatBoostRegressor
+settings = dict(iterations=500, verbose=0, allow_writing_files=False)
+CatBoostRegressor(loss_function="RMSEWithUncertainty", **settings).fit(X, y).predict(X[:50])
+"""
+)
+STACK = (
+    ROWS
+    + """
+from sigmax import SigmaxRegressor
+SigmaxRegressor({effort!r}, random_state=0).fit(X, y).predict_interval(X[:50])
+"""
+)
+COMMAND = "from sigmax.cli import app; app({arguments!r}.split())"
+DELIVERIES = "from sigmax.data.deliveries import make_deliveries as make; "
+DELIVERIES += "make(900).to_csv('table.csv'); make(1000).drop(columns='minutes').to_csv('new.csv')"
 
 
-def seconds(source: Path, n_rows: int, n_features: int, cache: Path | None) -> list[float]:
-    """What one process prints, its programs in the folder ``cache``."""
-    environment = os.environ | {"PYTHONPATH": str(source)}
-    environment["JAX_COMPILATION_CACHE_DIR"] = str(cache or "")
-    if cache:  # as sigmax sets them for a folder of its own
-        for name in ("MIN_COMPILE_TIME_SECS", "MIN_ENTRY_SIZE_BYTES"):
-            environment[f"JAX_PERSISTENT_CACHE_{name}"] = "0"
-    command = [sys.executable, "-c", PROCESS, str(n_rows), str(n_features)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return [float(word) for word in done.stdout.split()]
+def tasks() -> dict[str, str]:
+    """Programs of the tasks by name, CatBoost first; those of predictions follow their fits."""
+    found = {"CatBoost, 500 x 13": CATBOOST}
+    for effort, rows in (("quick", 500), ("quick", 1000), ("default", 1000)):
+        found[f"{effort}, {rows:,} x 13"] = STACK.format(rows=rows, effort=effort)
+    for effort in ("quick", "default"):
+        fit = f"fit table.csv --target minutes --effort {effort} --out {effort} --force"
+        predict = f"predict {effort} new.csv --out {effort}.csv --overwrite"
+        found[f"sigmax fit, {effort}"] = COMMAND.format(arguments=fit)
+        found[f"sigmax predict, {effort}"] = COMMAND.format(arguments=predict)
+    return found
+
+
+def seconds(program: str, folder: Path, cache: Path) -> tuple[float, float]:
+    """Seconds of a process, and of CPU."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
+    start, before = perf_counter(), os.times()
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    after = os.times()
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    spent = after.children_user + after.children_system
+    return perf_counter() - start, spent - before.children_user - before.children_system
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="See the head of this file.")
-    parser.add_argument("--rows", type=int, default=500)
-    parser.add_argument("--other-rows", type=int, default=480)
-    parser.add_argument("--features", type=int, default=13)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--against", type=Path, help="the folder src of another checkout")
-    options = parser.parse_args()
-    sources = {"this": Path(__file__).parent.parent / "src"}
-    if options.against is not None:
-        sources["other"] = options.against.resolve()
-
-    found: dict[tuple[str, str], list[list[float]]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, source in sources.items():
-            seconds(source, options.other_rows, options.features, Path(folder) / name)
-            shutil.copytree(Path(folder) / name, Path(folder) / f"{name} filled")
-        for _ in range(options.repeats):
-            for name, source in sources.items():
-                for kept in ("none", f"of {options.other_rows} rows"):
-                    cache = None
-                    if kept != "none":  # as it was: a run would find the programs of the last one
-                        cache = Path(folder) / name  # always the same, for JAX goes by the path
-                        shutil.rmtree(cache)
-                        shutil.copytree(Path(folder) / f"{name} filled", cache)
-                    run = seconds(source, options.rows, options.features, cache)
-                    found.setdefault((name, kept), []).append(run)
-
-    table = Table(title=f"seconds, {options.rows} x {options.features}, fast preset")
-    table.add_column("checkout")
-    table.add_column("programs kept")
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
-    for (name, kept), runs in sorted(found.items()):
-        medians = np.median(runs, axis=0)
-        table.add_row(name, kept, *(f"{value:.2f}" for value in medians))
-    Console().print(table)
+    parser.add_argument("--only", default="", help="part of the names of tasks, besides CatBoost")
+    parser.add_argument("--repeats", type=int, default=1, help="processes of which medians are")
+    given = parser.parse_args()
+    chosen = {k: v for k, v in tasks().items() if given.only in k or k.startswith("CatBoost")}
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        seconds(DELIVERIES, Path(name), Path(name))
+        for task, program in chosen.items():
+            runs = []
+            for repeat in range(given.repeats):
+                cache = Path(name) / f"cache {len(found)} {repeat}"
+                runs.append([seconds(program, Path(name), cache) for _ in range(2)])
+            found[task] = np.median(runs, axis=0)
+    table = Table(title="First process with an empty cache / second process")
+    for column in ("", "seconds", "CPU seconds", "over CatBoost", "CPU over CatBoost"):
+        table.add_column(column, justify="right" if column else "left")
+    reference = next(iter(found.values()))
+    for task, own in found.items():
+        parts = [(own, ".1f"), (own / reference[1], ".1f")]
+        cells = [
+            " / ".join(format(part[process, kind], digits) for process in (0, 1))
+            for part, digits in parts
+            for kind in (0, 1)
+        ]
+        table.add_row(task, *cells)
+    Console(width=100).print(table)
 
 
 if __name__ == "__main__":

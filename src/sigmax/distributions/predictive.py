@@ -1,6 +1,7 @@
 """Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +23,8 @@ OF_ALL_ROWS = (PowerTransform, Units)
 
 SMALLEST_LEVEL = 1e-12
 """Probability of the quantiles that are drawn, at least, on either side."""
+
+MOMENTS = ("mean", "variance", "std", "epistemic_variance", "aleatoric_variance")
 
 ROWS_AT_ONCE = 1024
 """Rows that a stack is evaluated for at once: they fit into a cache."""
@@ -205,6 +208,8 @@ class Predictive:
     def _compute(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         """A property or a method of the density, for arguments of its shape."""
         if isinstance(self.dist, Stacked):
+            if name in MOMENTS:
+                return self._moments[name].copy()
             parts = []
             for first in range(0, len(self), ROWS_AT_ONCE):
                 rows = np.arange(first, min(first + ROWS_AT_ONCE, len(self)))
@@ -215,6 +220,13 @@ class Predictive:
         from sigmax.distributions.evaluation import evaluate  # compiled by JAX
 
         return evaluate(self.dist, name, *arguments)
+
+    @cached_property
+    def _moments(self) -> dict[str, np.ndarray]:
+        """Mean and parts of the variance of a stack, which are computed together."""
+        blocks = np.split(np.arange(len(self)), range(ROWS_AT_ONCE, len(self), ROWS_AT_ONCE))
+        parts = [self._take(rows, self.dist) for rows in blocks]
+        return {name: np.concatenate([getattr(one, name) for one in parts]) for name in MOMENTS}
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first

@@ -37,6 +37,7 @@ def notebook(source: str) -> nbformat.NotebookNode:
 
 def main(folder: str = str(ROOT / "docs" / "notebooks")) -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ |= {"COLUMNS": "100", "TTY_COMPATIBLE": "0"}  # no colours, no bars
     for path in sorted((ROOT / "examples" / "notebooks").glob("*.py")):
         found = notebook(path.read_text(encoding="utf-8"))

@@ -1026,7 +1026,8 @@ class SigmaxRegressor(AbstractRegressor):
     random_state : int, RandomState, Generator or None
         Seed of all draws.
     verbose : int
-        1 shows a progress bar of experts that take long.
+        1 shows the progress and, before networks are trained, the scores of the other experts in
+        standard deviations of y. An interruption (Ctrl-C) then keeps the fitted experts.
 
     Attributes
     ----------

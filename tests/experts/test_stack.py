@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false
 
 import copy
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -333,3 +334,19 @@ def test_a_saved_stack_with_a_changed_weight_is_an_error(model, tmp_path):
     finally:
         object.__setattr__(experts[0], "weight", experts[0].weight - 0.5)
     assert isinstance(model.read(smooth(3)[0]), Table)
+
+
+def test_an_interruption_keeps_fitted_experts_if_the_progress_is_shown(monkeypatch, capsys):
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Local, "fit", interrupted)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    experts: Any = ["linear", Local()]
+    model = SigmaxRegressor(experts=experts, random_state=0, verbose=1)
+    with pytest.warns(TrainingWarning, match="Interrupted: left out Local."):
+        model.fit(X, X[:, 0])
+    assert set(model.leaderboard_["expert"]) == {"marginal", "linear"}
+    assert re.search(r"Without networks: CRPS 0\.\d+, log-likelihood", capsys.readouterr().out)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(verbose=0).fit(X, X[:, 0])

@@ -237,8 +237,9 @@ def fit_table(
     bar: Bar = no_bar,
     many: ManyRows | None = None,
 ) -> tuple[SavedTableModel, dict[str, str]]:
-    """Describe a table, fit a model to a part of it, score the rest, and refit on all rows.
+    """Describe a table, fit a model to all rows, and score its held-out predictions.
 
+    Where these do not suffice, a part of the rows is held out, predicted and then learned from.
     Return the model, and its scores and its report as texts by the names of their files. The report
     shows ``command``; ``many`` are all rows, if ``frame`` is a sample. Errors of the table or the
     options are raised before anything is fitted.
@@ -280,7 +281,8 @@ def fit_table(
     split = None if in_turn else hold_out()
     seconds, baselines = fit_scored(split)
     if split is None:
-        split = rows_in_turn(list(map(held_out_rows, [model, *baselines.values()])), duplicates)
+        fitted = [one.model_.fitted for one in (model, *baselines.values())]
+        split = rows_in_turn([one.held_out.row for one in fitted], duplicates)
         if split is None:  # too few
             split = hold_out()
             seconds, baselines = fit_scored(split)
@@ -288,10 +290,10 @@ def fit_table(
             show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
     with bar(f"scoring {len(split.test):,} held-out rows"):
         y, clusters = data.y[split.test], split.clusters
-        scored = Predictions.of(model, data, split, options.intervals)
-        row_scores = {"model": score_rows(y, scored.dist, scored.intervals)}
+        dist, intervals, gate = predict_test(model, data, split, options.intervals)
+        row_scores = {"model": score_rows(y, dist, intervals)}
         for title, other in baselines.items():
-            row_scores[title] = score_rows(y, Predictions.of(other, data, split).dist)
+            row_scores[title] = score_rows(y, predict_test(other, data, split)[0])
         row_scores = {k: replace(found, clusters=clusters) for k, found in row_scores.items()}
         summaries = {title: found.summary() for title, found in row_scores.items()}
         best = list(baselines)[-1]
@@ -301,9 +303,9 @@ def fit_table(
             model,
             data.X.iloc[split.test],
             y,
-            dist=scored.dist,
-            bounds=scored.intervals(COVERAGE),
-            gate=scored.gate,
+            dist=dist,
+            bounds=intervals(COVERAGE),
+            gate=gate,
             numbers=data.numbers[split.test],
             columns=data.frame.iloc[split.test].filter(items=[c for c in data.frame if c in named]),
         )
@@ -411,38 +413,22 @@ def fit_baselines(
     }
 
 
-def held_out_rows(model: AbstractRegressor) -> NDArray[np.intp]:
-    """Rows given to the fit that have held-out predictions."""
-    return model.model_.fitted.held_out.row
-
-
-@final
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions of the test rows of a split."""
-
-    dist: Predictive
-    intervals: Callable[[float], NDArray[np.float64]]
-    """Bounds (n, 2) of the intervals of a level."""
-    gate: NDArray[np.float64] | None
-
-    @classmethod
-    def of(
-        cls, model: AbstractRegressor, data: UsableRows, split: Split, method: str = "distribution"
-    ) -> "Predictions":
-        """Held-out predictions of training rows, or predictions of other rows."""
-        if split.how != IN_TURN:
-            X = data.X.iloc[split.test]
-            dist, gate = model.predict_dist_and_gate(X)
-            return cls(dist, intervals_of(model, X, dist, method), gate)
-        row, gate = held_out_rows(model), model.model_.fitted.held_out.gate
-        order = np.argsort(row)
-        at = order[np.searchsorted(row[order], split.test)]
-        dist, gate = model.model_.held_out()[at], None if gate is None else gate[at]
-        intervals = dist.interval
-        if method == "conformal":
-            intervals = lambda level: model.model_.held_out_interval(level)[at]  # noqa: E731
-        return cls(dist, intervals, gate)
+def predict_test(
+    model: AbstractRegressor, data: UsableRows, split: Split, method: str = "distribution"
+) -> tuple[Predictive, Callable[[float], NDArray[np.float64]], NDArray[np.float64] | None]:
+    """Densities of the test rows, bounds (n, 2) of the intervals of a level, and the gate."""
+    if split.how != IN_TURN:
+        X = data.X.iloc[split.test]
+        dist, gate = model.predict_dist_and_gate(X)
+        return dist, intervals_of(model, X, dist, method), gate
+    row, gate = model.model_.fitted.held_out.row, model.model_.fitted.held_out.gate
+    order = np.argsort(row)
+    at = order[np.searchsorted(row[order], split.test)]
+    dist, gate = model.model_.held_out()[at], None if gate is None else gate[at]
+    intervals = dist.interval
+    if method == "conformal":
+        intervals = lambda level: model.model_.held_out_interval(level)[at]  # noqa: E731
+    return dist, intervals, gate
 
 
 def fit_report(

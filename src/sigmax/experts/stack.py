@@ -423,34 +423,10 @@ class Stack(AbstractExpert):
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> StackFitted:
         """Fit all experts, weigh them on held-out rows, and fit the gate."""
-        from rich.progress import Progress
-
         rows = replace(rows, y=np.round(rows.y, 9))  # other units of y change no split of a tree
-        start, transform = perf_counter(), PowerTransform.fit(rows.y)
         inputs = InputTransform.fit(rows)
         rows = replace(rows, X=inputs(rows.X))
-        entries = []
-        for name, expert in self.named_experts().items():
-            entries.append((name, expert, None))
-            if transform is not None and name in TRANSFORMED:
-                entries.append((f"{name} (transformed)", expert, transform))
-        fitted: list[StackedExpert] = []
-        with Progress(disable=verbose == 0) as bar:
-            task = bar.add_task("", total=len(entries))
-            for name, expert, own in entries:
-                if fitted and self.time_limit and perf_counter() - start > self.time_limit:
-                    left_out = ", ".join(name for name, _, _ in entries[len(fitted) :])
-                    warnings.warn(
-                        f"`time_limit` of {self.time_limit:g} s is over: left out {left_out}.",
-                        TrainingWarning,
-                        stacklevel=2,
-                    )
-                    break
-                if self.time_limit and expert.is_network:
-                    expert = replace(expert, deadline=start + self.time_limit)
-                bar.update(task, description=name)
-                fitted.append(fit_expert(name, expert, rows, own, key))
-                bar.advance(task)
+        fitted = self.fit_experts(rows, key, verbose)
         common = rows_in_common(fitted)
         parts = [one.held_out(common) for one in fitted]
         density = np.stack([densities(part, rows, common) for part in parts])
@@ -474,6 +450,61 @@ class Stack(AbstractExpert):
             calibration=calibration,
             held_out=held_out,
         )
+
+    def fit_experts(self, rows: Rows, key: RandomKey, verbose: int) -> list[StackedExpert]:
+        """Fit experts, some also to a transformed target, until the time limit is over.
+
+        With the progress shown, networks follow a line with the scores of the experts before them,
+        and an interruption keeps the fitted experts.
+        """
+        from rich.progress import Progress
+
+        start, transform = perf_counter(), PowerTransform.fit(rows.y)
+        entries = []
+        for name, expert in self.named_experts().items():
+            entries.append((name, expert, None))
+            if transform is not None and name in TRANSFORMED:
+                entries.append((f"{name} (transformed)", expert, transform))
+        fitted, stopped = [], ""
+        with Progress(disable=verbose == 0) as bar:
+            task = bar.add_task("", total=len(entries))
+            for name, expert, own in entries:
+                if fitted and self.time_limit and perf_counter() - start > self.time_limit:
+                    stopped = f"`time_limit` of {self.time_limit:g} s is over"
+                    break
+                if self.time_limit and expert.is_network:
+                    expert = replace(expert, deadline=start + self.time_limit)
+                bar.update(task, description=name)
+                shown = verbose if expert.is_network else 0
+                try:
+                    if shown:
+                        bar.stop()  # networks have a bar of their own
+                        print(f"{scores_so_far(fitted, rows)} Press Ctrl-C to keep these experts.")
+                    fitted.append(fit_expert(name, expert, rows, own, key, shown))
+                except KeyboardInterrupt:
+                    if not (verbose and fitted):
+                        raise
+                    stopped = "Interrupted"
+                    break
+                bar.advance(task)
+        if stopped:
+            left_out = ", ".join(name for name, _, _ in entries[len(fitted) :])
+            text = f"{stopped}: left out {left_out}."
+            warnings.warn(text, TrainingWarning, stacklevel=3)
+        return fitted
+
+
+def scores_so_far(fitted: Sequence[StackedExpert], rows: Rows) -> str:
+    """Held-out scores of the mixture of the fitted experts, of some rows, as a sentence."""
+    at = rows_in_common(fitted)
+    at = at[np.linspace(0, len(at) - 1, min(len(at), ROWS_OF_CRPS)).astype(int)]
+    parts, weight = [one.held_out(at) for one in fitted], rows.weight[at]
+    log_density = np.log([densities(part, rows, at).mean(axis=1) for part in parts])
+    fold = folds_of_groups(rows.given.duplicate_group[at])
+    dist = stacked(parts, cross_fitted_weights(log_density.T, weight, fold)[1], np.zeros(len(at)))
+    scores = dist.crps(rows.y[at], step=4), np.log(densities(dist, rows, at))
+    crps, log_density = (np.average(one.mean(axis=1), weights=weight) for one in scores)
+    return f"Without networks: CRPS {crps:.3f}, log-likelihood {log_density:.3f}."
 
 
 def fit_gate(
@@ -546,12 +577,13 @@ def fit_expert(
     rows: Rows,
     transform: PowerTransform | None,
     key: RandomKey,
+    verbose: int = 0,
 ) -> StackedExpert:
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()
     if transform is not None:
         rows = replace(rows, y=transform(rows.y))
-    fitted = expert.fit(rows, named_key(key, name))
+    fitted = expert.fit(rows, named_key(key, name), verbose=verbose)
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
 

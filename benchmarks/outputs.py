@@ -22,7 +22,10 @@ DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 
 def tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Columns and two targets of a patient (442 rows), and of a red wine (1,599 rows)."""
-    diabetes, wine = load_diabetes(return_X_y=True)[0], np.load(DATA / "wine_red.npz")["X"]
+    diabetes, wine = (
+        np.asarray(load_diabetes(return_X_y=True)[0]),
+        np.load(DATA / "wine_red.npz")["X"],
+    )
     cholesterol, dioxide = [4, 5], [5, 6]
     return {
         "diabetes: total and LDL cholesterol": split(diabetes, cholesterol),

@@ -110,6 +110,29 @@ def test_skewed_columns_are_transformed_except_for_linear_models():
     assert isinstance(fitted, StackFitted) and fitted.inputs.transform is None
 
 
+@pytest.mark.parametrize("code, n_codes", [(1e9, 1), (-999.0, 9), (1e6, 9)])
+def test_outliers_and_codes_in_a_column_leave_the_other_rows_as_known(code, n_codes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=600)
+    clean = SigmaxRegressor("quick", random_state=0).fit(X[:300], y[:300])
+    expected = clean.predict_dist(X[300:]).crps(y[300:]).mean()
+    X[:n_codes, 0] = code
+    model = SigmaxRegressor("quick", random_state=0).fit(X[:300], y[:300])
+    assert model.predict_dist(X[300:]).crps(y[300:]).mean() < 1.2 * expected
+    assert (model.predict_gate(X[300:]) < 0.5).all()
+
+
+def test_a_target_that_is_exactly_linear_is_predicted_exactly():
+    X = np.random.default_rng(0).normal(size=(120, 5))
+    y = X @ np.arange(5.0)
+    dist = SigmaxRegressor("quick", random_state=0).fit(X[:80], y[:80]).predict_dist(X[80:])
+    np.testing.assert_allclose(
+        dist.quantile([0.1, 0.5, 0.9]), np.repeat(y[80:, None], 3, 1), atol=1e-3
+    )
+    assert dist.crps(y[80:]).mean() < 1e-3 * y.std()
+
+
 def test_off_the_data_the_marginal_is_predicted(model):
     _, y = smooth(200)
     far = np.array([[80.0, 80.0], [-90.0, 10.0]])

@@ -25,7 +25,7 @@ from sigmax.random import RandomKey
 Numbers = NDArray[np.float64]
 PENALTIES = np.logspace(-6, 6, 49)
 """Ratios of the noise variance to the prior variance of a coefficient, on standardised data."""
-PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-6
+PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-12
 """Inverse-gamma prior of the noise variance, in units of the variance of y."""
 MOST_CODES = 200
 """Categories of a column with a coefficient each; larger columns have statistics of y instead."""

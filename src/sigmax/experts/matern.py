@@ -35,7 +35,8 @@ from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, setting
 
 JITTER = 1e-6
-BOUNDS = {"signal": (-9.0, 4.0), "noise": (-9.0, 2.0), "linear": (-9.0, 4.0), "length": (-4.0, 9.0)}
+BOUNDS = {"signal": (-9.0, 4.0), "noise": (-14.0, 2.0), "linear": (-9.0, 4.0)}
+BOUNDS |= {"length": (-4.0, 9.0)}
 """Bounds of the logarithms of variances and length-scales."""
 
 STARTS = ((0.0, -2.0, -2.0, 0.3), (0.0, -0.5, -1.0, 1.0))

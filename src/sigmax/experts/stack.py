@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from sigmax.calibration import few_rows_factor
 from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
@@ -75,8 +75,11 @@ TRANSFORMED = ("linear", "gp", "forest")
 PRIOR_COUNT = 0.3
 """Rows that the Dirichlet prior adds to every expert."""
 
-LEAST_SCALE = 1e-3
+LEAST_SCALE = 1e-7
 """Least scale of all components, in standard deviations of the target that they are fitted to."""
+
+HEAVY_TAILED, N_KNOTS = 12.0, 64
+"""Kurtosis from which a column is heavy-tailed (3 for a Normal one), and knots of its transform."""
 
 N_INDUCING = 2048
 """Inducing points of the gate: all rows, if there are fewer."""
@@ -126,33 +129,48 @@ def check_seconds(name: str, seconds: Any) -> Any:
 
 @final
 class InputTransform(AbstractValue):
-    """Power transforms of skewed columns of numbers.
+    """Transforms of skewed and of heavy-tailed columns of numbers.
 
-    Transformed columns take the place of the others in networks, trees and distances; linear models
-    have both.
+    A skewed column gets a power transform. One that is heavy-tailed even then, because of outliers
+    or of a code such as -999 for missing values, gets normal scores: linear between `N_KNOTS`
+    points, and with slope 1 beyond the training rows. Transformed columns take the place of the
+    others in networks, trees and distances; linear models have both.
     """
 
     column: Int[np.ndarray, " columns"]
-    """Positions of the columns among the numbers."""
+    """Positions of the columns among the numbers, those with a power transform first."""
     transform: PowerTransform | None
+    knots: Float[np.ndarray, "heavy knots"]
+    """Values of heavy-tailed columns."""
+    scores: Float[np.ndarray, "heavy knots"]
+    """Their normal scores, standardised over the training rows."""
 
     @classmethod
     def fit(cls, rows: Rows) -> "InputTransform":
-        """Transforms of numbers that are less skewed after them; times are left as they are."""
+        """Transforms of numbers that need one; times are left as they are."""
         n_numbers = len(rows.features.schema.of_kind(Kind.NUMBER))
         numbers = np.asarray(rows.X.numbers, np.float64)[:, :n_numbers]
         found = PowerTransform.fit(numbers) if n_numbers else None
-        if found is None:
-            return cls(np.zeros(0, int), None)
-        column = np.flatnonzero(found.power != 1)
-        return cls(column, PowerTransform.fit(numbers[:, column]))
+        power = np.ones(n_numbers) if found is None else found.power
+        moved = numbers if found is None else found(numbers)
+        is_heavy = stats.kurtosis(moved, axis=0, fisher=False) > HEAVY_TAILED
+        skewed, heavy = np.flatnonzero((power != 1) & ~is_heavy), np.flatnonzero(is_heavy)
+        parts = [normal_scores(numbers[:, j]) for j in heavy]
+        knots, scores = np.reshape(parts, (-1, 2, N_KNOTS)).swapaxes(0, 1)
+        transform = PowerTransform.fit(numbers[:, skewed])
+        return cls(np.append(skewed, heavy), transform, knots, scores)
 
     def __call__(self, X: Inputs) -> Inputs:
         """Transformed inputs."""
-        if self.transform is None:
+        if not len(self.column):
             return X
         given = np.asarray(X.numbers, np.float64)[:, self.column]
-        moved = self.transform(given)
+        moved, n_skewed = given.copy(), len(self.column) - len(self.knots)
+        if self.transform is not None:
+            moved[:, :n_skewed] = self.transform(given[:, :n_skewed])
+        for j, (knots, scores) in enumerate(zip(self.knots, self.scores, strict=True), n_skewed):
+            beyond = given[:, j] - np.clip(given[:, j], knots[0], knots[-1])
+            moved[:, j] = np.interp(given[:, j], knots, scores) + beyond
         parts = [given] if X.extras is None else [np.asarray(X.extras), given]
         position = None if X.position is None else self.moved(X.position, moved)
         numbers, extras = self.moved(X.numbers, moved), np.concatenate(parts, axis=1)
@@ -163,6 +181,24 @@ class InputTransform(AbstractValue):
         found = np.array(values)
         found[:, self.column] = columns
         return found
+
+
+def normal_scores(column: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "2 knots"]:
+    """Values of a column at equally spaced normal scores, and these scores, standardised.
+
+    Examples
+    --------
+    >>> knots, scores = normal_scores(np.append(np.random.default_rng(0).normal(size=999), 1e9))
+    >>> bool(scores[-1] < 4), bool(abs(np.interp(1.0, knots, scores) - 1) < 0.1)
+    (True, True)
+    """
+    values, count = np.unique(column, return_counts=True)
+    level = (np.cumsum(count) - count / 2) / len(column)
+    scores = special.ndtri(level)
+    even = np.linspace(scores[0], scores[-1], N_KNOTS)
+    knots = np.interp(even, scores, values)
+    moved = np.interp(column, knots, even)
+    return np.stack([knots, (even - moved.mean()) / moved.std()])
 
 
 @final

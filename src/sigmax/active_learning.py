@@ -239,42 +239,31 @@ class JointUncertainty:
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
         """Information gain in nats of each label given earlier ones, and the remaining variance."""
-        state, gains = _Conditioned(self), []
-        for row in rows:
-            gains.append(float(state.gains()[row]))
-            state.add(int(row))
-        return np.array(gains), state.variance
+        return self._label(rows)[1:]
 
     def most_informative(
         self, n: int
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
         """Greedy selection of ``n`` rows by information gain, and their gains."""
-        state, taken, gains = _Conditioned(self), [], []
-        for _ in range(n):
-            gain = state.gains()
-            gain[taken] = -np.inf
-            taken.append(int(np.argmax(gain)))
-            gains.append(float(gain[taken[-1]]))
-            state.add(taken[-1])
-        return np.array(taken), np.array(gains)
+        return self._label([None] * n)[:2]
 
+    def _label(self, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, None for the most informative one, their gains, and the variance left.
 
-@final
-class _Conditioned:
-    """Variances of rows given the labels of some: a Cholesky factor, row by row."""
-
-    def __init__(self, joint: JointUncertainty):
-        self.joint, self.variance = joint, joint.variance.copy()
-        self.factor: list[np.ndarray] = []
-
-    def gains(self) -> Float[np.ndarray, " rows"]:
-        return 0.5 * np.log1p(self.variance / self.joint.noise).sum(axis=1)
-
-    def add(self, row: int) -> None:
-        left = self.joint.column(row) - sum(known * known[row] for known in self.factor)
-        scale = np.sqrt(self.variance[row] + self.joint.noise[row])
-        self.factor.append(left / scale)
-        self.variance = np.maximum(self.variance - self.factor[-1] ** 2, 0.0)
+        The columns of a Cholesky factor of the covariance, row by row.
+        """
+        variance, factor, taken, gains = self.variance.copy(), [], [], []
+        for row in rows:
+            gain = 0.5 * np.log1p(variance / self.noise).sum(axis=1)
+            if row is None:
+                gain[taken] = -np.inf
+                row = np.argmax(gain)
+            taken.append(int(row))
+            gains.append(float(gain[row]))
+            left = self.column(taken[-1]) - sum(known * known[row] for known in factor)
+            factor.append(left / np.sqrt(variance[row] + self.noise[row]))
+            variance = np.maximum(variance - factor[-1] ** 2, 0.0)
+        return np.array(taken), np.array(gains), variance
 
 
 def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:

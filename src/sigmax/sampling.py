@@ -248,7 +248,7 @@ class LocalitySampler:
         self.standardize = check_flag("standardize", standardize)
         self.method = check_choice("method", method, METHODS)
         self.random_state = random_state
-        self._generator(deepcopy(random_state))  # an error here rather than in the loop
+        make_generator(deepcopy(random_state))  # an error here rather than in the loop
 
     def fit(self, X: ArrayLike) -> "LocalitySampler":
         """Search the neighbours of the rows of ``X`` and compute their weights."""
@@ -279,7 +279,7 @@ class LocalitySampler:
         """Endless batches with another ``random_state``, such as that of an epoch or a process."""
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
-        return self._batches(self._generator(random_state))
+        return self._batches(make_generator(random_state))
 
     def __repr__(self) -> str:
         names = ("n_primary", "n_secondary", "n_neighbors", "design", "standardize", "method")
@@ -299,10 +299,3 @@ class LocalitySampler:
         """``n_primary``, ``n_secondary`` and ``n_neighbors`` as reduced to the data."""
         n_rows, k = self.neighbors_.shape
         return min(self.n_primary, n_rows), min(self.n_secondary, k), k
-
-    @staticmethod
-    def _generator(random_state: Any) -> np.random.Generator:
-        try:
-            return make_generator(random_state)
-        except ValueError as error:
-            raise InvalidArgumentError(str(error)) from None

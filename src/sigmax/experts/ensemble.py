@@ -6,8 +6,8 @@ single fit is the case of one.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -266,17 +266,11 @@ def sound_members(
     return is_sound
 
 
-@contextmanager
-def phase_line(name: str, *, visible: bool) -> Iterator[None]:
+def phase_line(name: str, *, visible: bool) -> AbstractContextManager[Any]:
     """Show a line on the terminal while a block of unknown length runs."""
     from rich import get_console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    hidden = not (visible and get_console().is_terminal)  # in a file it would be an empty line
-    with Progress(*columns, transient=True, disable=hidden) as bar:
-        bar.add_task(name, total=None)
-        yield
+    return get_console().status(name) if visible else nullcontext()
 
 
 # Recalibration on the rows that members hold out: scales and tails.

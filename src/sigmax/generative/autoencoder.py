@@ -392,7 +392,6 @@ class VAEModel:
         return elbo.astype(np.float64) - log_unit, log_prob.astype(np.float64) - log_unit
 
     def check(self) -> None:
-        """Raise ValueError unless the arrays of the networks fit each other."""
         n_features = len(self.autoencoder.encoder.networks[0].weights[0])
         x = jax.ShapeDtypeStruct((1, n_features), np.float32)
         try:

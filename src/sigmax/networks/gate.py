@@ -17,6 +17,5 @@ def mean_gates(networks: Any, X: Any) -> Float[np.ndarray, " rows"]:
 
 @compiled
 def predict_gates(networks: Any, X: Any) -> Float[Array, "members rows"]:
-    """Gate of every ensemble member."""
     axes = (eqx.if_array(0), None)
     return eqx.filter_vmap(lambda network, X: network.gate_value(X), in_axes=axes)(networks, X)

@@ -686,7 +686,6 @@ class LocalTrainer:
         self.members = keep_better(self.members, scores[slots])
 
     def end(self) -> MemberState:
-        """Return the current state of all members."""
         if len(self.keys) == self.n_members:
             return self.members
         return take_members(self.members, np.arange(self.n_members))

@@ -55,7 +55,6 @@ class GPRows(eqx.Module):
 
     @property
     def n_noise_functions(self) -> int:
-        """Number of functions of which the logarithm of the noise is a sum."""
         return 0 if self.noise_functions is None else self.noise_functions.shape[1]
 
 
@@ -97,7 +96,6 @@ class Hyper(eqx.Module):
 
     @property
     def offset_variance(self) -> Float[Array, "*outputs"]:
-        """Prior variance of the unknown constant."""
         return self.offset * (self.variance + self.noise)
 
 

@@ -88,12 +88,10 @@ class LocalFitted(AbstractFitted):
 
     @property
     def n_learned(self) -> int:
-        """Number of rows that the networks learned from, also of those that are not stored."""
         return self.reference.n_learned
 
     @property
     def added(self) -> StoredRows:
-        """Rows that were added after the fit."""
         return self.rows[self.reference.n_rows :]
 
     @property
@@ -171,7 +169,6 @@ class LocalFitted(AbstractFitted):
         return eqx.filter_eval_shape(predict, *some).shape[1:]
 
     def check(self) -> None:
-        """Raise ValueError unless the fields fit each other."""
         networks, (n_rows, _, n_centers, n_inducing) = self.networks, self.reference
         if not np.all(np.asarray(networks.factor) > 0):
             raise ValueError("factors on scales must be above 0")

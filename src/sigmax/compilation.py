@@ -85,7 +85,6 @@ def is_untuned(arrays: Sequence[Any]) -> bool:
 
 @cache
 def has_autotuning() -> bool:
-    """True if this version of XLA has the option `AUTOTUNING`."""
     try:
         jax.jit(lambda: 0, compiler_options={AUTOTUNING: 0})()
     except jax.errors.JaxRuntimeError:
@@ -189,7 +188,6 @@ def spread_rows(rows: Any, n_slots: int) -> Any:
 
 
 def on_all_devices(tree: Any) -> Any:
-    """Copy of all arrays on every device of this process."""
     if jax.local_device_count() == 1:
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)

@@ -307,7 +307,6 @@ def row_notes(model: Any, X: pd.DataFrame) -> list[list[Note]]:
 
 
 def bound_text(column: Column, bound: float) -> str:
-    """The lowest or highest training value of a column, as text."""
     if column.kind is not Kind.TIME:
         return f"{bound:g}"
     time = datetime.fromtimestamp(bound, UTC)

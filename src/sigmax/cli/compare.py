@@ -340,7 +340,6 @@ def number_cell(value: float | np.floating, digits: str, unit: str = "") -> Tabl
 
 
 def other_scores(records: Sequence[Record]) -> ReportTable:
-    """RMSE, log-likelihood minus that of the best, and coverage and width of intervals."""
     header = ["method", "RMSE", "log-likelihood minus best"]
     for level in LEVELS:
         header += [f"{100 * level:g} % coverage", "width"]

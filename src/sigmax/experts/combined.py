@@ -44,6 +44,7 @@ from sigmax.experts.ensemble import (
     Trained,
     held_out_densities,
     held_out_factor,
+    mean_gates,
 )
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -56,7 +57,6 @@ from sigmax.networks import (
     create_gate,
     gate_relevance,
     inverse_softplus,
-    mean_gates,
 )
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (

@@ -246,9 +246,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
 
     def __call__(self, outputs: Outputs, z: Inputs) -> StudentT:
         units, (mean, scale, concentration) = self.warm_up.units, outputs
-        gate = lax.stop_gradient(self.gate_value(z))[
-            :, None
-        ]  # no gradient: codes must not move to close the gate
+        gate = lax.stop_gradient(self.gate_value(z))[:, None]  # or codes would move to close it
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, units.spread(scale))
         return on_codes.widen(blend_factor(gate, units.std[None] ** 2, on_codes.variance))
@@ -415,7 +413,6 @@ def log_determinant(scaling: Standardizer | None) -> float:
 
 @compiled
 def predict(network: DensityNetwork, x: Inputs) -> AbstractDistribution:
-    """Densities of an encoder or a decoder."""
     return network(x)
 
 

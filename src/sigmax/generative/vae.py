@@ -412,7 +412,6 @@ def create_stages(
 def update_gates(
     model: Autoencoder, key: PRNGKeyArray, fold: ModelRows, data: GenerativeData
 ) -> Autoencoder:
-    """``model`` with its gate refitted to the present codes."""
     likelihood = model.decoder.likelihood
     assert isinstance(likelihood, GatedStudentLikelihood)
     row_key, noise_key, center_key = jax.random.split(key, 3)

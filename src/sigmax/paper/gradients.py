@@ -48,7 +48,6 @@ BATCHES_AT_ONCE = 25
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:
-    """Train a network for each task and describe its gradients at checkpoints."""
     return [run_task(task) for task in job]
 
 

@@ -160,7 +160,6 @@ def method_title(task: Task, experiments: Experiments) -> str:
 
 
 def run_table(records: Sequence[Record], n_unknown: int, experiments: Experiments) -> ReportTable:
-    """Data sets, methods and number of records of each experiment."""
     rows = []
     for name in dict.fromkeys(record.task.experiment for record in records):
         own = [record for record in records if record.task.experiment == name]

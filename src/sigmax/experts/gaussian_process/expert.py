@@ -134,7 +134,6 @@ class GPFitted(AbstractFitted):
         return len(X), len(self.log_evidence)
 
     def check(self) -> None:
-        """Raise ValueError unless the shapes of all arrays fit each other."""
         posterior, hyper = self.posterior, self.posterior.hyper
         n_draws, m, c = np.shape(posterior.points)[-3:]
         d = max(hyper.groups) + 1 if hyper.groups else c
@@ -179,7 +178,6 @@ class AbstractGaussianProcess(AbstractExpert):
         """Raise InvalidDataError if there are too many rows."""
 
     def averages(self, rows: GPRows) -> bool:
-        """True if hyper-parameters are averaged over."""
         is_few = len(rows.y) <= largest_averaged(rows.n_length_scales)
         return self.noise == "varying" or (self.average and is_few)
 

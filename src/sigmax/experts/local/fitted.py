@@ -31,7 +31,7 @@ from sigmax.compilation import (
 )
 from sigmax.distributions import Mixture
 from sigmax.experts.base import AbstractFitted, HeldOut, StoredRows
-from sigmax.experts.ensemble import LARGEST_FACTOR
+from sigmax.experts.ensemble import LARGEST_FACTOR, mean_gates
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -45,7 +45,7 @@ from sigmax.experts.rows import duplicate_groups
 from sigmax.extrapolation import with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
-from sigmax.networks import NO_CENTER, mean_gates
+from sigmax.networks import NO_CENTER
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024

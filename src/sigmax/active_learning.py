@@ -46,7 +46,6 @@ from jaxtyping import Float, Int
 from sigmax.distributions import Bounded, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
-from sigmax.experts.local import LocalFitted
 from sigmax.features import Standardizer
 from sigmax.random import make_key, named_generator
 from sigmax.settings import check_choice, check_count
@@ -217,8 +216,11 @@ class JointUncertainty:
         total = known.variance.reshape(shape)
         epistemic = known.epistemic_variance.reshape(shape)
         own = np.sqrt(np.maximum(epistemic - np.sum(of_members**2, axis=0), 0.0))
-        coordinates = _member_coordinates(model, X)
-        if coordinates is None:  # its correlation is unknown
+        coordinates = None
+        if isinstance(model, LocalRegressor):
+            fitted: Any = model.model_.fitted
+            coordinates = fitted.coordinates(model.model_.encode(model.read(X)))
+        else:  # its correlation is unknown
             own = np.zeros_like(own)
         variance = np.sum(of_members**2, axis=0) + own**2
         if not np.any(variance > 0):
@@ -277,15 +279,6 @@ def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
     _, left = joint.condition(np.asarray(chosen, dtype=int))
     total = (joint.variance + joint.noise).mean(axis=0)
     return float(np.mean((joint.variance - left).mean(axis=0) / total))
-
-
-def _member_coordinates(model: Any, X: Any) -> Float[np.ndarray, "members rows metric"] | None:
-    """Rows in the metric of each ensemble member, None for models without one."""
-    if not isinstance(model, LocalRegressor):
-        return None
-    fitted = model.model_.fitted
-    assert isinstance(fitted, LocalFitted)
-    return fitted.coordinates(model.model_.encode(model.read(X)))
 
 
 def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:

@@ -652,18 +652,13 @@ first chunk, without figures, and after every chunk."""
 
 @final
 class LocalTrainer:
-    """Ensemble members spread over the devices of this process."""
+    """Ensemble members spread over the devices of this process.
 
-    def __init__(
-        self,
-        networks: Any,
-        states: Any,
-        keys: Key[Array, " members"],
-        folds: Any,
-        data: Any,
-        stage: AbstractStage,
-        supply: Supply | None = None,
-    ):
+    ``of_members`` are networks, states, keys and folds.
+    """
+
+    def __init__(self, of_members: Any, data: Any, stage: AbstractStage, supply: Supply | None):
+        networks, states, keys, folds = of_members
         members = start_members(networks, states, stage.one_chunk())
         self.members, self.keys, self.folds = spread_members((members, keys, folds))
         self.data, self.stage, self.n_members = data, stage, len(keys)
@@ -719,7 +714,7 @@ def train_stage(
     inside `sigmax.on_ray`. Figures have the shape (chunks, members of the group).
     """
     n_members, group = len(keys), np.asarray(folds.group)
-    trainer = TRAINER.get()(networks, states, keys, folds, data, stage, supply)
+    trainer = TRAINER.get()((networks, states, keys, folds), data, stage, supply)
     n_groups = int(group.max()) + 1
     history: list[dict[str, np.ndarray]] = []
     best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)

@@ -368,7 +368,8 @@ class Proposal:
         return self.mean + z
 
     def log_prob(self, thetas: np.ndarray) -> np.ndarray:
-        return multivariate_t.logpdf(thetas, self.mean, self.root @ self.root.T, self.df)
+        density: Any = multivariate_t(self.mean, self.root @ self.root.T, self.df)  # pyright: ignore
+        return density.logpdf(thetas)
 
 
 def laplace_root(theta: np.ndarray, rows: GPRows) -> np.ndarray:

@@ -134,9 +134,8 @@ def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
     return max(smallest, 1 << (n_rows - 1).bit_length())
 
 
-def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
-    padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
-    return np.pad(values, padding, constant_values=fill)
+def pad_rows(values: np.ndarray, n_slots: int) -> np.ndarray:
+    return np.pad(values, [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1))
 
 
 def padded(rows: Any, n_slots: int) -> Any:

@@ -279,7 +279,8 @@ class LocalitySampler:
         """Endless batches with another ``random_state``, such as that of an epoch or a process."""
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
-        return self._batches(make_generator(random_state))
+        rng = make_generator(random_state)
+        return iter(lambda: self._batch(rng), None)
 
     def __repr__(self) -> str:
         names = ("n_primary", "n_secondary", "n_neighbors", "design", "standardize", "method")
@@ -287,13 +288,12 @@ class LocalitySampler:
         fitted = f" on {self.n_rows_} rows" if hasattr(self, "n_rows_") else ""
         return f"LocalitySampler({settings}){fitted}"
 
-    def _batches(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batch(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         m, n, _ = self._sizes()
-        while True:
-            primary = rng.choice(self.n_rows_, m, replace=False, shuffle=False)
-            drawn = rng.permuted(self.neighbors_[primary], axis=1)[:, :n].ravel()
-            indices = (drawn if self.design == "counts" else np.unique(drawn)).astype(np.int64)
-            yield indices, self.weights_[indices]
+        primary = rng.choice(self.n_rows_, m, replace=False, shuffle=False)
+        drawn = rng.permuted(self.neighbors_[primary], axis=1)[:, :n].ravel()
+        indices = (drawn if self.design == "counts" else np.unique(drawn)).astype(np.int64)
+        return indices, self.weights_[indices]
 
     def _sizes(self) -> tuple[int, int, int]:
         """``n_primary``, ``n_secondary`` and ``n_neighbors`` as reduced to the data."""

@@ -52,20 +52,19 @@ class Bets:
         self, x: Float[np.ndarray, "rows tests"]
     ) -> "tuple[Bets, Float[np.ndarray, 'rows tests']]":
         """State after more rows, and the log e-value of each test after every row."""
-        found, wealth = np.empty(x.shape), self.log_wealth
+        found, state = np.empty(x.shape), self
         for i, row in enumerate(x):
-            n_rows = self.n_rows + i + 1
+            n_rows = state.n_rows + 1
             gain = np.log1p(STAKES[None] * (row / self.bound - 1)[:, None])
-            wealth = np.logaddexp(wealth, -np.log(n_rows * (n_rows + 1.0))) + gain
-            kept = -np.log(n_rows + 1.0)  # wealth reserved for later starts
-            found[i] = np.logaddexp.reduce(np.logaddexp(wealth, kept), axis=1) - np.log(len(STAKES))
-        total = self.total + x.sum(axis=0)
-        return Bets(self.bound, self.n_rows + len(x), wealth, total), found
+            wealth = np.logaddexp(state.log_wealth, -np.log(n_rows * (n_rows + 1.0))) + gain
+            state = Bets(self.bound, n_rows, wealth, state.total + row)
+            found[i] = state.log_e
+        return state, found
 
     @property
     def log_e(self) -> Float[np.ndarray, " tests"]:
         """Current log e-values."""
-        kept = -np.log(self.n_rows + 1.0)
+        kept = -np.log(self.n_rows + 1.0)  # wealth reserved for later starts
         found = np.logaddexp.reduce(np.logaddexp(self.log_wealth, kept), axis=1)
         return found - np.log(len(STAKES))
 

@@ -527,13 +527,11 @@ class Stage(AbstractStage):
     def validate(self, network: Network, fold: Fold, data: TrainingData) -> tuple[Array, Any]:
         held_out = divide_rows((fold.validation, fold.validation_weight))
         rows = data.rows(fold.group, *held_out)
-        dist = self.predict(network, rows, data) if self.predict else None
+        dist: Any = self.predict(network, rows, data) if self.predict else None
         if self.score:
             scores = self.score(network, rows, data)
-        elif dist is not None:
-            scores = jnp.sum(dist.log_prob(rows.y), axis=1)
         else:
-            raise ValueError(f"The stage {self.name!r} has neither a score nor predictions.")
+            scores = jnp.sum(dist.log_prob(rows.y), axis=1)
         return jnp.sum(rows.weight * jnp.where(rows.weight > 0, scores, 0.0)), dist
 
 

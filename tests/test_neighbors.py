@@ -136,7 +136,7 @@ def test_without_faiss_the_search_is_exact(monkeypatch):
     X = clusters(50, 9)
     for method in ("auto", "approximate"):
         assert_nearest(neighbor_graph(X, 3, method=method), X, X, 3)
-    with pytest.raises(MissingExtraError, match=r"pip install 'sigmax\[large\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "sigmax\[large\]"'):
         module.import_faiss()
 
 

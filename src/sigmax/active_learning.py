@@ -46,7 +46,6 @@ from jaxtyping import Float, Int
 from sigmax.distributions import Bounded, Mixture, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import LocalRegressor
-from sigmax.experts.local import LocalFitted
 from sigmax.features import Standardizer
 from sigmax.random import make_key, named_generator
 from sigmax.settings import check_choice, check_count
@@ -217,8 +216,11 @@ class JointUncertainty:
         total = known.variance.reshape(shape)
         epistemic = known.epistemic_variance.reshape(shape)
         own = np.sqrt(np.maximum(epistemic - np.sum(of_members**2, axis=0), 0.0))
-        coordinates = _member_coordinates(model, X)
-        if coordinates is None:  # its correlation is unknown
+        coordinates = None
+        if isinstance(model, LocalRegressor):
+            fitted: Any = model.model_.fitted
+            coordinates = fitted.coordinates(model.model_.encode(model.read(X)))
+        else:  # its correlation is unknown
             own = np.zeros_like(own)
         variance = np.sum(of_members**2, axis=0) + own**2
         if not np.any(variance > 0):
@@ -239,42 +241,31 @@ class JointUncertainty:
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
         """Information gain in nats of each label given earlier ones, and the remaining variance."""
-        state, gains = _Conditioned(self), []
-        for row in rows:
-            gains.append(float(state.gains()[row]))
-            state.add(int(row))
-        return np.array(gains), state.variance
+        return self._label(rows)[1:]
 
     def most_informative(
         self, n: int
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
         """Greedy selection of ``n`` rows by information gain, and their gains."""
-        state, taken, gains = _Conditioned(self), [], []
-        for _ in range(n):
-            gain = state.gains()
-            gain[taken] = -np.inf
-            taken.append(int(np.argmax(gain)))
-            gains.append(float(gain[taken[-1]]))
-            state.add(taken[-1])
-        return np.array(taken), np.array(gains)
+        return self._label([None] * n)[:2]
 
+    def _label(self, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, None for the most informative one, their gains, and the variance left.
 
-@final
-class _Conditioned:
-    """Variances of rows given the labels of some: a Cholesky factor, row by row."""
-
-    def __init__(self, joint: JointUncertainty):
-        self.joint, self.variance = joint, joint.variance.copy()
-        self.factor: list[np.ndarray] = []
-
-    def gains(self) -> Float[np.ndarray, " rows"]:
-        return 0.5 * np.log1p(self.variance / self.joint.noise).sum(axis=1)
-
-    def add(self, row: int) -> None:
-        left = self.joint.column(row) - sum(known * known[row] for known in self.factor)
-        scale = np.sqrt(self.variance[row] + self.joint.noise[row])
-        self.factor.append(left / scale)
-        self.variance = np.maximum(self.variance - self.factor[-1] ** 2, 0.0)
+        The columns of a Cholesky factor of the covariance, row by row.
+        """
+        variance, factor, taken, gains = self.variance.copy(), [], [], []
+        for row in rows:
+            gain = 0.5 * np.log1p(variance / self.noise).sum(axis=1)
+            if row is None:
+                gain[taken] = -np.inf
+                row = np.argmax(gain)
+            taken.append(int(row))
+            gains.append(float(gain[row]))
+            left = self.column(taken[-1]) - sum(known * known[row] for known in factor)
+            factor.append(left / np.sqrt(variance[row] + self.noise[row]))
+            variance = np.maximum(variance - factor[-1] ** 2, 0.0)
+        return np.array(taken), np.array(gains), variance
 
 
 def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
@@ -288,15 +279,6 @@ def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
     _, left = joint.condition(np.asarray(chosen, dtype=int))
     total = (joint.variance + joint.noise).mean(axis=0)
     return float(np.mean((joint.variance - left).mean(axis=0) / total))
-
-
-def _member_coordinates(model: Any, X: Any) -> Float[np.ndarray, "members rows metric"] | None:
-    """Rows in the metric of each ensemble member, None for models without one."""
-    if not isinstance(model, LocalRegressor):
-        return None
-    fitted = model.model_.fitted
-    assert isinstance(fitted, LocalFitted)
-    return fitted.coordinates(model.model_.encode(model.read(X)))
 
 
 def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:

@@ -85,7 +85,6 @@ def is_untuned(arrays: Sequence[Any]) -> bool:
 
 @cache
 def has_autotuning() -> bool:
-    """True if this version of XLA has the option `AUTOTUNING`."""
     try:
         jax.jit(lambda: 0, compiler_options={AUTOTUNING: 0})()
     except jax.errors.JaxRuntimeError:
@@ -135,9 +134,8 @@ def bucket_size(n_rows: int, *, smallest: int = 256) -> int:
     return max(smallest, 1 << (n_rows - 1).bit_length())
 
 
-def pad_rows(values: np.ndarray, n_slots: int, fill: float = 0.0) -> np.ndarray:
-    padding = [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1)
-    return np.pad(values, padding, constant_values=fill)
+def pad_rows(values: np.ndarray, n_slots: int) -> np.ndarray:
+    return np.pad(values, [(0, n_slots - len(values))] + [(0, 0)] * (values.ndim - 1))
 
 
 def padded(rows: Any, n_slots: int) -> Any:
@@ -189,7 +187,6 @@ def spread_rows(rows: Any, n_slots: int) -> Any:
 
 
 def on_all_devices(tree: Any) -> Any:
-    """Copy of all arrays on every device of this process."""
     if jax.local_device_count() == 1:
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)

@@ -66,7 +66,6 @@ def user_cache_folder() -> Path:
 
 
 def machine_digest() -> str:
-    """Hash of system and processor."""
     found = [platform.system(), platform.machine(), platform.processor()]
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")

@@ -137,7 +137,9 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
     fields = field_types(known[name])
     check(found.keys() == {"class", *fields}, path, known[name], found)
     parts = {n: decode_value(own, found[n], join(path, n), arrays) for n, own in fields.items()}
-    is_tree = is_pytree(known[name])
+    equinox = sys.modules.get("equinox")  # of which networks are modules
+    trees = AbstractValue if equinox is None else (AbstractValue, equinox.Module)
+    is_tree = issubclass(known[name], trees)
     if is_tree and any(
         hasattr(part, "dtype") and part.dtype.kind == "f" and np.isnan(part).any()
         for part in tree_leaves([part for part in parts.values() if not isinstance(part, dict)])
@@ -212,14 +214,6 @@ def is_array(kind: Any) -> bool:
 
 def is_jax_array(kind: Any) -> bool:
     return "jax" in sys.modules and getattr(kind, "array_type", kind) is sys.modules["jax"].Array
-
-
-def is_pytree(kind: type) -> bool:
-    """True for values and for networks, which are modules of Equinox."""
-    equinox = sys.modules.get("equinox")
-    return issubclass(kind, AbstractValue) or (
-        equinox is not None and issubclass(kind, equinox.Module)
-    )
 
 
 def all_subclasses(kind: type) -> list[type]:

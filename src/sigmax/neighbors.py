@@ -225,7 +225,6 @@ def _approximate_neighbors(rows: np.ndarray, k: int, random_state: Any) -> Int[n
 
 
 def import_faiss() -> ModuleType:
-    """Import faiss; the error says how to install it."""
     with MissingExtraError.unless_imported("faiss is missing", "large"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of its generated bindings
         import faiss

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import UInt32
 
+from sigmax.errors import InvalidArgumentError
 from sigmax.values import is_jax, jax
 
 RandomKey: TypeAlias = Any
@@ -58,9 +59,9 @@ def make_generator(random_state: Any) -> np.random.Generator:
         raise invalid_state(random_state) from None
 
 
-def invalid_state(random_state: Any) -> ValueError:
+def invalid_state(random_state: Any) -> InvalidArgumentError:
     rule = "an int of at least 0, a RandomState, a Generator or None"
-    return ValueError(f"`random_state` must be {rule}, got {random_state!r}.")
+    return InvalidArgumentError(f"`random_state` must be {rule}, got {random_state!r}.")
 
 
 def make_key(random_state: Any) -> UInt32[np.ndarray, "2"]:

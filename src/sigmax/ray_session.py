@@ -25,7 +25,6 @@ LONGEST_WITHOUT_NODES = 60.0
 
 
 def import_ray() -> Any:
-    """Import Ray; the error names the extra to install."""
     with MissingExtraError.unless_imported("The Ray engine needs Ray", "ray"):
         import ray
     return ray

@@ -248,7 +248,7 @@ class LocalitySampler:
         self.standardize = check_flag("standardize", standardize)
         self.method = check_choice("method", method, METHODS)
         self.random_state = random_state
-        self._generator(deepcopy(random_state))  # an error here rather than in the loop
+        make_generator(deepcopy(random_state))  # an error here rather than in the loop
 
     def fit(self, X: ArrayLike) -> "LocalitySampler":
         """Search the neighbours of the rows of ``X`` and compute their weights."""
@@ -279,7 +279,8 @@ class LocalitySampler:
         """Endless batches with another ``random_state``, such as that of an epoch or a process."""
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
-        return self._batches(self._generator(random_state))
+        rng = make_generator(random_state)
+        return iter(lambda: self._batch(rng), None)
 
     def __repr__(self) -> str:
         names = ("n_primary", "n_secondary", "n_neighbors", "design", "standardize", "method")
@@ -287,22 +288,14 @@ class LocalitySampler:
         fitted = f" on {self.n_rows_} rows" if hasattr(self, "n_rows_") else ""
         return f"LocalitySampler({settings}){fitted}"
 
-    def _batches(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batch(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         m, n, _ = self._sizes()
-        while True:
-            primary = rng.choice(self.n_rows_, m, replace=False, shuffle=False)
-            drawn = rng.permuted(self.neighbors_[primary], axis=1)[:, :n].ravel()
-            indices = (drawn if self.design == "counts" else np.unique(drawn)).astype(np.int64)
-            yield indices, self.weights_[indices]
+        primary = rng.choice(self.n_rows_, m, replace=False, shuffle=False)
+        drawn = rng.permuted(self.neighbors_[primary], axis=1)[:, :n].ravel()
+        indices = (drawn if self.design == "counts" else np.unique(drawn)).astype(np.int64)
+        return indices, self.weights_[indices]
 
     def _sizes(self) -> tuple[int, int, int]:
         """``n_primary``, ``n_secondary`` and ``n_neighbors`` as reduced to the data."""
         n_rows, k = self.neighbors_.shape
         return min(self.n_primary, n_rows), min(self.n_secondary, k), k
-
-    @staticmethod
-    def _generator(random_state: Any) -> np.random.Generator:
-        try:
-            return make_generator(random_state)
-        except ValueError as error:
-            raise InvalidArgumentError(str(error)) from None

@@ -112,7 +112,6 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
 
 
 def plain(value: Any) -> Any:
-    """Setting as a JSON value."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -149,8 +149,8 @@ class RowPredictions:
         self.model: Any = saved.model
         self.usual_method, self.X = saved.intervals, X
         self.dist, self.gate = self.model.predict_dist_and_gate(X)
-        self.quantiles: dict[float, NDArray[np.float64]] = {}
-        self.conformal: dict[float, NDArray[np.float64]] = {}
+        self.quantile = cache(self.dist.quantile)
+        self.conformal = cache(partial(self.model.predict_interval, X, method="conformal"))
 
     @cached_property
     def moments(self) -> dict[str, NDArray[np.float64]]:
@@ -164,20 +164,12 @@ class RowPredictions:
             "off_data": unknown if self.gate is None else self.gate,
         }
 
-    def quantile(self, level: float) -> NDArray[np.float64]:
-        if level not in self.quantiles:
-            self.quantiles[level] = self.dist.quantile(level)
-        return self.quantiles[level]
-
     def interval(
         self, coverage: float, method: str | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper bounds, by default with the method chosen at the fit."""
         if (method or self.usual_method) == "conformal":
-            if coverage not in self.conformal:
-                bounds = self.model.predict_interval(self.X, coverage, method="conformal")
-                self.conformal[coverage] = bounds
-            lower, upper = self.conformal[coverage].T
+            lower, upper = self.conformal(coverage).T
             return lower, upper
         ends = (self.quantile(round((1 + sign * coverage) / 2, 12)) for sign in (-1, 1))
         lower, upper = self.dist.to_values(np.stack([*ends], axis=-1)).T
@@ -315,7 +307,6 @@ def row_notes(model: Any, X: pd.DataFrame) -> list[list[Note]]:
 
 
 def bound_text(column: Column, bound: float) -> str:
-    """The lowest or highest training value of a column, as text."""
     if column.kind is not Kind.TIME:
         return f"{bound:g}"
     time = datetime.fromtimestamp(bound, UTC)

@@ -16,7 +16,6 @@ from sigmax.experts.stream import (
     ShardRows,
     Shards,
     count_shards,
-    draw_shards,
     row_numbers,
 )
 from sigmax.inputs import Inputs
@@ -179,7 +178,7 @@ def test_shards_hold_every_row_once(tmp_path):
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]  # nor if it is killed
         for block, start in enumerate(range(0, n, 700)):
             here = np.arange(start, min(start + 700, n))
-            shard = draw_shards(0, block, len(here), n_shards)
+            shard = np.random.default_rng(block).integers(n_shards, size=len(here))
             shard[shard == 2] = 1  # more than fit in
             shards.append(rows[here], shard)
         assert shards.counts.sum() == n and shards.counts.max() <= room

@@ -51,17 +51,17 @@ def training():
 
 @pytest.fixture(scope="module")
 def samplers(training):
-    return create_samplers(training.X, training.expert, seed=0)
+    return create_samplers(training.prepared, seed=0)
 
 
 def gradients_of(training, part, index, weight):
-    network = first_member(training.networks)
+    network = first_member(training.prepared.networks)
     return np.asarray(batch_gradients(network, PARTS[part], index, weight, training.data))
 
 
 def full_gradient_of(training, part):
     """Gradient of the mean negative log-likelihood of all rows."""
-    network, data = first_member(training.networks), training.data
+    network, data = first_member(training.prepared.networks), training.data
     X, y, own_center = (rows[0, :N_ROWS] for rows in (data.X, data.y, data.own_center))
 
     def loss(network):
@@ -112,7 +112,7 @@ def test_uniform_batches_have_the_variance_of_a_simple_random_sample(training, s
 def test_batches_are_equally_large_and_as_in_the_paper():
     X, y = ToyProblem().sample(500, random_state=0)
     training = Training.start(CombinedRegressor(preset="paper", random_state=0), X, y)
-    for (part, _), sampler in create_samplers(training.X, training.expert, seed=0).items():
+    for (part, _), sampler in create_samplers(training.prepared, seed=0).items():
         index, weight = take_batches(iter(sampler), 3, len(X))
         assert index.shape == weight.shape == (3, {"mean": 120, "variance": 10}[part])
 

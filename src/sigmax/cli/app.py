@@ -129,7 +129,6 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
 
 
 def parse_numbers(option: str, text: str) -> tuple[float, ...]:
-    """Numbers of an option, separated by commas."""
     try:
         return tuple(float(number) for number in split_names(text))
     except ValueError as error:
@@ -138,7 +137,6 @@ def parse_numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def load_command(name: str) -> Any:
-    """Import a command and return it with its options."""
     from sigmax.cli.terminal import report_errors
 
     with report_errors():  # a missing extra

@@ -173,12 +173,6 @@ def plan_comparison(
     )
 
 
-def columns_from_json(options: Mapping[str, Any]) -> ColumnOptions:
-    chosen = {one.name: options.get(one.name) for one in fields(ColumnOptions)}
-    lists = {name: tuple(value) for name, value in chosen.items() if isinstance(value, list)}
-    return ColumnOptions(**{**chosen, **lists})
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class TaskTable:
@@ -196,7 +190,10 @@ def read_task_table(source: str, description: str) -> TaskTable:
     """The table of a task, from the JSON in its settings; a worker reads it once."""
     values = json.loads(description)
     options = values["options"]
-    columns, n_folds = columns_from_json(options), options["n_folds"]
+    n_folds = options["n_folds"]
+    chosen = {one.name: options[one.name] for one in fields(ColumnOptions)}
+    lists = {name: tuple(value) for name, value in chosen.items() if isinstance(value, list)}
+    columns = ColumnOptions(**{**chosen, **lists})
     frame = read_table(source, **values["reading"])
     if file_hash(source) != values["sha256"]:
         raise TableFileError(f"{source} has changed since the comparison was started.")
@@ -343,7 +340,6 @@ def number_cell(value: float | np.floating, digits: str, unit: str = "") -> Tabl
 
 
 def other_scores(records: Sequence[Record]) -> ReportTable:
-    """RMSE, log-likelihood minus that of the best, and coverage and width of intervals."""
     header = ["method", "RMSE", "log-likelihood minus best"]
     for level in LEVELS:
         header += [f"{100 * level:g} % coverage", "width"]

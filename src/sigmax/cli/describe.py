@@ -89,7 +89,6 @@ def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[R
 
 
 def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
-    """One row for every column, or for the first ones of a wide table."""
     shown = profile.columns if every_column else profile.columns[:MOST_SHOWN]
     rows = [row_of(column, profile) for column in shown]
     if hidden := profile.columns[len(shown) :]:
@@ -126,7 +125,6 @@ def target_line(target: TargetProfile) -> Text:
 
 
 def caution_line(caution: Caution | Finding) -> Text:
-    """Warning or finding in a line."""
     is_grave = caution.code in GRAVE or (isinstance(caution, Caution) and caution.is_grave)
     code = f"WARNING: {caution.code}" if isinstance(caution, Caution) else caution.code
     return Text.assemble(

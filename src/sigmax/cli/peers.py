@@ -28,7 +28,6 @@ def is_installed(name: str) -> bool:
 
 
 def load_package(name: str) -> Any:
-    """An optional package by its name on PyPI."""
     if not is_installed(name):
         raise MissingExtraError(f'{name} is not installed: pip install "sigmax[peers]".')
     return importlib.import_module(name.replace("-", "_"))

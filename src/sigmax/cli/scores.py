@@ -166,7 +166,6 @@ def score_text(name: str, estimate: Estimate) -> TableCell:
 
 
 def score_table(title: str, summaries: Mapping[str, Mapping[str, Estimate]]) -> ReportTable:
-    """One row per score, one column for the model and each baseline."""
     notes = [note for name, note in BASELINES.items() if name in summaries]
     better = "Higher log-likelihood is better; lower CRPS and RMSE are better."
     return ReportTable(

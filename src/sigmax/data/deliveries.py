@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 DISTRICTS = ("Harbour", "Old Town", "Hillside", "Airport", "Riverside", "Mills", "Park", "Campus")
 VEHICLES = ("bike", "scooter", "car", "van")
@@ -21,8 +22,6 @@ def make_deliveries(n_rows: int = 1000, seed: int = 0) -> Any:
     >>> frame.shape, list(frame.columns)[-1], bool(frame["weather"].isna().any())
     ((100, 7), 'minutes', True)
     """
-    import pandas as pd
-
     rng = np.random.default_rng(seed)
     minute = np.sort(rng.integers(0, 180 * 14 * 60, n_rows))  # half a year, from 8 to 22 o'clock
     day, time = np.divmod(minute, 14 * 60)

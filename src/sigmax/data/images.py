@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.store import content_hash, load_set, look_up, original_file, read_toml
-from sigmax.errors import DataFileError, InvalidArgumentError
+from sigmax.errors import DataFileError
+from sigmax.settings import check_choice
 
 NAMES = ("X_train", "y_train", "X_test", "y_test")
 
@@ -108,9 +109,7 @@ def load_images(name: str) -> ImageData:
     DataFileError
         If there is no file and the download fails, or if the data are not the set.
     """
-    if name not in IMAGE_SETS:
-        raise InvalidArgumentError(f"`name` must be one of {', '.join(IMAGE_SETS)}; got {name!r}.")
-    described = IMAGE_SETS[name]
+    described = IMAGE_SETS[check_choice("name", name, IMAGE_SETS)]
     subset, stem, note = described.subset, name, ""
     if subset is not None and look_up(f"{name}.npz") is None and look_up(subset.file) is not None:
         stem, note = subset.file.removesuffix(".npz"), subset.note

@@ -75,13 +75,9 @@ def download(url: str, path: Path, *, known_hash: str | None = None) -> None:
     ``known_hash`` is the hash of the content: ``md5:`` or ``sha256:`` and digits. A download that
     fails, is incomplete or has another hash raises DataFileError.
     """
-    try:
+    text = f"Get {url} by hand and save it as {path}, or install pooch to download it"
+    with MissingExtraError.unless_imported(text, "paper"):
         import pooch
-    except ImportError as error:
-        raise MissingExtraError(
-            f'Downloading {url} needs pooch: `pip install "sigmax[paper]"`, or get that file by '
-            f"hand and save it as {path}."
-        ) from error
     pooch.get_logger().setLevel("WARNING")
     # A compressed file must not be decompressed on its way: hence no encoding.
     headers = {"User-Agent": "sigmax", "Accept-Encoding": "identity"}
@@ -130,7 +126,6 @@ def read_npz(path: Path, *names: str) -> list[NDArray]:
 
 
 def write_npz(path: Path, **arrays: Any) -> None:
-    """Write arrays by name to an npz file, completely or not at all."""
     with new_file(path, failure=DataFileError) as file:
         np.savez_compressed(file, **arrays)
 

@@ -15,6 +15,7 @@ from typing import Any, final
 from zipfile import ZipFile
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.data.store import (
@@ -26,7 +27,8 @@ from sigmax.data.store import (
     original_file,
     read_toml,
 )
-from sigmax.errors import DataFileError, InvalidArgumentError, MissingExtraError
+from sigmax.errors import DataFileError, MissingExtraError
+from sigmax.settings import check_choice, check_count
 
 ARCHIVE_URL = "https://archive.ics.uci.edu/static/public"
 TOLERANCE = 1e-3
@@ -47,9 +49,8 @@ def standard_splits(n_rows: int, n_splits: int) -> list[Split]:
     >>> train, test
     (array([2, 9, 6, 4, 0, 3, 1, 7, 8]), array([5]))
     """
-    for name, value, minimum in (("n_rows", n_rows, 2), ("n_splits", n_splits, 1)):
-        if value < minimum:
-            raise InvalidArgumentError(f"`{name}` must be at least {minimum}, got {value!r}.")
+    check_count("n_rows", n_rows, minimum=2)
+    check_count("n_splits", n_splits)
     rng = np.random.RandomState(1)  # this generator defines the splits
     n_train = (9 * n_rows + 5) // 10
     orders = (rng.permutation(n_rows) for _ in range(n_splits))
@@ -85,17 +86,15 @@ class Archive:
                 with ZipFile(path) as archive:
                     members = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}
                     return self.read(archive.read(members[self.member]))
-            except ImportError:
+            except MissingExtraError:
                 raise
             except Exception as error:  # readers raise their own errors for a broken file
                 raise DataFileError(f"{path}: cannot read {self.member}: {error!r}.") from error
 
     def read(self, content: bytes) -> tuple[NDArray, NDArray]:
-        """Inputs and target from the content of the table's file."""
         if self.member.endswith((".xls", ".xlsx")):
-            import pandas as pd
-
-            sheets = list(pd.read_excel(BytesIO(content), sheet_name=None).values())
+            with MissingExtraError.unless_imported(f"To read {self.member}", "paper"):
+                sheets = list(pd.read_excel(BytesIO(content), sheet_name=None).values())
             starting = (s for s in sheets if len(s) and tuple(s.iloc[0]) == self.first_row)
             table = next(starting, sheets[0])
             table = table.dropna(axis=0, how="all").dropna(axis=1, how="all")
@@ -126,8 +125,6 @@ class OpenML:
                 data_id=self.data_id, data_home=cache_folder() / "openml", as_frame=True
             )
             return table.data.astype(float).to_numpy(), table.target.astype(float).to_numpy()
-        except ImportError:
-            raise
         except Exception as error:  # network, unknown set, checksum or damaged file
             raise DataFileError(
                 f"Fetching data set {self.data_id} from OpenML failed: {error}."
@@ -166,7 +163,6 @@ class UCISet:
 
 
 def describe_set(name: str, values: dict[str, Any]) -> UCISet:
-    """Read the description of a set from the values of the TOML file."""
     if "openml" in values:
         return UCISet(name=name, source=OpenML(**values.pop("openml")), **values)
     layout = values.pop("archive")
@@ -210,23 +206,9 @@ def load_uci(name: str) -> RegressionData:
     MissingExtraError
         If reading the original file needs a package that is not installed.
     """
-    if name not in UCI_SETS:
-        raise InvalidArgumentError(f"`name` must be one of {', '.join(UCI_SETS)}; got {name!r}.")
-    described = UCI_SETS[name]
-
-    def fetch() -> tuple[NDArray, NDArray]:
-        try:
-            return described.source.fetch()
-        except MissingExtraError:
-            raise
-        except ImportError as error:
-            raise MissingExtraError(
-                f"Reading the original file of {name} needs more packages ({error}): "
-                '`pip install "sigmax[paper]"`.'
-            ) from error
-
+    described = UCI_SETS[check_choice("name", name, UCI_SETS)]
     check = partial(check_regression, described)
-    X, y = load_set(name, ("X", "y"), fetch, check, "arrays X and y")
+    X, y = load_set(name, ("X", "y"), described.source.fetch, check, "arrays X and y")
     X, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, y))
     return RegressionData(name, X, y, described.splits(), described)
 

@@ -44,6 +44,7 @@ from sigmax.experts.ensemble import (
     Trained,
     held_out_densities,
     held_out_factor,
+    mean_gates,
 )
 from sigmax.experts.rows import Rows
 from sigmax.inputs import Inputs
@@ -56,7 +57,6 @@ from sigmax.networks import (
     create_gate,
     gate_relevance,
     inverse_softplus,
-    mean_gates,
 )
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
@@ -186,7 +186,6 @@ class VarianceNetwork(eqx.Module):
         )
 
     def check(self) -> None:
-        """Raise ValueError unless factors on scales are above 0."""
         if not np.all(np.asarray(self.factor) > 0):
             raise ValueError("factors on scales must be above 0")
 
@@ -461,7 +460,6 @@ class CombinedFitted(AbstractFitted):
 
 @compiled
 def predict_members(networks: VarianceNetwork, X: Inputs) -> AbstractDistribution:
-    """Density of every member in standardised units."""
     axes = (eqx.if_array(0), None)
     return eqx.filter_vmap(lambda network, X: network(X), in_axes=axes)(networks, X)
 

@@ -6,9 +6,10 @@ single fit is the case of one.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import equinox as eqx
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from sigmax.calibration import best_scale_factor, coverage_match, factor_of_mixture, trusted
-from sigmax.compilation import compiled, on_device
+from sigmax.compilation import by_blocks, compiled, on_device
 from sigmax.distributions import Mixture
 from sigmax.errors import InvalidArgumentError, TrainingError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut
@@ -266,17 +267,22 @@ def sound_members(
     return is_sound
 
 
-@contextmanager
-def phase_line(name: str, *, visible: bool) -> Iterator[None]:
+def phase_line(name: str, *, visible: bool) -> AbstractContextManager[Any]:
     """Show a line on the terminal while a block of unknown length runs."""
     from rich import get_console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    hidden = not (visible and get_console().is_terminal)  # in a file it would be an empty line
-    with Progress(*columns, transient=True, disable=hidden) as bar:
-        bar.add_task(name, total=None)
-        yield
+    return get_console().status(name) if visible else nullcontext()
+
+
+def mean_gates(networks: Any, X: Any) -> Float[np.ndarray, " rows"]:
+    """Gate at every row, averaged over the ensemble members, which have a ``gate_value``."""
+    return by_blocks(partial(predict_gates, networks), X, axis=1).mean(axis=0)
+
+
+@compiled
+def predict_gates(networks: Any, X: Any) -> Float[Array, "members rows"]:
+    axes = (eqx.if_array(0), None)
+    return eqx.filter_vmap(lambda network, X: network.gate_value(X), in_axes=axes)(networks, X)
 
 
 # Recalibration on the rows that members hold out: scales and tails.

@@ -151,23 +151,6 @@ def inverse_blocks(
     return left_out, diagonal
 
 
-def leave_out_of_posterior(
-    groups: DuplicateGroups,
-    y: Float[np.ndarray, " rows"],
-    mean: Float[np.ndarray, "draws rows"],
-    latent: Float[np.ndarray, "draws rows"],
-    noise: Float[np.ndarray, "draws rows"],
-    df: float = math.inf,
-) -> LeftOut:
-    """`leave_groups_out` from mean and variance of the function given all rows.
-
-    With a function of posterior variance h at a group whose precisions sum to P, a is P (1 - h P).
-    """
-    total = groups.sum(1 / noise)
-    precision = total * (1 - total * groups.sum(latent) / groups.size)
-    return leave_groups_out(groups, y, noise, precision, groups.sum((y - mean) / noise), df)
-
-
 def total_density(
     mean: Float[np.ndarray, "draws rows outputs"],
     latent: Float[np.ndarray, "draws rows outputs"],

@@ -20,6 +20,7 @@ from typing import Any, final
 
 import equinox as eqx
 import jax
+import narwhals as nw
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt64
@@ -138,20 +139,9 @@ SPARE = 5.0
 
 
 def count_shards(n_rows: int, rows_per_shard: int = ROWS_PER_SHARD) -> int:
-    """Number of shards for so many rows.
-
-    Examples
-    --------
-    >>> count_shards(10_000_000), count_shards(1000)
-    (156, 1)
-    """
+    """Number of shards for so many rows."""
     filled = round(rows_per_shard - SPARE * rows_per_shard**0.5)
     return max(1, -(-n_rows // filled))
-
-
-def draw_shards(seed: int, block: int, n_rows: int, n_shards: int) -> Int[np.ndarray, " rows"]:
-    """Shard of every row of a block, the same in every call."""
-    return np.random.default_rng((seed, block)).integers(n_shards, size=n_rows)
 
 
 @final
@@ -343,7 +333,7 @@ def deal(
 ) -> Iterator[tuple[Block, Int[np.ndarray, " rows"]]]:
     """Blocks with the shard of every row, -1 for rows of no weight: the same in every call."""
     for number, block in enumerate(stream.blocks()):
-        shard = draw_shards(seed, number, len(block.y), n_shards)
+        shard = np.random.default_rng((seed, number)).integers(n_shards, size=len(block.y))
         yield block, np.where(block.weight > 0, shard, -1)
 
 
@@ -358,13 +348,9 @@ def first_shard(dealt: Iterable[tuple[Block, np.ndarray]]) -> tuple[Block, np.nd
     if not parts:
         raise InvalidDataError("There are no rows.")
     X = [part.X for part in parts]
-    if isinstance(X[0], pd.DataFrame):
-        joined = pd.concat(X, ignore_index=True)
-    elif isinstance(X[0], np.ndarray):
+    if isinstance(X[0], np.ndarray):
         joined = np.concatenate(X)
     else:  # frames of a library that narwhals knows
-        import narwhals as nw
-
         joined = nw.concat([nw.from_native(part) for part in X]).to_native()
     y, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("y", "weight"))
     return Block(joined, y, weight), np.concatenate(numbers)

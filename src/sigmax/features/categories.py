@@ -185,11 +185,8 @@ def category_statistics(
 
     The mean is shrunk by k rows at the mean of all rows, where k is the variance within categories
     divided by that between them. The variance is shrunk by two rows of the usual variance, and
-    includes that of the mean. The last row is that of a category without rows; codes outside of
-    ``range(n_categories)`` are left out.
+    includes that of the mean. The last row is that of a category without rows.
     """
-    known = (codes >= 0) & (codes < n_categories)
-    codes, y, weight = codes[known], y[known], weight[known]
     count = np.bincount(codes, weight, minlength=n_categories + 1)
     columns = []
     for target in y.T:
@@ -222,10 +219,8 @@ def cross_fitted_statistics(
     """Statistics of every row from the rows of other folds; duplicates share a fold."""
     fold = groups % N_FOLDS
     found = np.empty((len(codes), 2 * y.shape[1]))
-    for k in range(N_FOLDS):
+    for k in np.unique(fold):
         own = fold == k
-        if not own.any():
-            continue
         statistics = category_statistics(codes[~own], n_categories, y[~own], weight[~own])
-        found[own] = statistics[np.where(codes[own] < 0, n_categories, codes[own])]
+        found[own] = statistics[codes[own]]
     return found

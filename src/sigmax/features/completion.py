@@ -69,8 +69,6 @@ def complete(
     is the column of every coordinate, numbered as in ``is_unknown``, or -1 to ignore it.
     """
     incomplete = np.flatnonzero(is_unknown.any(axis=1))
-    if not len(incomplete):
-        return Completion(table)
     n, k = len(table), min(N_COMPLETIONS, len(donors))
     squared_correlation = correlations(donor_coordinates)
     chosen = np.empty((len(incomplete), k), dtype=np.intp)

@@ -185,7 +185,6 @@ class Features:
         return np.flatnonzero([column.has_missing for column in self.schema.reals])
 
     def check(self) -> None:
-        """Raise ValueError unless all parts have the same schema."""
         columns = self.schema.of_kind(Kind.CATEGORY)
         n_entries = [len(column.codes) for column in self.categories]
         codes = [column.codes.max(initial=-1) for column in self.donors.categories]
@@ -231,7 +230,7 @@ def elapsed(times: NDArray[np.float64]) -> NDArray[np.float64]:
     n_columns = times.shape[1]
     pairs = list(combinations(range(n_columns), 2)) if n_columns <= MOST_PAIRED else []
     found = [times[:, second] - times[:, first] for first, second in pairs]
-    return np.stack(found, axis=1) if found else np.empty((len(times), 0))
+    return np.column_stack([np.empty((len(times), 0)), *found])
 
 
 def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:
@@ -249,9 +248,8 @@ def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:
 
 def on_cycles(times: NDArray[np.float64], periods: tuple[str, ...]) -> NDArray[np.float64]:
     """Sine and cosine of the phase in each period; 0 and 0 for a missing value."""
-    columns = []
+    columns = [np.empty((len(times), 0))]
     for name in periods:
         angle = 2 * np.pi * (times / PERIODS[name] % 1.0)
         columns += [np.sin(angle), np.cos(angle)]
-    found = np.stack(columns, axis=1) if columns else np.empty((len(times), 0))
-    return np.nan_to_num(found, nan=0.0)
+    return np.nan_to_num(np.column_stack(columns), nan=0.0)

@@ -246,9 +246,7 @@ class GatedStudentLikelihood(AbstractLikelihood):
 
     def __call__(self, outputs: Outputs, z: Inputs) -> StudentT:
         units, (mean, scale, concentration) = self.warm_up.units, outputs
-        gate = lax.stop_gradient(self.gate_value(z))[
-            :, None
-        ]  # no gradient: codes must not move to close the gate
+        gate = lax.stop_gradient(self.gate_value(z))[:, None]  # or codes would move to close it
         df = LEAST_DF + 2 * jax.nn.softplus(concentration)
         on_codes = StudentT(mean, df, units.spread(scale))
         return on_codes.widen(blend_factor(gate, units.std[None] ** 2, on_codes.variance))
@@ -392,7 +390,6 @@ class VAEModel:
         return elbo.astype(np.float64) - log_unit, log_prob.astype(np.float64) - log_unit
 
     def check(self) -> None:
-        """Raise ValueError unless the arrays of the networks fit each other."""
         n_features = len(self.autoencoder.encoder.networks[0].weights[0])
         x = jax.ShapeDtypeStruct((1, n_features), np.float32)
         try:
@@ -416,7 +413,6 @@ def log_determinant(scaling: Standardizer | None) -> float:
 
 @compiled
 def predict(network: DensityNetwork, x: Inputs) -> AbstractDistribution:
-    """Densities of an encoder or a decoder."""
     return network(x)
 
 

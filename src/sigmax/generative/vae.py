@@ -326,30 +326,22 @@ class VAEStage(AbstractStage):
                 second, second_state = update(gradient, second_state, second)
             return ((first, second), rest, (first_state, second_state)), terms
 
-        draws = self.draw_chunk(key, fold, data, network.n_latent)
-        steps = *draws, self.divergence_weights(*clock)
-        carry, (log_likelihood, kl) = lax.scan(take_step, (vectors, rest, states), steps)
-        figures = {"log_likelihood": jnp.mean(log_likelihood), "kl": jnp.mean(kl)}
-        return rebuild(*carry[:2]), carry[2], figures
-
-    def draw_chunk(
-        self, key: PRNGKeyArray, fold: ModelRows, data: GenerativeData, n_latent: int
-    ) -> tuple[Array, Array, Array]:
-        """Rows of ordinary batches and of locality batches, and the noise of the codes of both.
-
-        Drawn at once for all steps, which compiles and runs quicker.
-        """
-        n_steps, n_learned, n_batch = self.steps_per_chunk, len(fold.learned), self.batch_size
+        # Drawn at once for all steps, which compiles and runs quicker.
+        n_steps, n_learned = self.steps_per_chunk, len(fold.learned)
         row_key, local_key, noise_key = jax.random.split(key, 3)
         singles = jnp.arange(n_learned)[:, None]
         picks = draw_batches(row_key, n_steps, singles, jnp.asarray(n_learned), n_batch, 1)
-        local = jnp.zeros((n_steps, 0), dtype=jnp.int32)
+        near = jnp.zeros((n_steps, 0), dtype=jnp.int32)
         if self.step == "split":
             neighbors, n_rows = data.graph.neighbors[fold.data_set], jnp.asarray(data.n_rows)
             sizes = self.n_primary, self.n_secondary
-            local = draw_batches(local_key, n_steps, neighbors, n_rows, *sizes)
-        shape = (n_steps, n_batch + local.shape[1], n_latent)
-        return picks, local, jax.random.normal(noise_key, shape)
+            near = draw_batches(local_key, n_steps, neighbors, n_rows, *sizes)
+        shape = n_steps, n_batch + near.shape[1], network.n_latent
+        noise = jax.random.normal(noise_key, shape)
+        steps = picks, near, noise, self.divergence_weights(*clock)
+        carry, (log_likelihood, kl) = lax.scan(take_step, (vectors, rest, states), steps)
+        figures = {"log_likelihood": jnp.mean(log_likelihood), "kl": jnp.mean(kl)}
+        return rebuild(*carry[:2]), carry[2], figures
 
     def validate(self, network, fold: ModelRows, data: GenerativeData) -> tuple[Array, None]:
         x = data.X[fold.data_set, fold.held_out]
@@ -412,7 +404,6 @@ def create_stages(
 def update_gates(
     model: Autoencoder, key: PRNGKeyArray, fold: ModelRows, data: GenerativeData
 ) -> Autoencoder:
-    """``model`` with its gate refitted to the present codes."""
     likelihood = model.decoder.likelihood
     assert isinstance(likelihood, GatedStudentLikelihood)
     row_key, noise_key, center_key = jax.random.split(key, 3)

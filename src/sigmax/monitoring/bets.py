@@ -52,46 +52,37 @@ class Bets:
         self, x: Float[np.ndarray, "rows tests"]
     ) -> "tuple[Bets, Float[np.ndarray, 'rows tests']]":
         """State after more rows, and the log e-value of each test after every row."""
-        found, wealth = np.empty(x.shape), self.log_wealth
+        found, state = np.empty(x.shape), self
         for i, row in enumerate(x):
-            n_rows = self.n_rows + i + 1
+            n_rows = state.n_rows + 1
             gain = np.log1p(STAKES[None] * (row / self.bound - 1)[:, None])
-            wealth = np.logaddexp(wealth, -np.log(n_rows * (n_rows + 1.0))) + gain
-            kept = -np.log(n_rows + 1.0)  # wealth reserved for later starts
-            found[i] = np.logaddexp.reduce(np.logaddexp(wealth, kept), axis=1) - np.log(len(STAKES))
-        total = self.total + x.sum(axis=0)
-        return Bets(self.bound, self.n_rows + len(x), wealth, total), found
+            wealth = np.logaddexp(state.log_wealth, -np.log(n_rows * (n_rows + 1.0))) + gain
+            state = Bets(self.bound, n_rows, wealth, state.total + row)
+            found[i] = state.log_e
+        return state, found
 
     @property
     def log_e(self) -> Float[np.ndarray, " tests"]:
         """Current log e-values."""
-        kept = -np.log(self.n_rows + 1.0)
+        kept = -np.log(self.n_rows + 1.0)  # wealth reserved for later starts
         found = np.logaddexp.reduce(np.logaddexp(self.log_wealth, kept), axis=1)
         return found - np.log(len(STAKES))
 
     def to_json(self) -> dict[str, Any]:
-        """State as plain numbers."""
-        rows = self.log_wealth.tolist()
-        return {
-            "bound": self.bound.tolist(),
-            "n_rows": self.n_rows,
-            "log_wealth": [[w if w > -np.inf else None for w in row] for row in rows],
-            "total": self.total.tolist(),
-        }
+        """State as plain numbers, None for a wealth of 0."""
+        log_wealth = self.log_wealth.astype(object)
+        log_wealth[np.isinf(self.log_wealth)] = None
+        arrays = {"bound": self.bound, "log_wealth": log_wealth, "total": self.total}
+        return {"n_rows": self.n_rows} | {name: each.tolist() for name, each in arrays.items()}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "Bets":
         """Restore from `to_json`; a ValueError if the state is inconsistent."""
-        wealth = np.array(
-            [
-                [-np.inf if entry is None else float(entry) for entry in row]
-                for row in state["log_wealth"]
-            ]
-        )
-        bound, total = (np.asarray(state[name], np.float64) for name in ("bound", "total"))
-        n_rows = state["n_rows"]
+        names, n_rows = ("bound", "log_wealth", "total"), state["n_rows"]
+        bound, wealth, total = (np.array(state[name], np.float64) for name in names)
+        wealth = np.where(np.isnan(wealth), -np.inf, wealth)  # None is read as nan
         is_sound = wealth.shape == (len(bound), len(STAKES)) and total.shape == bound.shape
-        is_sound &= isinstance(n_rows, int) and n_rows >= 0 and not np.isnan(wealth).any()
+        is_sound &= isinstance(n_rows, int) and n_rows >= 0
         if not (is_sound and np.all((bound > 0) & (bound <= 1)) and np.isfinite(total).all()):
             raise ValueError("the state of the bets is inconsistent")
         return cls(bound, n_rows, wealth, total)

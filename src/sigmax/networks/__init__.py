@@ -7,7 +7,6 @@ from sigmax.extrapolation import (
     gate_relevance,
     k_means_centers,
 )
-from sigmax.networks.gate import mean_gates
 from sigmax.networks.mlp import (
     ACTIVATIONS,
     MLP,
@@ -29,5 +28,4 @@ __all__ = [
     "gate_relevance",
     "inverse_softplus",
     "k_means_centers",
-    "mean_gates",
 ]

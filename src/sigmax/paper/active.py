@@ -22,7 +22,6 @@ N_ROUNDS = 10
 
 
 def run_active(job: Sequence[Task]) -> list[Record]:
-    """Run all repeats of a job: each round fits, scores, and chooses rows of the pool."""
     data, machine = load_uci(job[0].dataset), describe_machine()
     acquisition = job[0].settings["acquisition"]
     n_rows, largest = len(data.y), METHODS[job[0].method].largest
@@ -88,7 +87,6 @@ def kind_title(kind: Kind) -> str:
 
 
 def active_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Mean RMSE and log-likelihood over the rounds; + marks kinds that are better than random."""
     found, kinds = by_kind(records)
     tables = []
     for score, title, better in (("rmse", "RMSE", -1), ("log_likelihood", "log-likelihood", 1)):
@@ -131,7 +129,6 @@ def active_tables(records: Sequence[Record]) -> list[ReportTable]:
 
 
 def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """RMSE and log-likelihood by round, medians over the repeats, one panel per data set."""
     found, kinds = by_kind(records)
     looks: list[Any] = ["-", "--", "-.", (0, (5, 1)), ":"]
     styles: dict[str, Any] = dict(zip(ACQUISITIONS, looks, strict=True))

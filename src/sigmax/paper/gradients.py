@@ -7,8 +7,8 @@ mean negative log-likelihood of all rows.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ from sigmax.compilation import compiled
 from sigmax.data import UCI_SETS, ToyProblem, load_uci
 from sigmax.estimators import CombinedRegressor, MeanVarianceRegressor
 from sigmax.experts.combined import Combined, VarianceNetwork, negative_log_likelihood
-from sigmax.experts.ensemble import prepare_fit
+from sigmax.experts.ensemble import Prepared, prepare_fit
 from sigmax.plots import MODEL, TRUTH, shade_range, tidy
 from sigmax.random import make_key, named_generator
 from sigmax.report.tables import ReportTable, mean_and_error, three_decimals
@@ -48,7 +48,6 @@ BATCHES_AT_ONCE = 25
 
 
 def run_gradients(job: Sequence[Task]) -> list[Record]:
-    """Train a network for each task and describe its gradients at checkpoints."""
     return [run_task(task) for task in job]
 
 
@@ -60,7 +59,7 @@ def run_task(task: Task) -> Record:
     )
     with stopwatch() as watch:
         training = Training.start(study_model(task), X, y)
-        samplers = create_samplers(training.X, training.expert, task.seed)
+        samplers = create_samplers(training.prepared, task.seed)
         streams = {name: iter(sampler) for name, sampler in samplers.items()}
         curves: dict[str, list[float]] = {"step": []}
         for step, network in training.checkpoints(n_checkpoints):
@@ -109,14 +108,10 @@ def n_warmup_steps(task: Task) -> int:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Training:
+class Training(NamedTuple):
     """Training with checkpoints."""
 
-    expert: Combined
-    X: NDArray
-    networks: VarianceNetwork
-    keys: Array
+    prepared: Prepared
     folds: Fold
     data: TrainingData
 
@@ -125,21 +120,17 @@ class Training:
         cls, model: CombinedRegressor | MeanVarianceRegressor, X: NDArray, y: NDArray
     ) -> "Training":
         """Prepare the training as `fit` does."""
-        given = model.unfitted().read_training(X, y)
-        expert = model.expert()
+        given, expert = model.unfitted().read_training(X, y), model.expert()
         assert isinstance(expert, Combined)
         start = prepare_fit(expert, given, make_key(model.random_state))
         graphs = {name: [graph] for name, graph in start.graphs.items()}
         data = TrainingData.create([start.X], [start.y], [start.own_center], graphs)
         groups = [0] * start.expert.n_members
-        folds = Fold.create([given.weight], start.held_out, groups, data.n_slots)
-        return cls(
-            start.expert, np.asarray(start.X.coordinates), start.networks, start.keys, folds, data
-        )
+        return cls(start, Fold.create([given.weight], start.held_out, groups, data.n_slots), data)
 
     def checkpoints(self, n_checkpoints: int) -> Iterator[tuple[int, VarianceNetwork]]:
         """Number of steps and network at checkpoints, evenly spaced in all stages."""
-        networks, stages, step, n_seen = self.networks, self.expert.stages(), 0, 0
+        networks, stages, step, n_seen = self.prepared.networks, self.prepared.stages, 0, 0
         n_steps = sum(stage.n_cycles * len(stage.phases) for stage in stages)
         for whole in stages:
             end = step + whole.n_cycles * len(whole.phases)
@@ -149,7 +140,7 @@ class Training:
             members = start_members(networks, None, stage.one_chunk())
             for chunk in range(n_chunks):
                 rows = self.folds, self.data
-                members, _ = train_chunk(members, self.keys, rows, stage, chunk)
+                members, _ = train_chunk(members, self.prepared.keys, rows, stage, chunk)
                 step += stage.cycles_per_chunk * len(stage.phases)
                 yield step, first_member(members.network)
             networks, n_seen = members.network, n_seen + n_chunks
@@ -159,11 +150,9 @@ def first_member(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
-def create_samplers(
-    X: NDArray, expert: Combined, seed: int
-) -> dict[tuple[str, str], LocalitySampler]:
+def create_samplers(prepared: Prepared, seed: int) -> dict[tuple[str, str], LocalitySampler]:
     """Samplers of locality batches and of uniform batches of the same size, for both networks."""
-    key, samplers = make_key(seed), {}
+    key, expert, samplers = make_key(seed), prepared.expert, {}
     sizes = (
         (expert.n_primary, expert.n_secondary, expert.n_neighbors),
         (expert.variance_n_primary, expert.variance_n_secondary, expert.variance_n_neighbors),
@@ -173,7 +162,7 @@ def create_samplers(
         for design, size in zip(DESIGNS, designs, strict=True):
             rng = named_generator(key, f"{design} batches of the {part}")
             sampler = LocalitySampler(*size, standardize=False, random_state=rng)
-            samplers[part, design] = sampler.fit(X)
+            samplers[part, design] = sampler.fit(prepared.X.coordinates)
     return samplers
 
 

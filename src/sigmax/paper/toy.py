@@ -22,7 +22,6 @@ N_ROWS = 500
 
 
 def run_toy(job: Sequence[Task]) -> list[Record]:
-    """Fit a method to the data of each seed, and score it against the truth."""
     machine, models = describe_machine(), [create_model(task) for task in job]
     data = [TOY_PROBLEM.sample(N_ROWS, random_state=task.seed) for task in job]
     seconds = fit_models(models, data)

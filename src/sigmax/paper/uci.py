@@ -26,7 +26,6 @@ from sigmax.runs.records import Record, Task, describe_machine, done, group_done
 
 
 def run_splits(job: Sequence[Task]) -> list[Record]:
-    """Fit the splits of a job together and score each on its test rows."""
     data, machine = load_uci(job[0].dataset), describe_machine()
     splits = [data.splits[task.split] for task in job]
     largest = METHODS[job[0].method].largest
@@ -115,7 +114,6 @@ def by_combination(records: Sequence[Record]) -> dict[str, dict[str, dict[str, l
 
 
 def ablation_tables(records: Sequence[Record]) -> list[ReportTable]:
-    """Log-likelihood and RMSE by combination, and the mean effect of each idea."""
     tables = []
     for score, title in (("log_likelihood", "log-likelihood"), ("rmse", "RMSE")):
         for method, columns in by_combination(records).items():
@@ -161,7 +159,6 @@ def mean_change(cells: dict[str, dict[int, float]], idea: str) -> str:
 
 
 def ablation_figures(records: Sequence[Record]) -> dict[str, Figure]:
-    """One figure per method: test log-likelihood of every combination and data set."""
     figures = {}
     for method, columns in by_combination(records).items():
         figure = Figure(figsize=(1.5 + 2.2 * len(columns), 4.2), layout="constrained")

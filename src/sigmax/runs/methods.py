@@ -116,13 +116,8 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 def create_model(task: Task) -> AbstractRegressor:
     model = METHODS[task.method].create(task.seed)
-    return with_settings(model, task.method, dataset_settings(task) | task.settings)
-
-
-def dataset_settings(task: Task) -> dict[str, Any]:
-    """Settings of the method for the data set of the task, unless the task overrides them."""
-    settings = METHODS[task.method].dataset_settings.get(task.dataset, {})
-    return {name: value for name, value in settings.items() if name not in task.settings}
+    of_dataset = METHODS[task.method].dataset_settings.get(task.dataset, {})
+    return with_settings(model, task.method, {**of_dataset, **task.settings})
 
 
 def with_settings(model: AnyModel, name: str, settings: dict[str, Any]) -> AnyModel:

@@ -181,7 +181,6 @@ class RecordFile:
             yield file
 
     def append(self, record: Record) -> None:
-        """Append a line and flush it to disk."""
         with open(self.path, "ab") as file:
             file.write(record.to_line().encode())
             file.flush()

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import final
 
@@ -159,7 +160,6 @@ def method_title(task: Task, experiments: Experiments) -> str:
 
 
 def run_table(records: Sequence[Record], n_unknown: int, experiments: Experiments) -> ReportTable:
-    """Data sets, methods and number of records of each experiment."""
     rows = []
     for name in dict.fromkeys(record.task.experiment for record in records):
         own = [record for record in records if record.task.experiment == name]
@@ -204,12 +204,8 @@ def failure_table(records: Sequence[Record], experiments: Experiments) -> Report
 
 
 def spans(splits: Iterable[int]) -> str:
-    parts: list[list[int]] = []
-    for split in sorted(set(splits)):
-        if parts and split == parts[-1][-1] + 1:
-            parts[-1].append(split)
-        else:
-            parts.append([split])
+    groups = groupby(enumerate(sorted(set(splits))), lambda pair: pair[1] - pair[0])
+    parts = [[split for _, split in group] for _, group in groups]
     return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
 
 

@@ -509,8 +509,7 @@ class Table:
         else:
             validate_data(estimator, X, skip_check_array=True)
             columns = columns_of_frame(frame, fitted_names(estimator))
-        if not columns or len(columns[0].cells) < 2:
-            n_rows = len(columns[0].cells) if columns else 0
+        if (n_rows := len(columns[0].cells)) < 2:
             raise InvalidDataError(
                 f"Found array with {n_rows} sample(s) (shape=({n_rows}, {len(columns)})) while a"
                 " minimum of 2 is required."

@@ -117,30 +117,27 @@ def read_rows(source: Source, layout: Layout) -> Generator[tuple[int, list[str]]
     n_columns, n_blank, last, is_header = len(layout.names), 0, 0, True
     with closing(text_lines(source, layout.encoding)) as lines:
         reader = csv_reader(lines, layout.delimiter, layout.skips_spaces)
-        while True:
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                known = (text for words, text in CSV_ERRORS.items() if words in str(error))
-                problem = next(known, str(error))
-                raise TableFileError(f"{source.name}, line {last + 1}: {problem}.") from None
-            last = reader.line_num
-            if is_header:
-                is_header = is_blank(row)
-            elif len(row) == n_columns and (n_columns > 1 or row[0].strip()):
-                if n_blank and n_columns == 1:
-                    yield from ((last, [""]) for _ in range(n_blank))
-                n_blank = 0
-                yield last, row
-            elif is_blank(row):
-                n_blank += 1  # a missing value if there is one column and a row follows
-            else:
-                raise TableFileError(
-                    f"{source.name}, line {last}: the header has {n_columns} columns and this row"
-                    f" has {len(row)}."
-                )
+        try:
+            for row in reader:
+                last = reader.line_num
+                if is_header:
+                    is_header = is_blank(row)
+                elif len(row) == n_columns and (n_columns > 1 or row[0].strip()):
+                    if n_blank and n_columns == 1:
+                        yield from ((last, [""]) for _ in range(n_blank))
+                    n_blank = 0
+                    yield last, row
+                elif is_blank(row):
+                    n_blank += 1  # a missing value if there is one column and a row follows
+                else:
+                    raise TableFileError(
+                        f"{source.name}, line {last}: the header has {n_columns} columns and this"
+                        f" row has {len(row)}."
+                    )
+        except csv.Error as error:
+            known = (text for words, text in CSV_ERRORS.items() if words in str(error))
+            problem = next(known, str(error))
+            raise TableFileError(f"{source.name}, line {last + 1}: {problem}.") from None
 
 
 def first_lines(source: Source, encoding: str) -> list[str]:

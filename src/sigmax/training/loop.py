@@ -527,13 +527,11 @@ class Stage(AbstractStage):
     def validate(self, network: Network, fold: Fold, data: TrainingData) -> tuple[Array, Any]:
         held_out = divide_rows((fold.validation, fold.validation_weight))
         rows = data.rows(fold.group, *held_out)
-        dist = self.predict(network, rows, data) if self.predict else None
+        dist: Any = self.predict(network, rows, data) if self.predict else None
         if self.score:
             scores = self.score(network, rows, data)
-        elif dist is not None:
-            scores = jnp.sum(dist.log_prob(rows.y), axis=1)
         else:
-            raise ValueError(f"The stage {self.name!r} has neither a score nor predictions.")
+            scores = jnp.sum(dist.log_prob(rows.y), axis=1)
         return jnp.sum(rows.weight * jnp.where(rows.weight > 0, scores, 0.0)), dist
 
 
@@ -652,18 +650,13 @@ first chunk, without figures, and after every chunk."""
 
 @final
 class LocalTrainer:
-    """Ensemble members spread over the devices of this process."""
+    """Ensemble members spread over the devices of this process.
 
-    def __init__(
-        self,
-        networks: Any,
-        states: Any,
-        keys: Key[Array, " members"],
-        folds: Any,
-        data: Any,
-        stage: AbstractStage,
-        supply: Supply | None = None,
-    ):
+    ``of_members`` are networks, states, keys and folds.
+    """
+
+    def __init__(self, of_members: Any, data: Any, stage: AbstractStage, supply: Supply | None):
+        networks, states, keys, folds = of_members
         members = start_members(networks, states, stage.one_chunk())
         self.members, self.keys, self.folds = spread_members((members, keys, folds))
         self.data, self.stage, self.n_members = data, stage, len(keys)
@@ -686,7 +679,6 @@ class LocalTrainer:
         self.members = keep_better(self.members, scores[slots])
 
     def end(self) -> MemberState:
-        """Return the current state of all members."""
         if len(self.keys) == self.n_members:
             return self.members
         return take_members(self.members, np.arange(self.n_members))
@@ -720,7 +712,7 @@ def train_stage(
     inside `sigmax.on_ray`. Figures have the shape (chunks, members of the group).
     """
     n_members, group = len(keys), np.asarray(folds.group)
-    trainer = TRAINER.get()(networks, states, keys, folds, data, stage, supply)
+    trainer = TRAINER.get()((networks, states, keys, folds), data, stage, supply)
     n_groups = int(group.max()) + 1
     history: list[dict[str, np.ndarray]] = []
     best, since_best = np.full(n_members, -np.inf), np.zeros(n_groups, dtype=int)

@@ -15,7 +15,7 @@ from typing import Any, final
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
 from sigmax.compilation import clear_if_full
 from sigmax.errors import ClusterError
@@ -151,14 +151,12 @@ class RayTrainer:
         ray: Any,
         device: str,
         nodes: Sequence[str],
-        networks: Any,
-        states: Any,
-        keys: Key[Array, " members"],
-        folds: Any,
+        of_members: Any,
         data: Any,
         stage: AbstractStage,
-        supply: Supply | None = None,
+        supply: Supply | None,
     ):
+        networks, states, keys, folds = of_members
         self.ray, self.supply, n_members = ray, supply, len(keys)
         n_parts = max(1, min(n_members, len(nodes)))
         ends = [i * n_members // n_parts for i in range(n_parts + 1)]

@@ -18,13 +18,13 @@ from sigmax.experts.gaussian_process.hyper import (
     SEARCH_ROWS,
     VARIANCE_PRIORS,
     Found,
-    averaged_over_noise,
     averaged_posterior,
     best,
     exact_search,
     from_hyper,
     likelier_noise,
     mode_search,
+    noise_modes,
     pad,
     slots,
     some_rows,
@@ -134,7 +134,6 @@ class GPFitted(AbstractFitted):
         return len(X), len(self.log_evidence)
 
     def check(self) -> None:
-        """Raise ValueError unless the shapes of all arrays fit each other."""
         posterior, hyper = self.posterior, self.posterior.hyper
         n_draws, m, c = np.shape(posterior.points)[-3:]
         d = max(hyper.groups) + 1 if hyper.groups else c
@@ -179,7 +178,6 @@ class AbstractGaussianProcess(AbstractExpert):
         """Raise InvalidDataError if there are too many rows."""
 
     def averages(self, rows: GPRows) -> bool:
-        """True if hyper-parameters are averaged over."""
         is_few = len(rows.y) <= largest_averaged(rows.n_length_scales)
         return self.noise == "varying" or (self.average and is_few)
 
@@ -213,12 +211,13 @@ class AbstractGaussianProcess(AbstractExpert):
 
         modes = self.from_starts(search, rows, rng, advance)
         advance("averaging")
-        if self.noise == "constant":
-            posterior, found, jitter = averaged_posterior(modes, rows, rng)
-        elif len(rows.y) <= largest_averaged(rows.n_length_scales):
-            posterior, found, jitter = averaged_over_noise(modes, rows, self.max_iter, rng)
+        models = [(rows, modes)]
+        if self.noise == "varying":
+            models.append(noise_modes(modes, rows, self.max_iter))
+        if self.noise == "constant" or len(rows.y) <= largest_averaged(rows.n_length_scales):
+            posterior, found, jitter = averaged_posterior(models, rng)
         else:
-            posterior, found, jitter = likelier_noise(modes, rows, self.max_iter)
+            posterior, found, jitter = likelier_noise(models)
         return posterior, found, exact_left_out(posterior, rows, jitter, groups, self.df(rows))
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> GPFitted:

@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
-from scipy.linalg import solve_triangular
+from scipy.stats import multivariate_t
 
 from sigmax.compilation import bucket_size, compiled, pad_rows
 from sigmax.errors import InvalidDataError
@@ -157,8 +157,6 @@ def hyper_bounds(hyper: Hyper) -> np.ndarray:
 
 @compiled
 def exact_objective(theta: Vector, rows: GPRows, jitter: Scalar) -> tuple[Number, Vector]:
-    """Evidence and its gradient with respect to the vector of hyper-parameters."""
-
     def evidence(theta):
         return exact_evidence(from_vector(theta, rows.groups), rows, jitter)
 
@@ -321,7 +319,6 @@ def log_posterior(theta: Theta, rows: GPRows, jitter: Scalar) -> Number:
 
 @compiled
 def posterior_objective(theta: Theta, rows: GPRows, jitter: Scalar) -> tuple[Number, Theta]:
-    """Log posterior density and its gradient."""
     return jax.value_and_grad(log_posterior)(theta, rows, jitter)
 
 
@@ -371,22 +368,18 @@ class Proposal:
         return self.mean + z
 
     def log_prob(self, thetas: np.ndarray) -> np.ndarray:
-        k, df = len(self.mean), self.df
-        z = solve_triangular(self.root, (thetas - self.mean).T, lower=True)
-        squares, log_det = np.sum(z**2, axis=0), np.sum(np.log(np.diag(self.root)))
-        if math.isinf(df):
-            return -0.5 * (squares + k * math.log(2 * math.pi)) - log_det
-        norm = math.lgamma((df + k) / 2) - math.lgamma(df / 2) - k / 2 * math.log(df * math.pi)
-        return norm - log_det - (df + k) / 2 * np.log1p(squares / df)
+        density: Any = multivariate_t(self.mean, self.root @ self.root.T, self.df)  # pyright: ignore
+        return density.logpdf(thetas)
 
 
-def laplace_root(theta: np.ndarray, rows: GPRows, step: float = 1e-3) -> np.ndarray:
+def laplace_root(theta: np.ndarray, rows: GPRows) -> np.ndarray:
     """Cholesky factor of the covariance of the Laplace approximation at ``theta``.
 
     The Hessian is estimated by central differences of the gradient. No direction is wider than √2
     times the prior, also where the density is flat or not concave.
     """
-    moves, jitter, slopes = step * np.eye(len(theta)), SMALLEST_JITTER, []
+    step, jitter, slopes = 1e-3, SMALLEST_JITTER, []
+    moves = step * np.eye(len(theta))
     for point in (*(theta + moves), *(theta - moves)):
         (_, slope), jitter = with_jitter(
             lambda j, at=point: posterior_objective(at, rows, j), jitter
@@ -442,44 +435,35 @@ def importance_sample(
 
 
 def averaged_posterior(
-    modes: list[Found], rows: GPRows, rng: np.random.Generator
+    models: list[tuple[GPRows, list[Found]]], rng: np.random.Generator
 ) -> tuple[Posterior, Found, float]:
-    """Posteriors of `N_DRAWS` hyper-parameters, log of the average evidence, and jitter."""
-    rows = pad(rows)
-    thetas, weights, log_norm = importance_sample(proposals_of(modes, rows), rows, rng)
-    thetas = resample(thetas, weights, rows, N_DRAWS, rng)
-    posterior, jitter = with_jitter(lambda jitter: posteriors(thetas, rows, jitter))
-    return posterior, Found(thetas, log_norm, max(mode.n_iter for mode in modes)), jitter
+    """Posteriors of `N_DRAWS` hyper-parameters, log of the average evidence, and jitter.
 
-
-def averaged_over_noise(
-    modes: list[Found], rows: GPRows, max_iter: int, rng: np.random.Generator
-) -> tuple[Posterior, Found, float]:
-    """`averaged_posterior` with noise that is constant or varies.
-
-    ``modes`` are those of constant noise. Draws are shared out in proportion to the evidence.
+    ``models`` are rows and modes of constant noise, and of varying noise if that is averaged over,
+    too. Draws are shared out in proportion to the evidence.
     """
-    noisy, noisy_modes = noise_modes(modes, rows, max_iter)
-    rows, noisy = pad(rows), pad(noisy)
-    constant = importance_sample(proposals_of(modes, rows), rows, rng)
-    varying = importance_sample(proposals_of(noisy_modes, noisy), noisy, rng)
-    total = np.logaddexp(constant[2], varying[2])
-    n_varying = round(N_DRAWS * math.exp(varying[2] - total))
-    thetas = resample(*constant[:2], rows, N_DRAWS - n_varying, rng)
-    thetas = np.pad(thetas, ((0, 0), (0, noisy.n_noise_functions)))
-    thetas = np.concatenate([thetas, resample(*varying[:2], noisy, n_varying, rng)])
-    posterior, jitter = with_jitter(lambda jitter: posteriors(thetas, noisy, jitter))
-    n_iter = max(mode.n_iter for mode in (*modes, *noisy_modes))
-    return posterior, Found(thetas, float(total) - math.log(2), n_iter), jitter
+    padded, thetas = [pad(rows) for rows, _ in models], []
+    samples = [
+        importance_sample(proposals_of(modes, rows), rows, rng)
+        for rows, (_, modes) in zip(padded, models, strict=True)
+    ]
+    total = float(np.logaddexp.reduce([log_norm for *_, log_norm in samples]))
+    n_last = round(N_DRAWS * math.exp(samples[-1][2] - total))
+    n_each = [N_DRAWS - n_last, n_last][-len(models) :]
+    for (draws, weights, _), rows, n in zip(samples, padded, n_each, strict=True):
+        missing = padded[-1].n_noise_functions - rows.n_noise_functions
+        thetas.append(np.pad(resample(draws, weights, rows, n, rng), ((0, 0), (0, missing))))
+    joined = np.concatenate(thetas)
+    posterior, jitter = with_jitter(lambda jitter: posteriors(joined, padded[-1], jitter))
+    n_iter = max(mode.n_iter for _, modes in models for mode in modes)
+    return posterior, Found(joined, total - math.log(len(models)), n_iter), jitter
 
 
-def likelier_noise(
-    modes: list[Found], rows: GPRows, max_iter: int
-) -> tuple[Posterior, Found, float]:
+def likelier_noise(models: list[tuple[GPRows, list[Found]]]) -> tuple[Posterior, Found, float]:
     """Mode of constant or of varying noise, by the Laplace approximation of the evidence."""
-    noisy, noisy_modes = noise_modes(modes, rows, max_iter)
-    found = best([laplace_evidence(best(modes), rows), laplace_evidence(best(noisy_modes), noisy)])
-    n_parameters = rows.n_length_scales + 1 + noisy.n_noise_functions
+    found = best([laplace_evidence(best(modes), rows) for rows, modes in models])
+    noisy = models[-1][0]
+    n_parameters = noisy.n_length_scales + 1 + noisy.n_noise_functions
     theta = np.pad(found.model, (0, n_parameters - len(found.model)))
     padded = pad(noisy)
     posterior, jitter = with_jitter(lambda jitter: posteriors(theta[None], padded, jitter))

@@ -22,7 +22,6 @@ from sigmax.experts.leave_out import (
     DuplicateGroups,
     LeftOut,
     leave_groups_out,
-    leave_out_of_posterior,
 )
 
 BLOCK = 512
@@ -55,7 +54,6 @@ class GPRows(eqx.Module):
 
     @property
     def n_noise_functions(self) -> int:
-        """Number of functions of which the logarithm of the noise is a sum."""
         return 0 if self.noise_functions is None else self.noise_functions.shape[1]
 
 
@@ -97,7 +95,6 @@ class Hyper(eqx.Module):
 
     @property
     def offset_variance(self) -> Float[Array, "*outputs"]:
-        """Prior variance of the unknown constant."""
         return self.offset * (self.variance + self.noise)
 
 
@@ -369,5 +366,8 @@ def sparse_left_out(
     mean, prior, posterior = (np.asarray(part)[None, :n] for part in at_rows)
     y, hyper = np.asarray(rows.y)[:n], inducing.hyper
     noise = np.exp(hyper.log_noise) / np.asarray(rows.weight)[None, :n]
-    found = leave_out_of_posterior(groups, y, mean, posterior, noise)
+    # With posterior variance h at a group whose precisions sum to P, its precision is P (1 - h P).
+    total = groups.sum(1 / noise)
+    precision = total * (1 - total * groups.sum(posterior) / groups.size)
+    found = leave_groups_out(groups, y, noise, precision, groups.sum((y - mean) / noise))
     return found._replace(latent=found.latent + np.maximum(np.exp(hyper.log_variance) - prior, 0.0))

@@ -31,7 +31,7 @@ from sigmax.compilation import (
 )
 from sigmax.distributions import Mixture
 from sigmax.experts.base import AbstractFitted, HeldOut, StoredRows
-from sigmax.experts.ensemble import LARGEST_FACTOR
+from sigmax.experts.ensemble import LARGEST_FACTOR, mean_gates
 from sigmax.experts.local.network import (
     ROWS_PER_BLOCK,
     EmbeddedRows,
@@ -45,7 +45,7 @@ from sigmax.experts.rows import duplicate_groups
 from sigmax.extrapolation import with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
-from sigmax.networks import NO_CENTER, mean_gates
+from sigmax.networks import NO_CENTER
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024
@@ -88,12 +88,10 @@ class LocalFitted(AbstractFitted):
 
     @property
     def n_learned(self) -> int:
-        """Number of rows that the networks learned from, also of those that are not stored."""
         return self.reference.n_learned
 
     @property
     def added(self) -> StoredRows:
-        """Rows that were added after the fit."""
         return self.rows[self.reference.n_rows :]
 
     @property
@@ -171,7 +169,6 @@ class LocalFitted(AbstractFitted):
         return eqx.filter_eval_shape(predict, *some).shape[1:]
 
     def check(self) -> None:
-        """Raise ValueError unless the fields fit each other."""
         networks, (n_rows, _, n_centers, n_inducing) = self.networks, self.reference
         if not np.all(np.asarray(networks.factor) > 0):
             raise ValueError("factors on scales must be above 0")

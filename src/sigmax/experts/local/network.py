@@ -173,7 +173,6 @@ class LocalNetwork(eqx.Module):
     prior_variance: float = eqx.field(static=True)
 
     def embed(self, x: Inputs) -> EmbeddedRows:
-        """Inputs, coordinates and prior mean of some rows."""
         inputs, in_input_space = self.inputs(x), x.coordinates / self.input_scale
         if self.trunk is not None:
             inputs = jax.nn.silu(self.trunk(inputs))

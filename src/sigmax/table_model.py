@@ -67,6 +67,11 @@ class SavedTableModel:
         return self.metadata["options"]["group_column"]
 
     @property
+    def atoms(self) -> list[float]:
+        """Values of the target whose probabilities are predicted, such as many zeros."""
+        return self.model.model_.atoms.tolist()
+
+    @property
     def schema(self) -> Schema:
         """Kinds and ranges of the columns in the rows that the model was fitted to."""
         return self.model.model_.features.schema
@@ -147,7 +152,7 @@ class RowPredictions:
 
     def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
         self.model: Any = saved.model
-        self.usual_method, self.X = saved.intervals, X
+        self.usual_method, self.X, self.atoms = saved.intervals, X, saved.atoms
         self.dist, self.gate = self.model.predict_dist_and_gate(X)
         self.quantiles: dict[float, NDArray[np.float64]] = {}
         self.conformal: dict[float, NDArray[np.float64]] = {}
@@ -190,6 +195,7 @@ class RowPredictions:
             **dict([mean, std, ("lower", lower), ("upper", upper), *others]),
             **{f"q{level:g}": self.quantile(level) for level in options.quantiles},
             **{f"p>{value:g}": self.dist.sf(value) for value in options.thresholds},
+            **{f"p={value:g}": self.dist.probability_of(value) for value in self.atoms},
         }
 
 
@@ -214,7 +220,7 @@ def predict_chunks(
     for chunk in chunks:
         if names is None:
             check_columns(saved, chunk)
-            names = new_names(list(map(str, chunk.columns)), options)
+            names = new_names(list(map(str, chunk.columns)), options, saved.atoms)
         found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
         if len(chunk):
             X = chunk.filter(items=saved.features)
@@ -240,11 +246,14 @@ def predict_rows(
     return columns | {"notes": np.array(texts, dtype=object)}
 
 
-def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
+def new_names(
+    columns: Sequence[str], options: PredictOptions, atoms: Sequence[float] = ()
+) -> dict[str, str]:
     """Names of the output columns, all with a prefix if the table already has one of them."""
     added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
     added += [f"q{level:g}" for level in options.quantiles]
-    added += [*(f"p>{value:g}" for value in options.thresholds), "notes"]
+    added += [f"p>{value:g}" for value in options.thresholds]
+    added += [*(f"p={value:g}" for value in atoms), "notes"]
     if not set(added) & set(columns):
         return {name: name for name in added}
     names = {name: PREFIX + name for name in added}

@@ -386,9 +386,7 @@ class TargetUnits:
         """Values in units of y; outputs are on the last axis."""
         return self.scaling.mean + self.scaling.scale * values
 
-    def distribution(
-        self, mixture: Mixture | Stacked, atoms: np.ndarray | None = None
-    ) -> AbstractDistribution:
+    def distribution(self, mixture: Mixture | Stacked, atoms: Any = ()) -> AbstractDistribution:
         """Distribution of y from that of the standardised y.
 
         If there are many repeated values, only ``atoms`` have probabilities.

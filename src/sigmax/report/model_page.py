@@ -28,6 +28,7 @@ from sigmax.report.validation import (
     groups_part,
     pit_chart,
     predicted_chart,
+    reliability_charts,
     share_interval,
     spread_chart,
 )
@@ -103,6 +104,7 @@ class ModelReport:
             *self.few_groups(),
         ]
         columns = self.group_column, self.time_column
+        reliability, hold = reliability_charts(self.rows, self.target)
         rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
             title=self.title,
@@ -124,10 +126,14 @@ class ModelReport:
                 ),
                 PagePart(
                     name="calibration",
-                    heading="Are the intervals right?",
+                    heading="Are intervals and probabilities right?",
                     lead=f"The 90 % intervals contained {share_text(headline.coverage)} of the"
-                    f" rows, {headline.verdict}.",
-                    charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
+                    f" rows, {headline.verdict}. {hold}",
+                    charts=[
+                        calibration_chart(self.rows, self.conformal),
+                        pit_chart(self.rows),
+                        *reliability,
+                    ],
                 ),
                 *(
                     PagePart(name="experts", heading="What the model is made of", tables=[table])

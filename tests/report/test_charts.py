@@ -73,7 +73,7 @@ def test_probabilities_of_more_than_quartiles_are_compared_with_shares_of_rows(r
 
 
 def test_the_test_of_probabilities_fails_for_one_in_twenty_true_models_and_for_a_wrong_one(rows):
-    """Of 200 true models 10 are expected to fail at 5 %, and more than 24 with 1 of 10,000 seeds."""
+    """Of 200 true models 10 should fail at 5 %, and more than 24 with 1 of 10,000 seeds."""
     rng = np.random.default_rng(0)
     n_failed = 0
     for _ in range(200):

@@ -324,7 +324,7 @@ def fit_table(
         }
         metadata["fitted_to"] += ", in shards"
     with bar("report"):
-        page = fit_report(
+        report = fit_report(
             SavedTableModel(model, metadata),
             rows,
             summaries["model"],
@@ -334,7 +334,8 @@ def fit_table(
             verdict=sentence,
             training=data.learned(split.train) if many is None else None,
             command=command,
-        ).page()
+        )
+        page, metadata["important"] = report.page(), report.order
     for caution in page.warnings:
         if caution.code == TOO_GOOD:
             show(caution_line(caution))

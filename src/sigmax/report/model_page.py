@@ -52,6 +52,9 @@ N_SHOWN = 10
 N_SUPPORTERS = 5
 """Training rows behind the prediction of a row."""
 N_FEATURES = 5
+MOST_EXPLAINED, N_EFFECTS = 20, 2
+"""Columns whose effects on the spread are computed, and columns shown for each row."""
+EFFECTS = "largest effects on the spread"
 
 
 @final
@@ -84,20 +87,32 @@ class ModelReport:
     metadata: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
+    @cached_property
+    def sampled(self) -> Any:
+        """Features of a sample of the rows, indexed by position."""
+        return self.rows.cells.loc[self.rows.sample()][self.schema.names]
+
+    @cached_property
+    def importance(self) -> Importance:
+        positions = self.sampled.index.to_numpy()
+        return permutation_importance(
+            self.model,
+            self.sampled,
+            self.rows.y[positions],
+            held_out=self.rows.mean[positions],
+            together=[column.name for column in self.schema.of_kind(Kind.TIME)],
+        )
+
+    @property
+    def order(self) -> list[str]:
+        """Columns by their importance, the most important one first."""
+        return [name for i in self.importance.order() for name in self.importance.units[i]]
+
     def page(self) -> Page:
         """Compute importance and dependence, and assemble the page."""
         headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
-        sampled = self.rows.cells.loc[self.rows.sample()]
-        X: Any = sampled[self.schema.names]
-        importance = permutation_importance(
-            self.model,
-            X,
-            self.rows.y[sampled.index.to_numpy()],
-            held_out=self.rows.mean[sampled.index.to_numpy()],
-            together=[column.name for column in self.schema.of_kind(Kind.TIME)],
-        )
-        order = [name for i in importance.order() for name in importance.units[i]]
-        dependence = find_dependence(self.model, X, self.schema, order)
+        importance, order = self.importance, self.order
+        dependence = find_dependence(self.model, self.sampled, self.schema, order)
         cautions = [
             *self.cautions,
             *too_good(importance, self.rows, self.target),
@@ -193,17 +208,30 @@ def rows_tables(
     )
 
     def table(
-        title: str, chosen: NDArray[np.intp], measure: str, measured: Sequence[TableCell], note: str
+        title: str,
+        chosen: NDArray[np.intp],
+        measure: str,
+        measured: Sequence[TableCell],
+        note: str,
+        effects: Sequence[str] = (),
     ) -> ReportTable:
         cells, shown = rows.cells.loc[chosen], list(columns)[:N_FEATURES]
         numbers = rows.numbers[chosen].tolist()
         supporters = find_supporters(model, cells, numbers, training, target, shown)
-        notes = [note]
+        notes, named = [note], [EFFECTS] * bool(effects)
+        if effects:
+            notes.append(
+                f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in units of"
+                f" {target}. Below 0: knowing it makes this prediction narrower; above 0: wider."
+            )
         if not supporters:
             notes.append("This method does not name training rows behind a prediction.")
         return ReportTable(
             title=title,
-            header=["row", measure, target, "predicted", "90 % interval", "error in std", *shown],
+            header=[
+                *("row", measure, target, "predicted", "90 % interval", "error in std"),
+                *(*named, *shown),
+            ],
             rows=[
                 [
                     TableCell(f"row {rows.numbers[row]:,}", rows.numbers[row]),
@@ -215,6 +243,7 @@ def rows_tables(
                         rows.upper[row] - rows.lower[row],
                     ),
                     signed_cell(rows.standardized_error[row]),
+                    *effects[i : i + 1],
                     *(TableCell.feature(cells[column].iloc[i]) for column in shown),
                 ]
                 for i, row in enumerate(chosen.tolist())
@@ -226,12 +255,28 @@ def rows_tables(
         )
 
     uncertain, errors = rows.most_uncertain()[:N_SHOWN], rows.largest_errors()[:N_SHOWN]
+    effects = largest_effects(model, rows.cells.loc[uncertain], columns)
     shares = [TableCell(f"{v:.2f}", v) for v in values[uncertain]]
     chances = [TableCell(f"{p:.2g}" if p >= 1e-6 else "< 0.000001", p) for p in chance[errors]]
     return [
-        table("Most uncertain rows", uncertain, measure, shares, note),
+        table("Most uncertain rows", uncertain, measure, shares, note, effects),
         table("Rows with the largest errors", errors, "chance of worse", chances, chance_note),
     ]
+
+
+def largest_effects(model: Any, cells: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Columns whose knowledge changes the standard deviation of each row most, with the change."""
+    change = -model.explain_uncertainty(cells, columns=columns[:MOST_EXPLAINED])
+    change = change.replace([np.inf, -np.inf], np.nan).fillna(0.0)
+
+    def text(row: pd.Series) -> str:
+        largest = row[row != 0].sort_values(key=np.abs, ascending=False)[:N_EFFECTS]
+        signs = ("−" if value < 0 else "+" for value in largest)
+        sizes = (number_text(abs(value), 2) for value in largest)
+        names = (f"{name}\N{NO-BREAK SPACE}" for name in largest.index)
+        return ", ".join(map("".join, zip(names, signs, sizes, strict=True)))
+
+    return [text(row) for _, row in change.iterrows()]
 
 
 def find_supporters(

@@ -58,6 +58,12 @@ class SavedTableModel:
         return [column["name"] for column in self.metadata["features"]]
 
     @property
+    def important(self) -> list[str]:
+        """Features, the most important ones first."""
+        place = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
+        return sorted(self.features, key=lambda name: place.get(name, len(place)))
+
+    @property
     def intervals(self) -> str:
         """Interval method that was chosen at the fit."""
         return self.metadata["intervals"]

@@ -221,8 +221,9 @@ def rows_tables(
         notes, named = [note], [EFFECTS] * bool(effects)
         if effects:
             notes.append(
-                f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in units of"
-                f" {target}. Below 0: knowing it makes this prediction narrower; above 0: wider."
+                f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in"
+                f" units of {target}. Below 0: knowing it makes this prediction narrower; above 0:"
+                " wider."
             )
         if not supporters:
             notes.append("This method does not name training rows behind a prediction.")
@@ -269,7 +270,7 @@ def largest_effects(model: Any, cells: pd.DataFrame, columns: Sequence[str]) -> 
     change = -model.explain_uncertainty(cells, columns=columns[:MOST_EXPLAINED])
     change = change.replace([np.inf, -np.inf], np.nan).fillna(0.0)
 
-    def text(row: pd.Series) -> str:
+    def text(row: Any) -> str:
         largest = row[row != 0].sort_values(key=np.abs, ascending=False)[:N_EFFECTS]
         signs = ("−" if value < 0 else "+" for value in largest)
         sizes = (number_text(abs(value), 2) for value in largest)

@@ -71,6 +71,7 @@ class ModelReport:
     scores: Sequence[ReportTable]
     verdict: str = ""
     """First sentence: comparison with a simple model."""
+    crps: str = "unknown"
     findings: Sequence[Finding] = ()
     training: LearnedRows | None = None
     group_column: str | None = None
@@ -126,6 +127,7 @@ class ModelReport:
             subtitle=self.subtitle,
             headline=f"{self.verdict} {headline.sentence}".strip(),
             basis=headline.basis,
+            figures=[*headline.figures, ("CRPS", self.crps)],
             warnings=find_cautions(self.findings, headline, cautions),
             no_warnings="No problems were found in the table or in the predictions.",
             parts=[
@@ -181,7 +183,12 @@ class ModelReport:
         if n_groups >= FEW_GROUPS:
             return []
         text = f"The rows belong to {count_text(n_groups, 'group')} of {self.group_column!r}."
-        return [Caution("few groups", f"{text} Scores may be quite different for other groups.")]
+        return [
+            Caution(
+                "few groups",
+                f"{text} Scores may be quite different for other groups: test more of them.",
+            )
+        ]
 
 
 def rows_tables(
@@ -440,13 +447,26 @@ class Headline:
         return " ".join(sentences)
 
     @property
+    def figures(self) -> list[tuple[str, str]]:
+        """Errors of the predicted mean."""
+        error = np.abs(self.rows.y - self.rows.mean)
+        variance = float(np.var(self.rows.y))
+        explained = 1 - float(np.mean(error**2)) / variance if variance else np.nan
+        return [
+            ("9 of 10 errors are below", number_text(np.quantile(error, 0.9), 3)),
+            ("mean absolute error (MAE)", number_text(error.mean(), 3)),
+            ("explained variance (R²)", number_text(explained, 2)),
+        ]
+
+    @property
     def basis(self) -> str:
         """Number of rows behind the first sentences, and the uncertainty that follows."""
         low, high = map(share_text, self.bounds)
         seen = "labelled rows of this file" if self.is_new_table else "held-out rows"
         text = (
-            f"Computed from {len(self.rows):,} {seen}: {self.n_inside:,} of them were inside"
-            f" their intervals. The true coverage is between {low} and {high} (95 % confidence)."
+            f"{self.n_inside:,} of {len(self.rows):,} {seen} were inside their intervals: the true"
+            f" coverage is between {low} and {high} (95 % confidence). ± of a CRPS is one standard"
+            " error; in the first sentence, as a share of the simple model's CRPS."
         )
         if len(self.rows) < FEW_ROWS:
             text += " These are few rows, so all numbers on this page are uncertain."
@@ -510,10 +530,12 @@ def coverage_cautions(n_inside: int, n_at_end: int, n_rows: int) -> list[Caution
     if high < COVERAGE:
         text = (
             f"{share}, fewer than chance explains: they are too narrow for rows like these. The"
-            " data may have changed since the training, or there were too few training rows."
+            " data may have changed since the training, or there were too few training rows. Fit"
+            " again with newer or more rows, or with --conformal."
         )
         return [Caution("intervals too narrow", text, is_grave=True)]
     if low > COVERAGE:
-        text = f"{share}, more than chance explains: they are wider than needed."
+        text = f"{share}, more than chance explains: they are wider than needed, which is safe."
+        text += " Fit with --conformal for narrower ones."
         return [Caution("intervals wider than needed", text)]
     return []

@@ -183,12 +183,8 @@ class ModelReport:
         if n_groups >= FEW_GROUPS:
             return []
         text = f"The rows belong to {count_text(n_groups, 'group')} of {self.group_column!r}."
-        return [
-            Caution(
-                "few groups",
-                f"{text} Scores may be quite different for other groups: test more of them.",
-            )
-        ]
+        text += " Scores may be quite different for other groups: test more of them."
+        return [Caution("few groups", text)]
 
 
 def rows_tables(
@@ -215,35 +211,24 @@ def rows_tables(
     )
 
     def table(
-        title: str,
-        chosen: NDArray[np.intp],
-        measure: str,
-        measured: Sequence[TableCell],
-        note: str,
-        effects: Sequence[str] = (),
+        title: str, chosen: NDArray[np.intp], extra: Mapping[str, Sequence[str]], *notes: str
     ) -> ReportTable:
+        measure, *others = extra
         cells, shown = rows.cells.loc[chosen], list(columns)[:N_FEATURES]
         numbers = rows.numbers[chosen].tolist()
         supporters = find_supporters(model, cells, numbers, training, target, shown)
-        notes, named = [note], [EFFECTS] * bool(effects)
-        if effects:
-            notes.append(
-                f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in"
-                f" units of {target}. Below 0: knowing it makes this prediction narrower; above 0:"
-                " wider."
-            )
         if not supporters:
-            notes.append("This method does not name training rows behind a prediction.")
+            notes = *notes, "This method does not name training rows behind a prediction."
         return ReportTable(
             title=title,
             header=[
                 *("row", measure, target, "predicted", "90 % interval", "error in std"),
-                *(*named, *shown),
+                *(*others, *shown),
             ],
             rows=[
                 [
                     TableCell(f"row {rows.numbers[row]:,}", rows.numbers[row]),
-                    measured[i],
+                    extra[measure][i],
                     TableCell.number(rows.y[row]),
                     TableCell.number(rows.mean[row]),
                     TableCell(
@@ -251,7 +236,7 @@ def rows_tables(
                         rows.upper[row] - rows.lower[row],
                     ),
                     signed_cell(rows.standardized_error[row]),
-                    *effects[i : i + 1],
+                    *(extra[name][i] for name in others),
                     *(TableCell.feature(cells[column].iloc[i]) for column in shown),
                 ]
                 for i, row in enumerate(chosen.tolist())
@@ -264,11 +249,15 @@ def rows_tables(
 
     uncertain, errors = rows.most_uncertain()[:N_SHOWN], rows.largest_errors()[:N_SHOWN]
     effects = largest_effects(model, rows.cells.loc[uncertain], columns)
+    about = (
+        f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in units of"
+        f" {target}. Below 0: knowing it makes this prediction narrower; above 0: wider."
+    )
     shares = [TableCell(f"{v:.2f}", v) for v in values[uncertain]]
     chances = [TableCell(f"{p:.2g}" if p >= 1e-6 else "< 0.000001", p) for p in chance[errors]]
     return [
-        table("Most uncertain rows", uncertain, measure, shares, note, effects),
-        table("Rows with the largest errors", errors, "chance of worse", chances, chance_note),
+        table("Most uncertain rows", uncertain, {measure: shares, EFFECTS: effects}, note, about),
+        table("Rows with the largest errors", errors, {"chance of worse": chances}, chance_note),
     ]
 
 

@@ -391,16 +391,18 @@ def bin_probabilities(rows: HeldOutRows) -> Any:
     """Frame of predicted probabilities and observed shares of more than each threshold.
 
     Bins have equal numbers of rows; ``p_value`` is that of the differences in all bins of a
-    threshold, by the chi-squared test of Hosmer and Lemeshow without fitted parameters.
+    threshold, by the chi-squared test of Hosmer and Lemeshow without fitted parameters; one row
+    counts for one standard error at most.
     """
     n_bins = int(np.clip(len(rows) // ROWS_PER_RELIABILITY_BIN, 1, MOST_RELIABILITY_BINS))
     found = []
     for value, p in zip(rows.thresholds.tolist(), rows.above.T, strict=True):
         parts = np.array_split(np.argsort(p, kind="stable"), n_bins)
         mean, share = (np.array([np.mean(v[part]) for part in parts]) for v in (p, rows.y > value))
-        variance = np.array([np.mean(p[part] * (1 - p[part])) / len(part) for part in parts])
-        statistic = np.sum((share - mean) ** 2 / np.maximum(variance, 1e-6))
-        columns = {"threshold": value, "n_rows": [len(part) for part in parts], "predicted": mean}
+        n_rows = np.array([len(part) for part in parts])
+        variance = np.array([np.mean(p[part] * (1 - p[part])) for part in parts]) / n_rows
+        statistic = np.sum((share - mean) ** 2 / np.maximum(variance, n_rows**-2.0))
+        columns = {"threshold": value, "n_rows": n_rows, "predicted": mean}
         columns |= {"observed": share, "p_value": stats.chi2.sf(statistic, n_bins)}
         found.append(pd.DataFrame(columns))
     return pd.concat(found, ignore_index=True)

@@ -280,14 +280,8 @@ def column_findings(frame: pd.DataFrame, columns: Sequence[ColumnProfile]) -> li
     texts = {
         "id": (ids, "a different value in every row, which only identifies rows; drop it"),
         "constant": (constant, "one value in all rows, from which nothing is learned; drop it"),
-        "mostly empty": (
-            empty,
-            f"missing in more than {MOSTLY:.0%} of the rows; drop it if rarely known",
-        ),
-        "rare categories": (
-            rare,
-            f"categories that occur only once, {n_rare:,} in all; merge some",
-        ),
+        "mostly empty": (empty, f"missing in more than {MOSTLY:.0%} of the rows; you may drop it"),
+        "rare categories": (rare, f"categories that occur once, {n_rare:,} in all; merge some"),
     }
     return [
         Finding(code, tuple(names), f"{listed(names)}: {text}.")

@@ -133,7 +133,9 @@ def test_the_form_works_with_the_keyboard_only(open_page):
     reached = []
     for _ in range(24):
         page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.id || document.activeElement.type"))
+        reached.append(
+            page.evaluate("document.activeElement.id || document.activeElement.type || ''")
+        )
     fields = [one for one in dict.fromkeys(reached) if one.startswith("field-")]
     assert len(fields) == 8
     before = outline(page)

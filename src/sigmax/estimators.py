@@ -248,7 +248,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         }
         return parts | others
 
-    def explain_uncertainty(self, X, part: str = "total") -> pd.DataFrame:
+    def explain_uncertainty(self, X, part: str = "total", columns=None) -> pd.DataFrame:
         """Change of each prediction's standard deviation when one column becomes unknown.
 
         The cell of a column is replaced by those of 16 similar training rows, as a missing cell
@@ -261,12 +261,14 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         X : array or data frame of shape (n, columns)
         part : "total", "aleatoric" or "epistemic"
             Part of the uncertainty, as in `predict_uncertainty`.
+        columns : sequence of names, optional
+            Columns to explain, all by default; each costs a prediction of 16 rows per row.
 
         Returns
         -------
         data frame of shape (n, columns)
-            In the units of y, with the columns of ``X``. With p outputs, (n, p times columns) and
-            names (output, column).
+            In the units of y, with ``columns`` or those of ``X``. With p outputs, (n, p times
+            columns) and names (output, column).
 
         Examples
         --------
@@ -280,15 +282,18 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """
         table, part = self.read(X), check_choice("part", part, UNCERTAINTIES)
         name = "variance" if part == "total" else f"{part}_variance"
-        columns = self.model_.features.column_names
+        position = {name: i for i, name in enumerate(self.model_.features.column_names)}
+        names = list(getattr(self, "feature_names_in_", table.schema.names))
+        if columns is not None:
+            if unknown := [name for name in columns if name not in position]:
+                raise InvalidArgumentError(f"`columns` must be columns of X, got {unknown[0]!r}.")
+            names = list(columns)
         known = np.sqrt(getattr(self.model_.predict(table), name))
         changes = [
-            np.sqrt(getattr(self.model_.predict(table, hidden), name)) - known
-            for hidden in range(len(columns))
+            np.sqrt(getattr(self.model_.predict(table, position[column]), name)) - known
+            for column in names
         ]
-        stacked = np.stack(changes, axis=-1)
-        names = list(getattr(self, "feature_names_in_", table.schema.names))
-        stacked = stacked[..., [columns.index(name) for name in names]]
+        stacked = np.stack(changes, axis=-1) if names else np.empty((*known.shape, 0))
         if self.model_.is_single_output:
             return pd.DataFrame(stacked, columns=names)
         frames = [pd.DataFrame(own, columns=names) for own in stacked.swapaxes(0, 1)]

@@ -144,12 +144,20 @@ class Model:
 
     def predictive(self, mixture: Mixture | Stacked) -> Predictive:
         """Densities of the transformed target as predictions in the units of y."""
-        dist = self.target.distribution(mixture)
+        dist = self.target.distribution(mixture, self.atoms)
         if self.is_single_output:
             dist = tree_map(lambda leaf: leaf[..., 0], dist)
         has_repeated = any(own is not None for own in self.target.repeated)
         ends = self.target.interval_ends if has_repeated else None
         return Predictive(dist, ends, None if self.is_single_output else self.correlation)
+
+    @cached_property
+    def atoms(self) -> Float[np.ndarray, " atoms"]:
+        """Values of a single target with a special share of the held-out rows."""
+        own, held_out = self.target.repeated[0], self.fitted.held_out
+        if own is None or len(self.target.repeated) > 1:
+            return np.empty(0)
+        return own.atoms(self.target.restore(held_out.y[:, 0].astype(float)), held_out.weight)
 
     @cached_property
     def correlation(self) -> Float[np.ndarray, "outputs outputs"] | None:

@@ -58,6 +58,12 @@ class SavedTableModel:
         return [column["name"] for column in self.metadata["features"]]
 
     @property
+    def important(self) -> list[str]:
+        """Features, the most important ones first."""
+        place = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
+        return sorted(self.features, key=lambda name: place.get(name, len(place)))
+
+    @property
     def intervals(self) -> str:
         """Interval method that was chosen at the fit."""
         return self.metadata["intervals"]
@@ -65,6 +71,11 @@ class SavedTableModel:
     @property
     def group_column(self) -> str | None:
         return self.metadata["options"]["group_column"]
+
+    @property
+    def atoms(self) -> list[float]:
+        """Values of the target whose probabilities are predicted, such as many zeros."""
+        return self.model.model_.atoms.tolist()
 
     @property
     def schema(self) -> Schema:
@@ -147,7 +158,7 @@ class RowPredictions:
 
     def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
         self.model: Any = saved.model
-        self.usual_method, self.X = saved.intervals, X
+        self.usual_method, self.X, self.atoms = saved.intervals, X, saved.atoms
         self.dist, self.gate = self.model.predict_dist_and_gate(X)
         self.quantile = cache(self.dist.quantile)
         self.conformal = cache(partial(self.model.predict_interval, X, method="conformal"))
@@ -182,6 +193,7 @@ class RowPredictions:
             **dict([mean, std, ("lower", lower), ("upper", upper), *others]),
             **{f"q{level:g}": self.quantile(level) for level in options.quantiles},
             **{f"p>{value:g}": self.dist.sf(value) for value in options.thresholds},
+            **{f"p={value:g}": self.dist.probability_of(value) for value in self.atoms},
         }
 
 
@@ -206,7 +218,7 @@ def predict_chunks(
     for chunk in chunks:
         if names is None:
             check_columns(saved, chunk)
-            names = new_names(list(map(str, chunk.columns)), options)
+            names = new_names(list(map(str, chunk.columns)), options, saved.atoms)
         found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
         if len(chunk):
             X = chunk.filter(items=saved.features)
@@ -232,11 +244,14 @@ def predict_rows(
     return columns | {"notes": np.array(texts, dtype=object)}
 
 
-def new_names(columns: Sequence[str], options: PredictOptions) -> dict[str, str]:
+def new_names(
+    columns: Sequence[str], options: PredictOptions, atoms: Sequence[float] = ()
+) -> dict[str, str]:
     """Names of the output columns, all with a prefix if the table already has one of them."""
     added = ["mean", "std", "lower", "upper", "aleatoric", "epistemic", "off_data"]
     added += [f"q{level:g}" for level in options.quantiles]
-    added += [*(f"p>{value:g}" for value in options.thresholds), "notes"]
+    added += [f"p>{value:g}" for value in options.thresholds]
+    added += [*(f"p={value:g}" for value in atoms), "notes"]
     if not set(added) & set(columns):
         return {name: name for name in added}
     names = {name: PREFIX + name for name in added}

@@ -108,7 +108,7 @@ def test_a_report_of_new_rows_says_that_the_model_learned_from_them(model, table
     first = page.split('<ol class="warnings">')[1].split("</li>")[0]
     assert "training rows" in first and "of these rows, so their scores are too good" in first
     assert "WARNING: training rows" in result.output
-    assert "from 255 labelled rows of this file" in page
+    assert "of 255 labelled rows of this file were inside" in page
     assert "Coverage by vehicle" in page and "Coverage over ordered" in page
     assert f"sigmax evaluate {model} {table} --by vehicle --report {report}" in page
 

@@ -208,7 +208,7 @@ def test_the_report_is_of_the_held_out_rows_and_can_be_made_again(model, table):
     scores = json.loads((model / "scores.json").read_text())
     n_test = facts["rows"]["test"]
     n_inside = round(scores["model"]["coverage_90"]["value"] * n_test)
-    assert f"from {n_test} held-out rows: {n_inside} of them" in page
+    assert f"{n_inside} of {n_test} held-out rows were inside" in page
     command = f"sigmax fit {table} --target minutes --out {model} --effort quick"
     assert command in page and "setting effort" in page and "version of jax" in page
     for part in ("accuracy", "calibration", "importance", "dependence", "parts", "rows"):

@@ -32,8 +32,8 @@ def test_the_standard_error_of_clusters_is_that_of_their_means():
 @pytest.mark.parametrize(
     ("crps", "rmse", "worst_row", "expected"),
     [
-        (-0.46, 0.8, 0.0, "CRPS 23.0 ± 2.5 % lower than a linear model's."),
-        (-0.46, 3.1, 0.9, "linear model's, but RMSE 3.1 times as high because of one row."),
+        (-0.46, 0.8, 0.0, "Better than a linear model: CRPS 23.0 ± 2.5 % lower."),
+        (-0.46, 3.1, 0.9, "% lower, but RMSE 3.1 times as high because of one row."),
         (0.02, 1.02, 0.0, "No better than a linear model: "),
         (0.4, 1.3, 0.0, "Worse than a linear model: "),
     ],

@@ -25,7 +25,7 @@ def test_a_better_model_is_named_with_its_paired_error(truth):
     gap = plain.values["crps"] - model.values["crps"]
     share = 100 * gap.mean() / plain.values["crps"].mean()
     error = 100 * stats.sem(gap) / plain.values["crps"].mean()
-    expected = f"CRPS {share:.1f} ± {error:.1f} % lower than a linear model's."
+    expected = f"Better than a linear model: CRPS {share:.1f} ± {error:.1f} % lower."
     assert verdict(score_difference(model, plain, "linear")) == expected
 
 

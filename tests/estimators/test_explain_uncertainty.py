@@ -44,6 +44,9 @@ def test_changes_are_those_of_missing_cells(model):
     blank = X.assign(size=np.nan)
     expected = model.predict(blank, return_std=True)[1] - model.predict(X, return_std=True)[1]
     np.testing.assert_allclose(model.explain_uncertainty(X)["size"], expected)
+    some = model.explain_uncertainty(X, columns=["size"])
+    assert list(some) == ["size"]
+    np.testing.assert_allclose(some["size"], expected)
     parts = [model.explain_uncertainty(X, part) for part in ("aleatoric", "epistemic")]
     assert all(np.isfinite(part).all().all() for part in parts)
 
@@ -61,3 +64,5 @@ def test_several_outputs_have_a_column_for_each():
 def test_an_unknown_part_raises_an_error(model):
     with pytest.raises(InvalidArgumentError, match="`part` must be one of"):
         model.explain_uncertainty(table(3)[0], part="all")
+    with pytest.raises(ValueError, match="`columns` must be columns of X, got 'age'"):
+        model.explain_uncertainty(table(3)[0], columns=["age"])

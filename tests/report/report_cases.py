@@ -40,6 +40,11 @@ class KnownModel:
     def predict_gate(self, X: pd.DataFrame) -> np.ndarray | None:
         return 1 / (1 + np.exp(-6 * (X[self.names[0]].fillna(0).to_numpy(float) - 3)))
 
+    def explain_uncertainty(self, X, part="total", columns=()):
+        """Knowing the day narrows a prediction by 2, knowing the noise widens it by the row."""
+        effects = {"day": np.full(len(X), 2.0), "noise": -0.1 - np.arange(len(X))}
+        return pd.DataFrame({name: effects.get(name, np.zeros(len(X))) for name in columns})
+
     def explain_neighbors(self, X, k=5):
         rows = np.arange(len(X))[:, None] + np.arange(k)
         return rows % self.n_train, np.tile(np.linspace(0.5, 0.05, k), (len(X), 1))
@@ -50,6 +55,7 @@ class BareModel:
 
     def __init__(self, model: KnownModel):
         self.predict_dist = model.predict_dist
+        self.explain_uncertainty = model.explain_uncertainty
 
     def predict_gate(self, X) -> None:
         return None

@@ -76,7 +76,7 @@ def visit(browser, files):
 def test_every_chart_has_marks_and_a_description(visit, name):
     page = visit(name)
     figures = page.locator("figure[data-chart]")
-    assert figures.count() == 9
+    assert figures.count() == 10
     for i in range(figures.count()):
         figure = figures.nth(i)
         assert figure.locator("svg[role=img] .marks .mark").count() > 0

@@ -1,5 +1,7 @@
 """Numbers in charts against SciPy and loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from report_cases import make_report, make_rows
@@ -8,6 +10,7 @@ from scipy import stats
 from sigmax.report.validation import (
     CURVE_LEVELS,
     HeldOutRows,
+    bin_probabilities,
     bin_spreads,
     calibration_chart,
     coverage_curve,
@@ -15,6 +18,8 @@ from sigmax.report.validation import (
     parts_chart,
     pit_chart,
     predicted_chart,
+    reliability_charts,
+    reliability_sentence,
     spread_chart,
     time_parts,
 )
@@ -51,6 +56,33 @@ def test_the_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):
     mean, _ = model.moments(X)
     narrow = HeldOutRows.predict(model, X, mean + 2 * (y - mean))
     assert n_outside(calibration_chart(narrow)) > 40 and n_outside(pit_chart(narrow)) > 10
+
+
+def test_probabilities_of_more_than_quartiles_are_compared_with_shares_of_rows(rows):
+    bins = bin_probabilities(rows)
+    np.testing.assert_allclose(rows.thresholds, np.quantile(rows.y, [0.25, 0.5, 0.75]), rtol=0.01)
+    dist = stats.norm(rows.mean, rows.std)
+    for value, part in bins.groupby("threshold"):
+        p = dist.sf(value)
+        order = np.argsort(p, kind="stable").reshape(8, -1)
+        np.testing.assert_allclose(part["predicted"], p[order].mean(axis=1), atol=1e-6)
+        np.testing.assert_allclose(part["observed"], (rows.y > value)[order].mean(axis=1))
+    (chart,), sentence = reliability_charts(rows, "y")
+    assert " hold: observed shares differ from them by " in sentence
+    assert [layer["label"][:8] for layer in chart.to_json()["layers"][2:]] == ["y above "] * 3
+
+
+def test_the_test_of_probabilities_fails_for_one_in_twenty_true_models_and_for_a_wrong_one(rows):
+    """Of 200 true models 10 should fail at 5 %, and more than 24 with 1 of 10,000 seeds."""
+    rng = np.random.default_rng(0)
+    n_failed = 0
+    for _ in range(200):
+        y = rng.normal(rows.mean, rows.std)
+        p_value = bin_probabilities(replace(rows, y=y))["p_value"].min()
+        n_failed += p_value < 0.05 / 3
+    assert n_failed <= 24
+    shifted = bin_probabilities(replace(rows, y=rows.y + 0.3 * rows.std))
+    assert "do not hold: above" in reliability_sentence(shifted, "y")
 
 
 def test_columns_of_the_pit_histogram_add_up_to_all_rows(rows):

@@ -38,8 +38,22 @@ def test_headline_has_the_coverage_and_the_median_half_width():
         "The 90 % intervals contained 90 % of the test values of height, as expected. A typical"
         " interval is ± 2.5."
     )
-    assert "from 200 held-out rows: 180 of them were inside" in headline.basis
+    assert headline.basis.startswith("180 of 200 held-out rows were inside their intervals")
     assert "few rows" not in headline.basis
+
+
+def test_figures_are_those_of_a_loop():
+    rng = np.random.default_rng(0)
+    y, mean = rng.normal(size=(2, 100))
+    errors = sorted(abs(a - b) for a, b in zip(y, mean, strict=True))
+    found = [
+        text.replace("\N{MINUS SIGN}", "-")
+        for _, text in Headline(rows_of(y, mean, 1.0), "y").figures
+    ]
+    assert errors[88] <= float(found[0]) <= errors[90]
+    assert float(found[1]) == pytest.approx(sum(errors) / 100, rel=0.01)
+    total = sum((a - sum(y) / 100) ** 2 for a in y)
+    assert float(found[2]) == pytest.approx(1 - sum(e**2 for e in errors) / total, rel=0.05)
 
 
 def test_widths_are_relative_where_targets_are_positive_and_differ_by_factors():

@@ -113,6 +113,16 @@ def test_tables_of_rows_have_the_extremes_with_their_training_rows():
     assert far.rows[0][7] in ("a", "b")
 
 
+def test_the_most_uncertain_rows_name_the_columns_that_change_their_spread():
+    report = make_report(300)
+    columns = ["size", "day", "noise"]
+    least, far = rows_tables(report.model, report.rows, "y", columns, report.training)
+    at = least.header.index("largest effects on the spread")
+    texts = ["day −2, noise +0.1", "day −2, noise +1.1", "noise +2.1, day −2"]
+    assert [row[at].replace("\N{NO-BREAK SPACE}", " ") for row in least.rows[:3]] == texts
+    assert "largest effects on the spread" not in far.header
+
+
 def test_a_model_without_gate_and_neighbors_has_a_page():
     made = make_report(120, model=BareModel(KnownModel()), training=None).page()
     page = made.to_html()
@@ -139,6 +149,9 @@ def test_few_rows_of_one_column_have_a_page():
 
         def predict_gate(self, X):
             return None
+
+        def explain_uncertainty(self, X, part="total", columns=()):
+            return pd.DataFrame(np.full((len(X), len(columns)), np.nan), columns=columns)
 
     rows = HeldOutRows.predict(Plain(), X, np.array([0.1, -0.3, 5.0]))
     changes = {"group_column": None, "time_column": None, "schema": infer_schema(X)}

@@ -63,7 +63,7 @@ def test_every_documented_status_has_a_body(document):
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])
-@pytest.mark.parametrize("path", ["/health", "/predict", "/predict_dist", "/density"])
+@pytest.mark.parametrize("path", ["/health", "/predict", "/predict_dist", "/density", "/explain"])
 def test_made_up_requests_get_a_documented_response(app, path, mode, document):
     """No 5xx, and no status or body that is not in the document."""
     if mode == "negative" and path == "/health":

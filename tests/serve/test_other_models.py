@@ -60,4 +60,22 @@ def test_a_gaussian_process_is_served(process):
         post(app, "/predict", {"rows": [{"a": a, "b": 1}]}).json() for a in (None, 0.5)
     )
     assert missing["predictions"][0]["std"] > known["predictions"][0]["std"]
-    assert "Nearest training rows" not in get(app, "/").text
+    page = get(app, "/").text
+    assert "Nearest training rows" not in page
+    assert page.index('data-column="a"') < page.index('data-column="b"')  # the important one first
+
+
+def test_the_probability_of_an_atom_is_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=80)})
+    frame["y"] = np.where(rng.uniform(size=80) < 0.4, 0, rng.gamma(3, 1, 80))
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    command = ["fit", str(tmp_path / "table.csv"), "--target", "y", "--effort", "quick"]
+    result = CliRunner().invoke(command_line, [*command, "--out", str(tmp_path / "model")])
+    assert result.exit_code == 0, result.output
+    saved = load_folder(tmp_path / "model")
+    app = create_app(saved, ServeOptions(request_seconds=60.0), warm_up=False)
+    (atom,) = post(app, "/density", {"row": {"a": 0.5}}).json()["atoms"]
+    expected = saved.model.predict_dist(pd.DataFrame({"a": [0.5]})).probability_of(0)[0]
+    assert atom["value"] == 0 and atom["probability"] == pytest.approx(expected)
+    assert "p=0 and notes" in get(app, "/").text

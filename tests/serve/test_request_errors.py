@@ -17,7 +17,7 @@ def send(app, path, content, content_type="application/json"):
     return ask(app, ("POST", path, how))[0]
 
 
-@pytest.mark.parametrize("path", ["/predict", "/predict_dist", "/density"])
+@pytest.mark.parametrize("path", ["/predict", "/predict_dist", "/density", "/explain"])
 @pytest.mark.parametrize(
     "content, status, words",
     [

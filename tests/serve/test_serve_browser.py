@@ -93,6 +93,26 @@ def test_rows_out_of_distribution_get_a_warning_and_training_rows_are_shown(open
     assert head == ["row", "weight"]
 
 
+def test_the_columns_that_make_a_prediction_narrower_are_named_on_demand(open_page):
+    page = open_page()
+    page.get_by_role("button", name="Why is it uncertain?").click()
+    page.wait_for_selector("#effects li")
+    assert "Knowing distance_km makes this prediction " in page.inner_text("#effects")
+    before = outline(page)
+    page.get_by_label("distance_km").fill("4.5")
+    wait_for_change(page, before)
+    assert page.inner_text("#effects") == ""
+
+
+def test_the_prediction_stays_visible_on_a_phone(open_page):
+    page = open_page(viewport={"width": 400, "height": 800})
+    page.get_by_label("weight_kg").scroll_into_view_if_needed()
+    page.evaluate("window.scrollTo(0, 500)")
+    box = page.locator("#summary").bounding_box()
+    assert box["y"] == 0 and box["height"] < 120
+    assert "in 9 of 10 cases" in page.inner_text("#summary")
+
+
 def test_missing_values_and_unseen_categories_can_be_entered(open_page):
     page = open_page()
     before = outline(page)
@@ -111,9 +131,11 @@ def test_missing_values_and_unseen_categories_can_be_entered(open_page):
 def test_the_form_works_with_the_keyboard_only(open_page):
     page = open_page()
     reached = []
-    for _ in range(16):
+    for _ in range(24):
         page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.id || document.activeElement.type"))
+        reached.append(
+            page.evaluate("document.activeElement.id || document.activeElement.type || ''")
+        )
     fields = [one for one in dict.fromkeys(reached) if one.startswith("field-")]
     assert len(fields) == 8
     before = outline(page)

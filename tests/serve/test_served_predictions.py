@@ -142,6 +142,15 @@ def test_the_density_is_that_of_the_model_with_its_intervals(app, rows, model, X
         close([interval["lower"], interval["upper"]], dist.interval(coverage)[0])
 
 
+def test_effects_of_columns_are_those_of_the_model_the_largest_first(app, rows, model, X):
+    found = post(app, "/explain", {"row": rows[11]}).json()["effects"]
+    expected = model.explain_uncertainty(X[11:12]).iloc[0]
+    assert {one["column"] for one in found} == set(X.columns)
+    close([one["effect"] for one in found], [-expected[one["column"]] for one in found])
+    sizes = [abs(one["effect"]) for one in found]
+    assert sizes == sorted(sizes, reverse=True) and found[0]["column"] == "distance_km"
+
+
 def test_the_training_rows_behind_a_prediction_are_named_by_their_numbers(app, rows, model, X):
     found = post(app, "/density", {"row": rows[11], "n_neighbors": 5}).json()["neighbors"]
     indices, weights = model.explain_neighbors(X[11:12], k=5)

@@ -253,6 +253,7 @@ def evaluate_chunks(
         if keep_rows:
             known: Any = {"dist": dist, "bounds": intervals(COVERAGE), "gate": gate}
             known |= {"numbers": numbers, "columns": columns}
+            known |= {"thresholds": report[0].thresholds} if report else {}
             report.append(HeldOutRows.predict(saved.model, X, y, **known))
     rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
     if group_column in columns:

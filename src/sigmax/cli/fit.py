@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, cast, final
@@ -52,6 +53,7 @@ from sigmax.cli.scores import (
     score_difference,
     score_rows,
     score_table,
+    score_text,
     summary_to_json,
     verdict,
 )
@@ -324,7 +326,7 @@ def fit_table(
         }
         metadata["fitted_to"] += ", in shards"
     with bar("report"):
-        page = fit_report(
+        report = fit_report(
             SavedTableModel(model, metadata),
             rows,
             summaries["model"],
@@ -334,7 +336,8 @@ def fit_table(
             verdict=sentence,
             training=data.learned(split.train) if many is None else None,
             command=command,
-        ).page()
+        )
+        page, metadata["important"] = report.page(), report.order
     for caution in page.warnings:
         if caution.code == TOO_GOOD:
             show(caution_line(caution))
@@ -520,11 +523,13 @@ def model_report(
 ) -> ModelReport:
     """Report of a model fitted to ``n_rows`` rows; ``details`` are fields of `ModelReport`."""
     settings = saved.model.settings()
+    details["subtitle"] += f". Created on {datetime.now(UTC):%Y-%m-%d}"
     return ModelReport(
         title=f"{saved.target} of {source}",
         target=saved.target,
         model=saved.model,
         rows=rows,
+        crps=score_text("crps", summary["crps"]),
         conformal={level: summary[f"coverage_{level * 100:g}"].value for level in LEVELS}
         if method == "conformal"
         else None,

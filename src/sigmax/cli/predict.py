@@ -278,7 +278,7 @@ class Run:
         inputs = read_inputs(sources, out, reading)
         columns = common_columns(inputs)
         check_columns(saved, pd.DataFrame(columns=columns.names))
-        new_names(columns.names, options)
+        new_names(columns.names, options, saved.atoms)
         units = cut_units(inputs, rows_per_part)
         return cls(out, model, options, rows_per_part, reading, inputs, columns, units)
 
@@ -428,7 +428,7 @@ def predict_table(
     saved: SavedTableModel, run: Run, unit: Unit, table: pa.Table, n_before: int = 0
 ) -> pa.Table:
     """A table with predictions as additional columns, after ``n_before`` rows of its file."""
-    names = new_names(table.column_names, run.options)
+    names = new_names(table.column_names, run.options, saved.atoms)
     found = dict.fromkeys(names, ())
     if len(table):
         features = as_features(table, saved.features, unit.address, n_before)

@@ -222,7 +222,7 @@ def verdict(delta: ScoreDifference) -> str:
         caveats = [density] if is_lower else []
         caveats += [f"RMSE {rmse_text(delta)}"] if delta.rmse > HIGHER else []
         but = f", but {' and '.join(caveats)}" if caveats else ""
-        return f"{crps} than {name}'s{but}."
+        return f"Better than {name}: {crps}{but}."
     lead = "Worse" if is_sure(delta.crps, 1) else "No better"
     return f"{lead} than {name}: {crps}, {density}, RMSE {rmse_text(delta)}{advice}."
 

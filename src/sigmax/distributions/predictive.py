@@ -140,6 +140,23 @@ class Predictive:
         """
         return 1 - self.cdf(y)
 
+    def probability_of(self, y) -> np.ndarray:
+        """Probability of exactly ``y``: the jump of the cdf, 0 where the density is continuous.
+
+        A stack has jumps at repeated values of the target, such as counts and many zeros; other
+        densities at the bounds of their support alone.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Bounded, Normal
+        >>> dist = Mixture(Normal(np.array([[0.0, 10.0]]), np.ones((1, 2))))
+        >>> Predictive(Bounded.create(dist, 0.0, np.inf)).probability_of(0.0).round(3)
+        array([0.5, 0. ])
+        """
+        y = self._check_y(y)
+        below = np.minimum(np.nextafter(y, -np.inf), y - np.finfo(float).tiny)
+        return np.maximum(self.cdf(y) - self.cdf(below), 0.0)
+
     def crps(self, y) -> np.ndarray:
         """Continuous ranked probability score at ``y``, in the units of y: lower is better."""
         return self._compute("crps", self._check_y(y))

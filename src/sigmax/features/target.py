@@ -16,6 +16,9 @@ ATOM = 0.02
 
 FEWEST_IN_ATOM = 5.0
 
+SPECIAL = 0.1
+"""A value of a rounded target with more than this share of all rows may be an atom."""
+
 NEAR_SHARE = 0.05
 """Maximum number of other rows in the cell of an atom, as a share of the atom's rows."""
 
@@ -151,6 +154,27 @@ class RepeatedValues:
         if self.is_rounded:
             is_moved |= in_cell & (beyond <= (1 + SMALL_DIFFERENCE) * self.half_cells()[index])
         return np.where(is_moved, value, bounds)
+
+    def atoms(self, y: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values with a special share of rows with targets ``y``.
+
+        These are atoms with five times as many rows as any other value, and of a rounded target the
+        values with more than a tenth of the rows and twice as many as either neighbour.
+
+        Examples
+        --------
+        >>> y = np.repeat([0.0, 1.0, 2.0, 3.0], [40, 15, 20, 9])
+        >>> RepeatedValues.rounded(y).atoms(y, np.ones(len(y)))
+        array([0.])
+        """
+        values, index = self.values.mean(axis=1), self._nearest(y)
+        is_own = (y >= self.cells[index, 0]) & (y <= self.cells[index, 1])
+        count = np.bincount(index[is_own], weight[is_own], len(values))
+        if self.is_rounded:
+            neighbor = np.maximum(np.append(0, count[:-1]), np.append(count[1:], 0))
+            return values[(count > SPECIAL * weight.sum()) & (count >= 2 * neighbor)]
+        others = np.bincount(np.unique(y[~is_own], return_inverse=True)[1], weight[~is_own])
+        return values[count > 5 * others.max(initial=0)]
 
     def _nearest(self, y: NDArray[np.float64]) -> NDArray[np.intp]:
         """Index of the value nearest to every number."""
@@ -362,12 +386,18 @@ class TargetUnits:
         """Values in units of y; outputs are on the last axis."""
         return self.scaling.mean + self.scaling.scale * values
 
-    def distribution(self, mixture: Mixture | Stacked) -> AbstractDistribution:
-        """Distribution of y from that of the standardised y."""
+    def distribution(self, mixture: Mixture | Stacked, atoms: Any = ()) -> AbstractDistribution:
+        """Distribution of y from that of the standardised y.
+
+        If there are many repeated values, only ``atoms`` have probabilities.
+        """
         dist = mixture.affine(self.scaling.mean, self.scaling.scale)
         own = self.repeated[0] if len(self.repeated) == 1 else None
-        if isinstance(dist, Stacked) and own is not None and len(own.values) <= MOST_VALUES:
-            dist = dist.discrete(own.values.mean(axis=1), own.cells)
+        if isinstance(dist, Stacked) and own is not None:
+            values = own.values.mean(axis=1)
+            kept = np.isin(values, values if len(values) <= MOST_VALUES else atoms)
+            if kept.any():
+                dist = dist.discrete(values[kept], own.cells[kept])
         return self.bounded(dist)
 
     def bounded(self, dist: Mixture | Stacked) -> AbstractDistribution:

@@ -28,6 +28,7 @@ from sigmax.report.validation import (
     groups_part,
     pit_chart,
     predicted_chart,
+    reliability_charts,
     share_interval,
     spread_chart,
 )
@@ -51,6 +52,9 @@ N_SHOWN = 10
 N_SUPPORTERS = 5
 """Training rows behind the prediction of a row."""
 N_FEATURES = 5
+MOST_EXPLAINED, N_EFFECTS = 20, 2
+"""Columns whose effects on the spread are computed, and columns shown for each row."""
+EFFECTS = "largest effects on the spread"
 
 
 @final
@@ -67,6 +71,7 @@ class ModelReport:
     scores: Sequence[ReportTable]
     verdict: str = ""
     """First sentence: comparison with a simple model."""
+    crps: str = "unknown"
     findings: Sequence[Finding] = ()
     training: LearnedRows | None = None
     group_column: str | None = None
@@ -83,32 +88,46 @@ class ModelReport:
     metadata: Sequence[tuple[str, str]] = ()
     """Names and values of the settings, the data and the versions."""
 
+    @cached_property
+    def sampled(self) -> Any:
+        """Features of a sample of the rows, indexed by position."""
+        return self.rows.cells.loc[self.rows.sample()][self.schema.names]
+
+    @cached_property
+    def importance(self) -> Importance:
+        positions = self.sampled.index.to_numpy()
+        return permutation_importance(
+            self.model,
+            self.sampled,
+            self.rows.y[positions],
+            held_out=self.rows.mean[positions],
+            together=[column.name for column in self.schema.of_kind(Kind.TIME)],
+        )
+
+    @property
+    def order(self) -> list[str]:
+        """Columns by their importance, the most important one first."""
+        return [name for i in self.importance.order() for name in self.importance.units[i]]
+
     def page(self) -> Page:
         """Compute importance and dependence, and assemble the page."""
         headline = Headline(self.rows, self.target, self.are_grouped, self.is_new_table)
-        sampled = self.rows.cells.loc[self.rows.sample()]
-        X: Any = sampled[self.schema.names]
-        importance = permutation_importance(
-            self.model,
-            X,
-            self.rows.y[sampled.index.to_numpy()],
-            held_out=self.rows.mean[sampled.index.to_numpy()],
-            together=[column.name for column in self.schema.of_kind(Kind.TIME)],
-        )
-        order = [name for i in importance.order() for name in importance.units[i]]
-        dependence = find_dependence(self.model, X, self.schema, order)
+        importance, order = self.importance, self.order
+        dependence = find_dependence(self.model, self.sampled, self.schema, order)
         cautions = [
             *self.cautions,
             *too_good(importance, self.rows, self.target),
             *self.few_groups(),
         ]
         columns = self.group_column, self.time_column
+        reliability, hold = reliability_charts(self.rows, self.target)
         rows_shown = rows_tables(self.model, self.rows, self.target, order, self.training)
         return Page(
             title=self.title,
             subtitle=self.subtitle,
             headline=f"{self.verdict} {headline.sentence}".strip(),
             basis=headline.basis,
+            figures=[*headline.figures, ("CRPS", self.crps)],
             warnings=find_cautions(self.findings, headline, cautions),
             no_warnings="No problems were found in the table or in the predictions.",
             parts=[
@@ -124,10 +143,14 @@ class ModelReport:
                 ),
                 PagePart(
                     name="calibration",
-                    heading="Are the intervals right?",
+                    heading="Are intervals and probabilities right?",
                     lead=f"The 90 % intervals contained {share_text(headline.coverage)} of the"
-                    f" rows, {headline.verdict}.",
-                    charts=[calibration_chart(self.rows, self.conformal), pit_chart(self.rows)],
+                    f" rows, {headline.verdict}. {hold}",
+                    charts=[
+                        calibration_chart(self.rows, self.conformal),
+                        pit_chart(self.rows),
+                        *reliability,
+                    ],
                 ),
                 *(
                     PagePart(name="experts", heading="What the model is made of", tables=[table])
@@ -160,7 +183,8 @@ class ModelReport:
         if n_groups >= FEW_GROUPS:
             return []
         text = f"The rows belong to {count_text(n_groups, 'group')} of {self.group_column!r}."
-        return [Caution("few groups", f"{text} Scores may be quite different for other groups.")]
+        text += " Scores may be quite different for other groups: test more of them."
+        return [Caution("few groups", text)]
 
 
 def rows_tables(
@@ -187,21 +211,24 @@ def rows_tables(
     )
 
     def table(
-        title: str, chosen: NDArray[np.intp], measure: str, measured: Sequence[TableCell], note: str
+        title: str, chosen: NDArray[np.intp], extra: Mapping[str, Sequence[str]], *notes: str
     ) -> ReportTable:
+        measure, *others = extra
         cells, shown = rows.cells.loc[chosen], list(columns)[:N_FEATURES]
         numbers = rows.numbers[chosen].tolist()
         supporters = find_supporters(model, cells, numbers, training, target, shown)
-        notes = [note]
         if not supporters:
-            notes.append("This method does not name training rows behind a prediction.")
+            notes = *notes, "This method does not name training rows behind a prediction."
         return ReportTable(
             title=title,
-            header=["row", measure, target, "predicted", "90 % interval", "error in std", *shown],
+            header=[
+                *("row", measure, target, "predicted", "90 % interval", "error in std"),
+                *(*others, *shown),
+            ],
             rows=[
                 [
                     TableCell(f"row {rows.numbers[row]:,}", rows.numbers[row]),
-                    measured[i],
+                    extra[measure][i],
                     TableCell.number(rows.y[row]),
                     TableCell.number(rows.mean[row]),
                     TableCell(
@@ -209,6 +236,7 @@ def rows_tables(
                         rows.upper[row] - rows.lower[row],
                     ),
                     signed_cell(rows.standardized_error[row]),
+                    *(extra[name][i] for name in others),
                     *(TableCell.feature(cells[column].iloc[i]) for column in shown),
                 ]
                 for i, row in enumerate(chosen.tolist())
@@ -220,12 +248,32 @@ def rows_tables(
         )
 
     uncertain, errors = rows.most_uncertain()[:N_SHOWN], rows.largest_errors()[:N_SHOWN]
+    effects = largest_effects(model, rows.cells.loc[uncertain], columns)
+    about = (
+        f"{EFFECTS.capitalize()}: change of the standard deviation by knowing a column, in units of"
+        f" {target}. Below 0: knowing it makes this prediction narrower; above 0: wider."
+    )
     shares = [TableCell(f"{v:.2f}", v) for v in values[uncertain]]
     chances = [TableCell(f"{p:.2g}" if p >= 1e-6 else "< 0.000001", p) for p in chance[errors]]
     return [
-        table("Most uncertain rows", uncertain, measure, shares, note),
-        table("Rows with the largest errors", errors, "chance of worse", chances, chance_note),
+        table("Most uncertain rows", uncertain, {measure: shares, EFFECTS: effects}, note, about),
+        table("Rows with the largest errors", errors, {"chance of worse": chances}, chance_note),
     ]
+
+
+def largest_effects(model: Any, cells: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Columns whose knowledge changes the standard deviation of each row most, with the change."""
+    change = -model.explain_uncertainty(cells, columns=columns[:MOST_EXPLAINED])
+    change = change.replace([np.inf, -np.inf], np.nan).fillna(0.0)
+
+    def text(row: Any) -> str:
+        largest = row[row != 0].sort_values(key=np.abs, ascending=False)[:N_EFFECTS]
+        signs = ("−" if value < 0 else "+" for value in largest)
+        sizes = (number_text(abs(value), 2) for value in largest)
+        names = (f"{name}\N{NO-BREAK SPACE}" for name in largest.index)
+        return ", ".join(map("".join, zip(names, signs, sizes, strict=True)))
+
+    return [text(row) for _, row in change.iterrows()]
 
 
 def find_supporters(
@@ -388,13 +436,26 @@ class Headline:
         return " ".join(sentences)
 
     @property
+    def figures(self) -> list[tuple[str, str]]:
+        """Errors of the predicted mean."""
+        error = np.abs(self.rows.y - self.rows.mean)
+        variance = float(np.var(self.rows.y))
+        explained = 1 - float(np.mean(error**2)) / variance if variance else np.nan
+        return [
+            ("9 of 10 errors are below", number_text(np.quantile(error, 0.9), 3)),
+            ("mean absolute error (MAE)", number_text(error.mean(), 3)),
+            ("explained variance (R²)", number_text(explained, 2)),
+        ]
+
+    @property
     def basis(self) -> str:
         """Number of rows behind the first sentences, and the uncertainty that follows."""
         low, high = map(share_text, self.bounds)
         seen = "labelled rows of this file" if self.is_new_table else "held-out rows"
         text = (
-            f"Computed from {len(self.rows):,} {seen}: {self.n_inside:,} of them were inside"
-            f" their intervals. The true coverage is between {low} and {high} (95 % confidence)."
+            f"{self.n_inside:,} of {len(self.rows):,} {seen} were inside their intervals: the true"
+            f" coverage is between {low} and {high} (95 % confidence). ± of a CRPS is one standard"
+            " error; in the first sentence, as a share of the simple model's CRPS."
         )
         if len(self.rows) < FEW_ROWS:
             text += " These are few rows, so all numbers on this page are uncertain."
@@ -458,10 +519,12 @@ def coverage_cautions(n_inside: int, n_at_end: int, n_rows: int) -> list[Caution
     if high < COVERAGE:
         text = (
             f"{share}, fewer than chance explains: they are too narrow for rows like these. The"
-            " data may have changed since the training, or there were too few training rows."
+            " data may have changed since the training, or there were too few training rows. Fit"
+            " again with newer or more rows, or with --conformal."
         )
         return [Caution("intervals too narrow", text, is_grave=True)]
     if low > COVERAGE:
-        text = f"{share}, more than chance explains: they are wider than needed."
+        text = f"{share}, more than chance explains: they are wider than needed, which is safe."
+        text += " Fit with --conformal for narrower ones."
         return [Caution("intervals wider than needed", text)]
     return []

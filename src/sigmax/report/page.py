@@ -150,6 +150,8 @@ class Page:
     headline: str
     basis: str = ""
     """Rows that the headline is computed from, and its uncertainty."""
+    figures: Sequence[tuple[str, str]] = ()
+    """Names and values of the most important scores."""
     warnings: Sequence[Caution] = ()
     no_warnings: str = ""
     parts: Sequence[PagePart] = ()

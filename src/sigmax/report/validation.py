@@ -1,7 +1,7 @@
 """Labelled rows with their predictions, and charts of their accuracy and calibration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, final
 
@@ -30,6 +30,7 @@ N_EXTREME = 12
 MOST_POINTS = 600
 MOST_SPREAD_BINS, ROWS_PER_SPREAD_BIN = 12, 15
 MOST_PIT_BINS, ROWS_PER_PIT_BIN = 20, 20
+MOST_RELIABILITY_BINS, ROWS_PER_RELIABILITY_BIN = 8, 25
 MOST_GROUPS = 30
 N_PERIODS = 10
 Numbers = NDArray[np.float64]
@@ -70,6 +71,9 @@ class HeldOutRows:
     """Columns by which the rows are divided into groups or periods."""
     cells: pd.DataFrame
     """Features of some of the rows, indexed by position."""
+    thresholds: Numbers = field(default_factory=lambda: np.empty(0))
+    above: Numbers = field(default_factory=lambda: np.empty((0, 0)))
+    """Predicted probability of more than each of the thresholds, (n, thresholds)."""
 
     @classmethod
     def predict(
@@ -83,11 +87,16 @@ class HeldOutRows:
         gate: Numbers | None = None,
         numbers: NDArray[np.integer] | None = None,
         columns: Any = None,
+        thresholds: Numbers | None = None,
     ) -> "HeldOutRows":
         """Predict labelled rows of a pandas frame, as far as their predictions are not given.
 
-        Intervals have the ``bounds`` (n, 2); row ``numbers`` are counted from 1 by default.
+        Intervals have the ``bounds`` (n, 2); row ``numbers`` are counted from 1 by default;
+        ``thresholds`` are quartiles of ``y`` below its maximum by default.
         """
+        if thresholds is None:
+            quartiles = np.unique(np.quantile(y, [0.25, 0.5, 0.75], method="lower"))
+            thresholds = quartiles[quartiles < y.max()]
         dist = model.predict_dist(X) if dist is None else dist
         ends: Any = dist.interval(COVERAGE) if bounds is None else bounds
         gate = model.predict_gate(X) if gate is None else gate
@@ -105,6 +114,8 @@ class HeldOutRows:
             numbers=np.arange(1, len(y) + 1) if numbers is None else np.asarray(numbers, np.int64),
             columns=columns.reset_index(drop=True),
             cells=X.reset_index(drop=True),
+            thresholds=thresholds,
+            above=np.array([dist.sf(value) for value in thresholds]).reshape(-1, len(y)).T,
         )
         return rows.with_fewer_cells()
 
@@ -122,11 +133,12 @@ class HeldOutRows:
             arrays = [getattr(part, name) for part in parts]
             return None if arrays[0] is None else np.concatenate(arrays)
 
-        others = ("columns", "cells")
+        others = ("columns", "cells", "thresholds")
         return cls(
             **{one.name: joined(one.name) for one in fields(cls) if one.name not in others},
             columns=pd.concat([part.columns for part in parts], ignore_index=True),
             cells=pd.concat(cells),
+            thresholds=parts[0].thresholds,
         ).with_fewer_cells()
 
     def __len__(self) -> int:
@@ -315,12 +327,12 @@ def coverage_curve(found: Numbers, levels: Numbers = CURVE_LEVELS) -> Numbers:
     return np.searchsorted(np.sort(found), levels, side="right") / len(found)
 
 
-def chance_layers(n_rows: int, levels: Any) -> list[Layer]:
+def chance_layers(n_rows: int, levels: Any, rule: str = "nominal = observed") -> list[Layer]:
     """Diagonal of a calibration chart and the band of sampling error around it."""
     low, high = chance_band(n_rows, levels)
     return [
         Layer("band", "95 % by chance", "chance", x=levels, lower=low, upper=high),
-        Layer("rule", "nominal = observed", "quiet", dashed=True),
+        Layer("rule", rule, "quiet", dashed=True),
     ]
 
 
@@ -373,6 +385,70 @@ def pit_chart(rows: HeldOutRows) -> Chart:
         ],
         note="Tall bars at both ends: too narrow. Tall in the middle: too wide. A slope: biased.",
     )
+
+
+def bin_probabilities(rows: HeldOutRows) -> Any:
+    """Frame of predicted probabilities and observed shares of more than each threshold.
+
+    Bins have equal numbers of rows; ``p_value`` is that of the differences in all bins of a
+    threshold, by the chi-squared test of Hosmer and Lemeshow without fitted parameters; one row
+    counts for one standard error at most.
+    """
+    n_bins = int(np.clip(len(rows) // ROWS_PER_RELIABILITY_BIN, 1, MOST_RELIABILITY_BINS))
+    found = []
+    for value, p in zip(rows.thresholds.tolist(), rows.above.T, strict=True):
+        parts = np.array_split(np.argsort(p, kind="stable"), n_bins)
+        mean, share = (np.array([np.mean(v[part]) for part in parts]) for v in (p, rows.y > value))
+        n_rows = np.array([len(part) for part in parts])
+        variance = np.array([np.mean(p[part] * (1 - p[part])) for part in parts]) / n_rows
+        statistic = np.sum((share - mean) ** 2 / np.maximum(variance, n_rows**-2.0))
+        columns = {"threshold": value, "n_rows": n_rows, "predicted": mean}
+        columns |= {"observed": share, "p_value": stats.chi2.sf(statistic, n_bins)}
+        found.append(pd.DataFrame(columns))
+    return pd.concat(found, ignore_index=True)
+
+
+def reliability_sentence(bins: Any, target: str) -> str:
+    """Verdict on probabilities of more than thresholds: 5 % of calibrated models fail."""
+    values = [number_text(value, 3) for value in bins["threshold"].unique()]
+    listed = " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
+    difference = np.abs(bins["observed"] - bins["predicted"])
+    text = f"Predicted probabilities of {target} above {listed}"
+    if bins["p_value"].min() >= 0.05 / len(values):
+        mean = 100 * np.average(difference, weights=bins["n_rows"])
+        points = f"{mean:.1f} percentage points on average"
+        return f"{text} hold: observed shares differ from them by {points}, as by chance."
+    worst = bins.iloc[int(np.argmax(difference))]
+    return (
+        f"{text} do not hold: above {number_text(worst['threshold'], 3)}, where"
+        f" {share_text(worst['predicted'])} were predicted, {share_text(worst['observed'])} were"
+        " observed."
+    )
+
+
+def reliability_charts(rows: HeldOutRows, target: str) -> tuple[list[Chart], str]:
+    """Observed shares over predicted probabilities of more than thresholds, and the verdict."""
+    if not len(rows.thresholds):
+        return [], ""
+    bins = bin_probabilities(rows)
+    sentence, n_rows = reliability_sentence(bins, target), int(bins["n_rows"].min())
+    layers = chance_layers(n_rows, np.linspace(0, 1, 51), "predicted = observed")
+    for i, (value, part) in enumerate(bins.groupby("threshold")):
+        texts = [f"{n:,} rows" for n in part["n_rows"]]
+        shown: Any = {"x": part["predicted"], "y": part["observed"], "texts": texts}
+        label = f"{target} above {number_text(value, 3)}"
+        layers.append(Layer("points", label, METHOD_COLORS[i], **shown))
+    chart = coverage_chart(
+        name="reliability",
+        title="Probabilities of more than a value",
+        x=Axis("predicted probability", low=0.0, high=1.0, percent=True),
+        y=Axis("observed share", low=0.0, high=1.0, percent=True),
+        description=sentence,
+        layers=layers,
+        note=f"Thresholds: quartiles of the targets. Every point is about {n_rows:,} rows with"
+        " similar predictions; 95 % of points of calibrated models are in the band.",
+    )
+    return [chart], sentence
 
 
 def curves_chart(curves: Mapping[str, Numbers], n_rows: int, name: str) -> Chart:

@@ -37,6 +37,7 @@ from sigmax.serve.requests import (
     DensityResponse,
     DistributionResponse,
     ErrorResponse,
+    ExplainResponse,
     HealthResponse,
     PredictResponse,
 )
@@ -203,8 +204,9 @@ def add_page(app: FastAPI, predictor: Predictor, options: ServeOptions) -> None:
     page = TEMPLATES.get_template("page.html").render(
         target=predictor.saved.target,
         metadata=predictor.saved.metadata,
-        fields=[form_field(column, rows.typical[column.name]) for column in rows.columns],
+        fields=[form_field(rows.by_name[n], rows.typical[n]) for n in predictor.saved.important],
         has_neighbors=predictor.has_neighbors,
+        atoms=predictor.saved.atoms,
         options=options,
     )
 
@@ -223,7 +225,7 @@ def add_json_paths(app: FastAPI, service: Service) -> None:
     """Add the paths that take rows in JSON, with the columns of the model as types."""
     predictor = service.predictor
     models = predictor.request_models(service.options.max_rows)
-    PredictRequest, DistributionRequest, DensityRequest = models
+    PredictRequest, DistributionRequest, DensityRequest, ExplainRequest = models
     route = service.route("application/json")
 
     @app.post("/predict", response_model=PredictResponse, **route)
@@ -241,6 +243,11 @@ def add_json_paths(app: FastAPI, service: Service) -> None:
     async def density(request: DensityRequest) -> Json:
         """Density of one row and its nearest training rows, as shown on the page."""
         return await service.respond(service.in_bulk, predictor.density, request)
+
+    @app.post("/explain", response_model=ExplainResponse, **route)
+    async def explain(request: ExplainRequest) -> Json:
+        """Change of the standard deviation of one row by knowing each of its columns."""
+        return await service.respond(service.in_bulk, predictor.explain, request)
 
 
 def add_csv_path(app: FastAPI, service: Service) -> None:

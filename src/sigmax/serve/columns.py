@@ -48,8 +48,8 @@ class RowFormat:
     """Rows of a JSON request: a pydantic model made from the columns, and its data frames."""
 
     def __init__(self, saved: SavedTableModel):
-        by_name = {column.name: column for column in saved.schema}
-        self.columns = [by_name[name] for name in saved.features]
+        self.by_name = {column.name: column for column in saved.schema}
+        self.columns = [self.by_name[name] for name in saved.features]
         self.typical = {one["name"]: one.get("typical") for one in saved.metadata["features"]}
         for column in self.columns:
             if column.kind is Kind.TIME and self.typical[column.name] is not None:

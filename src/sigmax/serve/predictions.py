@@ -16,6 +16,7 @@ from sigmax.serve.limits import http_error
 from sigmax.serve.requests import (
     AbstractDensityRequest,
     AbstractDistributionRequest,
+    AbstractExplainRequest,
     AbstractPredictRequest,
     request_model,
 )
@@ -40,6 +41,14 @@ N_POINTS = 512
 DRAWN_RANGE = (0.005, 0.995)
 """Probabilities of the quantiles between which a density is drawn."""
 SHOWN_COVERAGES = (0.5, 0.9)
+MOST_EXPLAINED = 20
+"""Columns whose effect on the standard deviation is computed, by their importance."""
+REQUESTS = (
+    AbstractPredictRequest,
+    AbstractDistributionRequest,
+    AbstractDensityRequest,
+    AbstractExplainRequest,
+)
 
 Json = dict[str, Any]
 BatchRequest = AbstractPredictRequest | AbstractDistributionRequest
@@ -110,10 +119,23 @@ class Predictor:
                 "y": json_numbers((ends[1:] + ends[:-1]) / 2),
                 "height": json_numbers(heights),
             },
+            "atoms": [
+                {"value": value, "probability": float(found.dist.probability_of(value)[0])}
+                for value in found.atoms
+            ],
             "is_out_of_distribution": bool(columns["off_data"][0] > OFF_DATA),
             "notes": "; ".join(note.text for note in row_notes(self.saved.model, found.X)[0]),
             "neighbors": self.neighbors(found.X, request.n_neighbors),
         }
+
+    def explain(self, request: AbstractExplainRequest) -> Json:
+        """Change of the standard deviation by knowing each of the most important columns."""
+        X, columns = self.format.frame([request.row]), self.saved.important[:MOST_EXPLAINED]
+        change = -self.saved.model.explain_uncertainty(X, columns=columns).iloc[0]
+        change = change.sort_values(key=np.abs, ascending=False)
+        pairs = zip(change.index, json_numbers(change), strict=True)
+        effects = [{"column": name, "effect": effect} for name, effect in pairs]
+        return {"target": self.saved.target, "effects": effects}
 
     def neighbors(self, X: pd.DataFrame, k: int) -> list[Json] | None:
         """Nearest training rows of the first row, None for estimators without any."""
@@ -125,16 +147,16 @@ class Predictor:
 
     def warm_up(self) -> None:
         row = self.format.typical
-        predict, distribution, density = self.request_models(BULK_ROWS)
+        predict, distribution, density, explain = self.request_models(BULK_ROWS)
         for n_rows in (QUICK_ROWS, BULK_ROWS):
             rows = [row] * n_rows
             self.predict_batch([predict(rows=rows)])
             self.predict_batch([distribution(rows=rows, values=[0.0])])
         self.density(density(row=row))
+        self.explain(explain(row=row))
 
     def request_models(self, max_rows: int) -> list[Any]:
-        bases = (AbstractPredictRequest, AbstractDistributionRequest, AbstractDensityRequest)
-        return [request_model(base, self.format.row_model, max_rows) for base in bases]
+        return [request_model(base, self.format.row_model, max_rows) for base in REQUESTS]
 
 
 def describe_rows(

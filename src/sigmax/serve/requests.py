@@ -58,6 +58,13 @@ class AbstractDensityRequest(BaseModel):
     n_neighbors: int = Field(5, ge=0, le=50)
 
 
+class AbstractExplainRequest(BaseModel):
+    """Change of the standard deviation of one row by knowing each of its columns."""
+
+    model_config = STRICT
+    row: Any
+
+
 def request_model(base: type[BaseModel], row_model: Any, max_rows: int) -> Any:
     fields: Any = {"row": (row_model, ...)}
     if issubclass(base, AbstractRowsRequest):
@@ -118,10 +125,13 @@ DistributionResponse = response_model(
 )
 Interval = response_model("Interval", {"coverage": float} | BOUNDS)
 Curve = response_model("Curve", {"y": list[Number], "height": list[Number]})
+Atom = response_model("Atom", {"value": float, "probability": float})
 Neighbor = response_model("Neighbor", {"row": RowNumber, "weight": float})
 DensityResponse = response_model(
     "DensityResponse",
     {"target": str, **MOMENTS, **PARTS, "median": Number, "intervals": list[Interval]}
     | {"density": Curve, "is_out_of_distribution": bool, "notes": str}
-    | {"neighbors": list[Neighbor] | None},
+    | {"atoms": list[Atom], "neighbors": list[Neighbor] | None},
 )
+Effect = response_model("Effect", {"column": str, "effect": Number})
+ExplainResponse = response_model("ExplainResponse", {"target": str, "effects": list[Effect]})

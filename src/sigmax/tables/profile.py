@@ -180,7 +180,7 @@ def profile_table(
     if (share := n_duplicates / len(y)) >= DUPLICATES:
         text = (
             f"{n_duplicates:,} rows ({share:.1%}) are duplicates of an earlier row; duplicates are"
-            " held out together, or scores would be too good."
+            " held out together, or scores would be too good. Drop them if they are mistakes."
         )
         findings.append(Finding("duplicates", (), text))
     if time_column is None and group_column is None:
@@ -279,9 +279,9 @@ def column_findings(frame: pd.DataFrame, columns: Sequence[ColumnProfile]) -> li
     n_rare = sum(once.values())
     texts = {
         "id": (ids, "a different value in every row, which only identifies rows; drop it"),
-        "constant": (constant, "one value in all rows, from which nothing is learned"),
-        "mostly empty": (empty, f"missing in more than {MOSTLY:.0%} of the rows"),
-        "rare categories": (rare, f"categories that occur only once, {n_rare:,} in all"),
+        "constant": (constant, "one value in all rows, from which nothing is learned; drop it"),
+        "mostly empty": (empty, f"missing in more than {MOSTLY:.0%} of the rows; you may drop it"),
+        "rare categories": (rare, f"categories that occur once, {n_rare:,} in all; merge some"),
     }
     return [
         Finding(code, tuple(names), f"{listed(names)}: {text}.")

@@ -6,7 +6,7 @@ const WAIT = 150; // milliseconds after the last keystroke
 const target = document.body.dataset.target;
 const form = document.getElementById("row");
 const svg = document.getElementById("curve");
-let timer, request, shown;
+let timer, request, shown, decimals = 1;
 
 function element(name, text, ...children) {
   const made = document.createElement(name);
@@ -71,29 +71,37 @@ function showSummary(text) {
   document.getElementById("summary").textContent = text;
 }
 
+/* A number in units of the target, to two digits of the standard deviation. */
+function inUnits(value) {
+  if (value === null || decimals === null) return shortNumber(value);
+  const text = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return value.toLocaleString("en", text).replace("-", "−");
+}
+
 function between(interval) {
   if (interval.lower === null || interval.upper === null) return "unbounded";
-  return `${shortNumber(interval.lower)} to ${shortNumber(interval.upper)}`;
+  return `${inUnits(interval.lower)} to ${inUnits(interval.upper)}`;
 }
 
 function show(found) {
   shown = found;
   const [half, most] = found.intervals;
-  showSummary(
-    `${target}: median ${shortNumber(found.median)}; ` +
-      `50 % interval ${between(half)}, 90 % interval ${between(most)}.`,
-  );
+  const digits = found.std > 0 ? Math.max(0, 1 - Math.floor(Math.log10(found.std))) : 100;
+  decimals = digits > 6 ? null : digits;
+  showSummary(`${target}: ${inUnits(found.median)}, in 9 of 10 cases ${between(most)}`);
+  document.getElementById("effects").replaceChildren();
   showNote(found);
   drawCurve(svg, found);
   const numbers = {
-    median: shortNumber(found.median),
-    mean: shortNumber(found.mean),
-    "standard deviation": shortNumber(found.std),
-    "50 % interval": between(half),
-    "90 % interval": between(most),
-    "noise (aleatoric)": shortNumber(found.aleatoric),
-    "lack of data (epistemic)": shortNumber(found.epistemic),
+    mean: inUnits(found.mean),
+    "in half of all cases": between(half),
+    "standard deviation": inUnits(found.std),
+    "noise (aleatoric)": inUnits(found.aleatoric),
+    "lack of data (epistemic)": inUnits(found.epistemic),
   };
+  for (const { value, probability } of found.atoms) {
+    numbers[`probability of ${shortNumber(value)}`] = `${(100 * probability).toFixed(1)} %`;
+  }
   if (found.off_data !== null) numbers["out of distribution (0 to 1)"] = found.off_data.toFixed(2);
   document.getElementById("numbers").replaceChildren(
     ...Object.entries(numbers).map(([name, text]) =>
@@ -134,6 +142,37 @@ function showNeighbors(neighbors) {
   table.replaceChildren(element("thead", null, head), element("tbody", null, ...rows));
 }
 
+/* The columns whose knowledge changes the standard deviation, on demand. */
+async function explain() {
+  const effects = document.getElementById("effects"), row = rowOf(), before = shown;
+  if (row === null) return;
+  effects.textContent = "…";
+  const answer = await fetch("/explain", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ row }),
+  });
+  const found = await answer.json();
+  if (shown !== before) return; // of an earlier row
+  if (!answer.ok) {
+    effects.textContent = problemText(answer, found);
+    return;
+  }
+  const lines = found.effects.filter((one) => one.effect && shown.std > 0
+    && Math.abs(one.effect) >= 0.01 * shown.std).slice(0, 5).map((one) => {
+    const change = `${one.effect < 0 ? "narrower" : "wider"} by ${inUnits(Math.abs(one.effect))}`;
+    return element("li", `Knowing ${one.column} makes this prediction ${change}`);
+  });
+  const note = "Changes of the standard deviation, compared with an unknown value.";
+  const none = element("p", "No single column changes the standard deviation by 1 % or more.");
+  effects.replaceChildren(
+    ...(lines.length ? [element("ul", null, ...lines), element("p", note)] : [none]),
+  );
+}
+
+document.getElementById("explain").addEventListener("click", () => {
+  explain().catch(() => showSummary("The server cannot be reached."));
+});
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", () => {
   clearTimeout(timer);

@@ -27,7 +27,7 @@ COMMANDS = {
     "compare": "Cross-validate methods on a table and rank them; resumes a stopped run.",
     "monitor": "Test whether predictions still hold on new labelled rows, in their order.",
     "serve": "Serve a model as a web page and a JSON API; set SIGMAX_TOKEN to require a token.",
-    "demo": "Fit and predict a synthetic table, then compare three models on the toy problem.",
+    "demo": "Fit and predict a synthetic table; with Matplotlib, also compare models.",
     "reproduce": "Run an experiment of the paper; resumes a stopped run.",
     "report": "Rebuild the page and the tables of a folder from its records.",
 }

@@ -106,7 +106,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the models.")] = 0,
 ) -> None:
-    """Fit and predict a synthetic table; with Matplotlib, also compare models on a toy problem."""
+    """Fit and predict a synthetic table; with Matplotlib, also compare models."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

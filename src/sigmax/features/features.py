@@ -75,7 +75,7 @@ class Features:
         found = cls(schema, scaling, cycles, maps, donor_rows(table))
         return found, found.encode(table, [encoded for _, encoded in fitted], dtype)
 
-    def __call__(self, table: Table, dtype: Any = np.float64) -> Inputs:
+    def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
         if self.schema.is_plain:
             numbers = np.where(np.isnan(table.numbers), self.scaling.mean, table.numbers)
             return Inputs(self.scaling(numbers, dtype))

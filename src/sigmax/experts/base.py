@@ -261,6 +261,9 @@ class AbstractExpert(AbstractSettings):
     is_network: ClassVar[bool] = False
     """True for an ensemble of networks, of which several can be trained in one call."""
 
+    knows_errors: ClassVar[bool] = False
+    """True if `fit` takes known measurement errors of rows, `Rows.error`, into account."""
+
     import_subclasses = staticmethod(import_compiled)
 
     support: str | tuple[float | None, float | None] = setting(*SUPPORT)

@@ -43,6 +43,8 @@ class TrainingRows:
     is_single_output: bool
     group: NDArray[np.intp] | None = None
     """Label of every row; rows of one label are held out together, whatever their X."""
+    error: NDArray[np.float64] | None = None
+    """Standard deviation of the known measurement error of every row."""
 
     @classmethod
     def read(
@@ -54,8 +56,9 @@ class TrainingRows:
         *,
         categorical: Any = None,
         numeric: Any = None,
+        merges: bool = True,
     ) -> "TrainingRows":
-        """Check and convert the arguments of `fit`; exact duplicates are merged.
+        """Check and convert the arguments of `fit`; exact duplicates are merged if it ``merges``.
 
         ``estimator`` gets the attributes ``n_features_in_`` and ``feature_names_in_``. Rows of a
         table with more than numbers are sorted by their content.
@@ -64,7 +67,7 @@ class TrainingRows:
             estimator, X, y, sample_weight, categorical=categorical, numeric=numeric
         )
         rows = cls(table, y.reshape(len(y), -1), weight, indices, y.ndim == 1)
-        rows = merge_duplicates(rows)
+        rows = merge_duplicates(rows) if merges else rows
         if table.schema.is_plain:
             return rows
         return rows.take(rows.table.canonical_order(rows.y, rows.weight))
@@ -76,7 +79,9 @@ class TrainingRows:
         """Some of the rows."""
         table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
         group = None if self.group is None else self.group[rows]
-        return TrainingRows(table, y, weight, self.indices[rows], self.is_single_output, group)
+        error = None if self.error is None else self.error[rows]
+        indices, is_single = self.indices[rows], self.is_single_output
+        return TrainingRows(table, y, weight, indices, is_single, group, error)
 
     @cached_property
     def duplicate_group(self) -> NDArray[np.intp]:
@@ -108,13 +113,16 @@ class Rows:
     """In double precision. Statistics of the target by category leave out the row itself."""
     y: NDArray[np.float64]
     """Transformed targets (n, p) of mean 0 and variance 1."""
+    error: NDArray[np.float64] | None = None
+    """Standard deviation of the known measurement error of every row, in the units of ``y``."""
 
     @classmethod
     def encode(cls, given: TrainingRows, target: TargetUnits) -> "Rows":
         """Learn how columns are encoded, and encode the rows."""
         groups, y = given.duplicate_group, target(given.y, np.float64)
         features, X = Features.fit(given.table, y, given.weight, groups, np.float64)
-        return cls(given, features, target, X, y)
+        error = None if given.error is None else given.error / target.scaling.scale[0]
+        return cls(given, features, target, X, y, error)
 
     def __len__(self) -> int:
         return len(self.y)

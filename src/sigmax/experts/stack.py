@@ -27,7 +27,7 @@ from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredR
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.matern import MaternProcess
-from sigmax.experts.rows import Rows
+from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.extrapolation import (
     NO_CENTER,
     ExtrapolationGate,
@@ -36,6 +36,7 @@ from sigmax.extrapolation import (
     in_blocks,
     with_centers,
 )
+from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
@@ -323,6 +324,11 @@ def cells(rows: Rows, at: Int[np.ndarray, " held_out"]) -> tuple[np.ndarray, np.
     return low, high
 
 
+def measured(dist: Any, rows: Rows, at: Int[np.ndarray, " held_out"]) -> Any:
+    """Prediction of the targets of rows, with their known errors if there are any."""
+    return dist if rows.error is None else dist.measured(rows.error[at, None])
+
+
 def densities(
     dist: ExpertPart | Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]
 ) -> np.ndarray:
@@ -330,6 +336,7 @@ def densities(
 
     A density could be as large as it likes at a value that repeats; a probability cannot.
     """
+    dist = measured(dist, rows, at)
     low, high = cells(rows, at)
     is_cell = high > low
     found = np.exp(dist.log_prob(rows.y[at])) if isinstance(dist, Stacked) else dist.density(low)
@@ -393,6 +400,8 @@ def cross_fitted_weights(
 class Stack(AbstractExpert):
     """Several experts, weighted by the held-out log score."""
 
+    knows_errors = True
+
     effort: str = setting(
         "default",
         one_of(EFFORTS),
@@ -410,6 +419,26 @@ class Stack(AbstractExpert):
         Rule("float or None", check_seconds),
         "Seconds after which no expert is begun and networks stop training; None for no limit.",
     )
+
+    def target(self, rows: TrainingRows) -> TargetUnits:
+        """Units of the target; with known errors, the standardised target without bounds."""
+        if rows.error is None:
+            return super().target(rows)
+        unknowing = [name for name, one in self.named_experts().items() if not one.knows_errors]
+        if self.experts != "auto" and unknowing:
+            raise InvalidArgumentError(
+                f"`experts` that take `y_error` into account are linear and gp, not {unknowing[0]}."
+            )
+        if self.support != "auto":
+            raise InvalidArgumentError(
+                '`support` must be "auto" with `y_error`, as errors lead beyond any bound, got'
+                f" {self.support!r}."
+            )
+        low, high = np.quantile(rows.y, [0.25, 0.75])
+        spread = (high - low) / 1.35 or np.std(rows.y) or 1.0  # that of a Normal distribution
+        weight = rows.weight / (1 + (rows.error / spread) ** 2)
+        scaling = Standardizer.fit(rows.y, weight, constant_scale=1e-6)
+        return TargetUnits(scaling, None, (None,), (Support(),))
 
     def named_experts(self) -> dict[str, AbstractExpert]:
         """Experts to fit, by name, the marginal first."""
@@ -435,7 +464,7 @@ class Stack(AbstractExpert):
         gate, opening = fit_gate(rows, density, weight, common, key)
         dist = stacked(parts, weight, opening)
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
-        dist = dist.widen(factor)
+        dist = measured(dist.widen(factor), rows, common)
         calibration, own = calibration_weights(dist, rows, common, fold)
         held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
@@ -462,8 +491,10 @@ class Stack(AbstractExpert):
         start, transform = perf_counter(), PowerTransform.fit(rows.y)
         entries = []
         for name, expert in self.named_experts().items():
+            if rows.error is not None and not expert.knows_errors:
+                continue
             entries.append((name, expert, None))
-            if transform is not None and name in TRANSFORMED:
+            if transform is not None and name in TRANSFORMED and rows.error is None:
                 entries.append((f"{name} (transformed)", expert, transform))
         fitted, stopped = [], ""
         with Progress(disable=verbose == 0) as bar:
@@ -633,4 +664,4 @@ def held_out_crps(
 ) -> Float[np.ndarray, " held_out"]:
     """CRPS of an expert for rows that it holds out, averaged over outputs."""
     alone = stacked([expert.held_out(at)], [1.0], np.zeros(len(at)))
-    return alone.crps(rows.y[at], step=4).mean(axis=1)
+    return measured(alone, rows, at).crps(rows.y[at], step=4).mean(axis=1)

@@ -22,6 +22,7 @@ from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
 from sigmax.files import HEADER, read_bytes, read_header
+from sigmax.metrics import censoring_bounds
 from sigmax.model import Model
 from sigmax.monitoring import Monitor
 from sigmax.random import make_key, named_generator
@@ -419,6 +420,16 @@ def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np
         found = f"{error[is_bad].flat[0]:g}" if is_bad.any() else f"shape {error.shape}"
         raise InvalidArgumentError(f"`y_error` must be {rule}, got {found}.")
     return np.broadcast_to(error, n_rows).copy()
+
+
+def read_bounds(y: Any, censoring: Any, error: Any) -> NDArray[np.float64]:
+    """Bounds of all targets, checked."""
+    if error is not None:
+        raise InvalidArgumentError("`censoring` and `y_error` exclude each other: choose one.")
+    bounds = censoring_bounds(y, censoring)
+    if (bounds[:, 0] < bounds[:, 1]).all():
+        raise InvalidArgumentError("`censoring` must leave a target observed, got none.")
+    return bounds
 
 
 def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple]) -> None:
@@ -1087,7 +1098,9 @@ class SigmaxRegressor(AbstractRegressor):
     ):
         store(self, locals())
 
-    def fit(self, X, y, sample_weight=None, groups=None, y_error=None) -> "SigmaxRegressor":
+    def fit(
+        self, X, y, sample_weight=None, groups=None, y_error=None, censoring=None
+    ) -> "SigmaxRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
@@ -1108,8 +1121,13 @@ class SigmaxRegressor(AbstractRegressor):
             Standard deviation of the known measurement error of each row, in the units of ``y``:
             the variance of y is that of the noise plus its square. Only the marginal, linear models
             and Gaussian processes take errors into account, and are fitted.
+        censoring : array-like of shape (n,), or pair of arrays, optional
+            "above" for rows whose target is at least ``y`` (right-censored), "below" for those
+            whose target is at most ``y``, "no" or None for observed ones. For intervals a tuple
+            ``(low, high)`` of bounds, which may be infinite and are equal to ``y`` where it is
+            observed. The same experts are fitted as with ``y_error``.
         """
-        fit_together([self], [(X, y, sample_weight, groups, y_error)])
+        fit_together([self], [(X, y, sample_weight, groups, y_error, censoring)])
         return self
 
     def predict_dist(self, X, y_error=None) -> Predictive:
@@ -1126,22 +1144,33 @@ class SigmaxRegressor(AbstractRegressor):
         return self.model_.measure(table, read_errors(y_error, len(table), is_single))
 
     def read_training(
-        self, X, y, sample_weight=None, groups=None, y_error=None, *, merges: bool = True
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_error=None,
+        censoring=None,
+        *,
+        merges: bool = True,
     ) -> TrainingRows:
         """Checked rows, a random sample of them if they are many."""
         n_rows, taken = _num_samples(X), None
         check_consistent_length(X, groups)
         error = None if y_error is None else read_errors(y_error, n_rows, np.ndim(y) == 1)
+        bounds = None if censoring is None else read_bounds(y, censoring, error)
         if n_rows > LARGEST_AT_ONCE:
             check_consistent_length(X, y, sample_weight)
             rng = named_generator(make_key(self.random_state), "sample of rows")
             taken = np.sort(rng.choice(n_rows, LARGEST_AT_ONCE, replace=False))
-            X, y, sample_weight, groups, error = (
+            X, y, sample_weight, groups, error, bounds = (
                 None if part is None else _safe_indexing(part, taken)
-                for part in (X, y, sample_weight, groups, error)
+                for part in (X, y, sample_weight, groups, error, bounds)
             )
-        rows = super().read_training(X, y, sample_weight, merges=merges and error is None)
+        merges = merges and error is None and bounds is None
+        rows = super().read_training(X, y, sample_weight, merges=merges)
         rows = rows if error is None else replace(rows, error=error[rows.indices])
+        rows = rows if bounds is None else rows.censored(bounds[rows.indices])
         if groups is not None:
             label = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
             if label.max() == 0:

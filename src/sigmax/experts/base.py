@@ -137,7 +137,7 @@ class HeldOut(AbstractValue):
         if not len(self):
             raise InvalidArgumentError(
                 "`method` can be 'conformal' only where ensemble members hold rows out: set"
-                " `validation_fraction` above 0."
+                " `validation_fraction` above 0, and fit without `censoring`."
             )
         scores, folds = self._conformal
         mean, variance = member_moments(dist, folds.shape[1])

@@ -14,14 +14,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from time import perf_counter
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize, special
 
 from sigmax.calibration import few_rows_factor
-from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
+from sigmax.distributions import (
+    ExpertPart,
+    Mixture,
+    PowerTransform,
+    Predictive,
+    Stacked,
+    Units,
+    bernstein,
+)
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.forest import Forest, largest_weights
@@ -38,6 +46,7 @@ from sigmax.extrapolation import (
 )
 from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
+from sigmax.metrics import crps_of_cells
 from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
 from sigmax.tables import Kind
@@ -93,6 +102,9 @@ MOST_WIDENED, FACTOR_ROWS = (-0.5, 0.5), 100
 
 N_TERMS, PRIOR_ROWS = 16, 50
 """Terms of the calibration, and rows that a prior of equal weights adds to them in all."""
+
+CENSORED_ROUNDS, LEAST_LEARNED = 5, 1e-6
+"""Rounds of expectation propagation, and the share of variance that a censored target explains."""
 
 N_FOLDS = 5
 """Folds of held-out rows; the weights that predict a row were chosen without its fold."""
@@ -311,7 +323,13 @@ def calibrated(
 
 
 def cells(rows: Rows, at: Int[np.ndarray, " held_out"]) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of the cells of targets; both are the target itself if it is no repeated value."""
+    """Edges of the cells of targets; both are the target itself if it is no repeated value.
+
+    A censored target has its bounds, which may be infinite.
+    """
+    if rows.bounds is not None:
+        low, high = rows.bounds[at].T
+        return low[:, None], high[:, None]
     low, high = rows.y[at].copy(), rows.y[at].copy()
     for output, own in enumerate(rows.target.repeated):
         if own is not None:
@@ -334,6 +352,8 @@ def densities(
 ) -> np.ndarray:
     """Densities of targets; of a repeated value, the probability of its cell over its width.
 
+    That of a censored target without one of the bounds is the probability itself.
+
     A density could be as large as it likes at a value that repeats; a probability cannot.
     """
     dist = measured(dist, rows, at)
@@ -341,8 +361,8 @@ def densities(
     is_cell = high > low
     found = np.exp(dist.log_prob(rows.y[at])) if isinstance(dist, Stacked) else dist.density(low)
     if is_cell.any():
-        mass = (dist.cdf(high) - dist.cdf(low)) / np.where(is_cell, high - low, 1.0)
-        found = np.where(is_cell, mass, found)
+        width = np.where(is_cell & np.isfinite(high - low), high - low, 1.0)
+        found = np.where(is_cell, (dist.cdf(high) - dist.cdf(low)) / width, found)
     return np.maximum(found, 1e-300)
 
 
@@ -422,13 +442,16 @@ class Stack(AbstractExpert):
 
     def target(self, rows: TrainingRows) -> TargetUnits:
         """Units of the target; with known errors, the standardised target without bounds."""
-        if rows.error is None:
+        if rows.is_exact:
             return super().target(rows)
         unknowing = [name for name, one in self.named_experts().items() if not one.knows_errors]
         if self.experts != "auto" and unknowing:
             raise InvalidArgumentError(
-                f"`experts` that take `y_error` into account are linear and gp, not {unknowing[0]}."
+                "`experts` that take `y_error` or `censoring` into account are linear and gp, not"
+                f" {unknowing[0]}."
             )
+        if rows.error is None:
+            return replace(super().target(rows), limits=None, repeated=(None,))
         if self.support != "auto":
             raise InvalidArgumentError(
                 '`support` must be "auto" with `y_error`, as errors lead beyond any bound, got'
@@ -466,8 +489,10 @@ class Stack(AbstractExpert):
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
         dist = measured(dist.widen(factor), rows, common)
         calibration, own = calibration_weights(dist, rows, common, fold)
-        held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
+        held_out = nothing  # there is no target to compare a censored row with
+        if rows.bounds is None:
+            held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
         )
@@ -491,7 +516,7 @@ class Stack(AbstractExpert):
         start, transform = perf_counter(), PowerTransform.fit(rows.y)
         entries = []
         for name, expert in self.named_experts().items():
-            if rows.error is not None and not expert.knows_errors:
+            if not (rows.given.is_exact or expert.knows_errors):
                 continue
             entries.append((name, expert, None))
             if transform is not None and name in TRANSFORMED and rows.error is None:
@@ -613,10 +638,67 @@ def fit_expert(
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()
     if transform is not None:
-        rows = replace(rows, y=transform(rows.y))
-    fitted = expert.fit(rows, named_key(key, name), verbose=verbose)
+        bounds = None if rows.bounds is None else transform(rows.bounds[..., None])[..., 0]
+        rows = replace(rows, y=transform(rows.y), bounds=bounds)
+    if rows.bounds is None or isinstance(expert, Marginal):
+        fitted = expert.fit(rows, named_key(key, name), verbose=verbose)
+    else:
+        fitted = fit_censored(expert, rows, rows.bounds, named_key(key, name))
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
+
+
+def fit_censored(
+    expert: AbstractExpert, rows: Rows, bounds: Float[np.ndarray, "rows 2"], key: RandomKey
+) -> AbstractFitted:
+    """Fit to censored targets by expectation propagation (Minka 2001).
+
+    Given the other rows, a target is Normal, and within its bounds a truncated Normal. It is
+    replaced by the measurement, with a known error, after which it would have the mean and the
+    variance of the latter; the next fit gives another distribution given the other rows.
+    """
+    is_censored, infinite = bounds[:, 0] < bounds[:, 1], np.full(1, np.inf)
+    low, high = np.where(is_censored, bounds.T, [[-np.inf], [np.inf]])
+    mean, variance, fitted = np.zeros(len(rows)), np.ones(len(rows)), cast(Any, None)
+    for _ in range(CENSORED_ROUNDS):
+        center, left = truncated_moments(mean, variance, low, high)
+        error = variance * left / np.maximum(variance - left, LEAST_LEARNED * variance)
+        y = mean + (center - mean) * (1 + error / variance)
+        y, error = np.where(is_censored, y, rows.y[:, 0]), np.where(is_censored, error, 0.0)
+        fitted = expert.fit(replace(rows, y=y[:, None], error=np.sqrt(error)), key)
+        found = ExpertPart(fitted.held_out.dist).summary(-infinite, infinite)
+        at = fitted.held_out.row
+        mean[at], variance[at] = found[0][:, 0], found[1][:, 0]
+    return fitted
+
+
+def truncated_moments(
+    mean: Float[np.ndarray, " rows"],
+    variance: Float[np.ndarray, " rows"],
+    low: Float[np.ndarray, " rows"],
+    high: Float[np.ndarray, " rows"],
+) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
+    """Mean and variance of Normal variables between bounds.
+
+    Examples
+    --------
+    >>> zero, one = np.zeros(1), np.ones(1)
+    >>> mean, variance = truncated_moments(zero, one, zero, np.inf * one)
+    >>> bool(np.isclose(mean**2, 2 / np.pi)[0]), bool(np.isclose(variance, 1 - 2 / np.pi)[0])
+    (True, True)
+    """
+    std = np.sqrt(variance)
+    a, b = (low - mean) / std, (high - mean) / std
+    is_upper = a > 0  # probabilities are precise in the lower tail
+    a, b = np.where(is_upper, -b, a), np.where(is_upper, -a, b)
+    a, b = np.clip(a, -40, 30), np.clip(b, -30, 40)
+    log_mass = special.log_ndtr(b) + np.log1p(-np.exp(special.log_ndtr(a) - special.log_ndtr(b)))
+    at_a, at_b = (np.exp(-0.5 * z**2 - log_mass) / math.sqrt(2 * math.pi) for z in (a, b))
+    center = at_a - at_b
+    spread = 1 + a * at_a - b * at_b - center**2
+    is_narrow = b - a < 1e-3  # and uniform
+    center, spread = np.where(is_narrow, ((a + b) / 2, (b - a) ** 2 / 12), (center, spread))
+    return mean + std * np.where(is_upper, -center, center), variance * spread
 
 
 def rows_in_common(fitted: Sequence[StackedExpert]) -> Int[np.ndarray, " held_out"]:
@@ -664,4 +746,7 @@ def held_out_crps(
 ) -> Float[np.ndarray, " held_out"]:
     """CRPS of an expert for rows that it holds out, averaged over outputs."""
     alone = stacked([expert.held_out(at)], [1.0], np.zeros(len(at)))
+    if rows.bounds is not None:
+        low, high = cells(rows, at)
+        return crps_of_cells(low, high, Predictive(alone))[:, 0]
     return measured(alone, rows, at).crps(rows.y[at], step=4).mean(axis=1)

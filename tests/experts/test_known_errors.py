@@ -177,6 +177,16 @@ def test_an_error_for_all_rows_is_separated_from_the_noise():
     assert 0.5 < total < 0.62
 
 
+def test_constant_targets_and_errors_larger_than_anything_else_give_finite_predictions():
+    X, _, y, _ = made_up(20)
+    for target, error in ((np.ones(20), 0.5), (y, 100.0), (y + np.eye(20)[0] * 1e6, 1e6)):
+        errors = np.where(np.arange(20) == 0, error, min(error, 100.0))
+        dist = (
+            SigmaxRegressor("quick", random_state=0).fit(X, target, y_error=errors).predict_dist(X)
+        )
+        assert np.isfinite(dist.mean).all() and np.isfinite(dist.std).all()
+
+
 def test_errors_follow_their_rows():
     """Through another order, rows of weight 0 and duplicates, which are not merged."""
     X, _, y, error = made_up(60)

@@ -465,7 +465,9 @@ class Stack(AbstractExpert):
         low, high = np.quantile(rows.y, [0.25, 0.75])
         spread = (high - low) / 1.35 or np.std(rows.y) or 1.0  # that of a Normal distribution
         weight = rows.weight / (1 + (rows.error / spread) ** 2)
-        scaling = Standardizer.fit(rows.y, weight, constant_scale=1e-6)
+        found = Standardizer.fit(rows.y, weight, constant_scale=1e-6)
+        scale = np.maximum(found.scale, 0.01 * np.median(rows.error))  # of a constant target
+        scaling = Standardizer(found.mean, scale)
         return TargetUnits(scaling, None, (None,), (Support(),))
 
     def named_experts(self) -> dict[str, AbstractExpert]:

@@ -22,6 +22,7 @@ from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.experts.stack import Stack, StackFitted
 from sigmax.files import HEADER, read_bytes, read_header
+from sigmax.metrics import censoring_bounds
 from sigmax.model import Model
 from sigmax.monitoring import Monitor
 from sigmax.random import make_key, named_generator
@@ -155,10 +156,10 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         fit_together([self], [(X, y, sample_weight)])
         return self
 
-    def read_training(self, X, y, sample_weight=None) -> TrainingRows:
+    def read_training(self, X, y, sample_weight=None, *, merges: bool = True) -> TrainingRows:
         """Checked rows; the estimator gets the names of the columns."""
         kinds = {"categorical": self.categorical_features, "numeric": self.numeric_features}
-        return TrainingRows.read(self, X, y, sample_weight, **kinds)
+        return TrainingRows.read(self, X, y, sample_weight, merges=merges, **kinds)
 
     def read(self, X) -> Table:
         """Rows to predict, checked against the columns of the fit."""
@@ -408,6 +409,32 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np.float64]:
+    """Standard deviations of the known errors of rows, checked."""
+    if not is_single_output:
+        raise InvalidArgumentError("`y_error` needs a single target: fit one model per output.")
+    rule = f"numbers of at least 0, one or as many as the {n_rows:,} rows"
+    try:
+        error = np.asarray(y_error, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"`y_error` must be {rule}, got {y_error!r}.") from None
+    is_bad = ~(np.isfinite(error) & (error >= 0))
+    if error.shape not in ((), (n_rows,)) or is_bad.any():
+        found = f"{error[is_bad].flat[0]:g}" if is_bad.any() else f"shape {error.shape}"
+        raise InvalidArgumentError(f"`y_error` must be {rule}, got {found}.")
+    return np.broadcast_to(error, n_rows).copy()
+
+
+def read_bounds(y: Any, censoring: Any, error: Any) -> NDArray[np.float64]:
+    """Bounds of all targets, checked."""
+    if error is not None:
+        raise InvalidArgumentError("`censoring` and `y_error` exclude each other: choose one.")
+    bounds = censoring_bounds(y, censoring)
+    if (bounds[:, 0] < bounds[:, 1]).all():
+        raise InvalidArgumentError("`censoring` must leave a target observed, got none.")
+    return bounds
 
 
 def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple]) -> None:
@@ -1076,7 +1103,9 @@ class SigmaxRegressor(AbstractRegressor):
     ):
         store(self, locals())
 
-    def fit(self, X, y, sample_weight=None, groups=None) -> "SigmaxRegressor":
+    def fit(
+        self, X, y, sample_weight=None, groups=None, y_error=None, censoring=None
+    ) -> "SigmaxRegressor":
         """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
@@ -1093,23 +1122,60 @@ class SigmaxRegressor(AbstractRegressor):
             Group of each row, such as a patient or a site, if new rows will belong to other groups.
             The experts are then weighted and calibrated by how well they predict groups that they
             have not seen.
+        y_error : number or array-like of shape (n,), optional
+            Standard deviation of the known measurement error of each row, in the units of ``y``:
+            the variance of y is that of the noise plus its square. Only the marginal, linear models
+            and Gaussian processes take errors into account, and are fitted.
+        censoring : array-like of shape (n,), or pair of arrays, optional
+            "above" for rows whose target is at least ``y`` (right-censored), "below" for those
+            whose target is at most ``y``, "no" or None for observed ones. For intervals a tuple
+            ``(low, high)`` of bounds, which may be infinite and are equal to ``y`` where it is
+            observed. The same experts are fitted as with ``y_error``.
         """
-        fit_together([self], [(X, y, sample_weight, groups)])
+        fit_together([self], [(X, y, sample_weight, groups, y_error, censoring)])
         return self
 
-    def read_training(self, X, y, sample_weight=None, groups=None) -> TrainingRows:
+    def predict_dist(self, X, y_error=None) -> Predictive:
+        """Predictive distribution of every row and output, in the units of ``y``.
+
+        ``y_error``, a number or an array of shape (n,), is the standard deviation of the errors of
+        the new measurements. Without it, the distribution is that of a measurement without further
+        error: of the function and of the noise that the model has learned.
+        """
+        table = self.read(X)
+        if y_error is None:
+            return self.model_.predict(table)
+        is_single = self.model_.is_single_output
+        return self.model_.measure(table, read_errors(y_error, len(table), is_single))
+
+    def read_training(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_error=None,
+        censoring=None,
+        *,
+        merges: bool = True,
+    ) -> TrainingRows:
         """Checked rows, a random sample of them if they are many."""
         n_rows, taken = _num_samples(X), None
         check_consistent_length(X, groups)
+        error = None if y_error is None else read_errors(y_error, n_rows, np.ndim(y) == 1)
+        bounds = None if censoring is None else read_bounds(y, censoring, error)
         if n_rows > LARGEST_AT_ONCE:
             check_consistent_length(X, y, sample_weight)
             rng = named_generator(make_key(self.random_state), "sample of rows")
             taken = np.sort(rng.choice(n_rows, LARGEST_AT_ONCE, replace=False))
-            X, y, sample_weight, groups = (
+            X, y, sample_weight, groups, error, bounds = (
                 None if part is None else _safe_indexing(part, taken)
-                for part in (X, y, sample_weight, groups)
+                for part in (X, y, sample_weight, groups, error, bounds)
             )
-        rows = super().read_training(X, y, sample_weight)
+        merges = merges and error is None and bounds is None
+        rows = super().read_training(X, y, sample_weight, merges=merges)
+        rows = rows if error is None else replace(rows, error=error[rows.indices])
+        rows = rows if bounds is None else rows.censored(bounds[rows.indices])
         if groups is not None:
             label = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
             if label.max() == 0:

@@ -7,11 +7,12 @@ whose log-density is the sum of theirs. ``sample_weight`` has one weight per row
 
 import numpy as np
 
-from sigmax.errors import InvalidDataError
+from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.settings import check_count, check_number
 
 __all__ = [
     "calibration_error",
+    "censored_log_likelihood",
     "coverage",
     "covering_levels",
     "crps",
@@ -23,9 +24,13 @@ __all__ = [
     "pit",
     "pit_histogram",
     "rmse",
+    "threshold_crps",
 ]
 
 LEVELS = np.linspace(0.05, 0.95, 19)
+FLAGS = ("no", "above", "below")
+CENSORED_NODES = 32
+"""Nodes of the Gauss rule on the levels up to a bound."""
 
 
 def log_likelihood(y, dist, *, sample_weight=None) -> float:
@@ -71,6 +76,93 @@ def energy_score(
     errors = np.linalg.norm(draws - y, axis=-1).mean(axis=0)
     distances = np.linalg.norm(first - second, axis=-1).mean(axis=0)
     return _mean(errors - distances / 2, sample_weight)
+
+
+def censored_log_likelihood(y, dist, censoring, *, sample_weight=None) -> float:
+    """Mean log-density of targets or, where they are censored, log-probability of their bounds.
+
+    ``censoring`` is as in `SigmaxRegressor.fit`.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(2), np.ones(2)))
+    >>> round(censored_log_likelihood([0.0, 0.0], dist, ["no", "above"]), 4)  # log φ(0), log ½
+    -0.806
+    """
+    low, high = censoring_bounds(_like(y, dist), censoring).T
+    known, is_cell = np.where(np.isfinite(low), low, high), high > low
+    known = np.where(np.isfinite(known), known, 0.0)
+    below = np.where(np.isfinite(low), dist.cdf(known), 0.0)
+    upto = np.where(np.isfinite(high), dist.cdf(np.where(np.isfinite(high), high, known)), 1.0)
+    mass = np.log(np.maximum(upto - below, 1e-300))
+    return _mean(np.where(is_cell, mass, dist.log_prob(known)), sample_weight)
+
+
+def threshold_crps(y, dist, upto, *, sample_weight=None) -> float:
+    r"""Mean CRPS of targets that are observed up to ``upto``, in their units: lower is better.
+
+    $\int_{-\infty}^u (F(t) - 1[y \le t])^2 dt$, the integral of the Brier score up to u, one number
+    or one of each row, such as the end of a study. A target that is censored at u has y = u. The
+    bound must be known for all rows, also for observed ones: with bounds of censored rows
+    alone, the score does not prefer the truth.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(2), np.ones(2)))
+    >>> [round(threshold_crps([0.0, 0.0], dist, upto), 3) for upto in (0.0, np.inf)]
+    [0.117, 0.234]
+    """
+    y, infinite = _like(y, dist), np.full(dist.shape, np.inf)
+    upto = np.broadcast_to(np.asarray(upto, np.float64), dist.shape)
+    y = np.minimum(y, upto)
+    above = crps_of_cells(-infinite, y, dist) - crps_of_cells(-infinite, upto, dist)
+    return _mean(crps_of_cells(y, infinite, dist) + above, sample_weight)
+
+
+def crps_of_cells(low: np.ndarray, high: np.ndarray, dist) -> np.ndarray:
+    """Integral of F² up to ``low`` and of (1 - F)² from ``high``, over the levels of quantiles."""
+    nodes, weights = np.polynomial.legendre.leggauss(CENSORED_NODES)
+    total = np.zeros(low.shape)
+    for sign, end in ((1, low), (-1, high)):
+        is_finite = np.isfinite(end)
+        at = np.where(is_finite, end, dist.mean)
+        mass = dist.cdf(at) if sign == 1 else 1 - dist.cdf(at)
+        for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+            level = np.clip(node * mass, 1e-12, 1 - 1e-12)
+            value = dist.inverse_cdf(level if sign == 1 else 1 - level)
+            total += is_finite * weight * mass * 2 * level * sign * (at - value)
+    return np.maximum(total, 0.0)
+
+
+def censoring_bounds(y, censoring) -> np.ndarray:
+    """Least and greatest possible value (n, 2) of targets, equal where they are observed."""
+    y = np.asarray(y, np.float64)
+    if y.ndim != 1:
+        raise InvalidArgumentError("`censoring` needs a single target: fit one model per output.")
+    if isinstance(censoring, tuple):
+        rule = f"flags or a pair (low, high) of {len(y):,} numbers each with low <= y <= high"
+        try:
+            low, high = (np.asarray(end, np.float64) for end in censoring)
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"`censoring` must be {rule}, got {censoring!r}.") from None
+        if low.shape != y.shape or high.shape != y.shape:
+            found = f"shapes {low.shape} and {high.shape}"
+            raise InvalidArgumentError(f"`censoring` must be {rule}, got {found}.")
+        if (is_bad := ~((low <= y) & (y <= high))).any():
+            at = int(np.argmax(is_bad))
+            found = f"{low[at]:g}, {y[at]:g}, {high[at]:g} in row {at + 1}"
+            raise InvalidArgumentError(f"`censoring` must be {rule}, got {found}.")
+        return np.stack([low, high], axis=1)
+    flags = np.array(["no" if flag is None else flag for flag in censoring], dtype=object)
+    unknown = [flag for flag in flags if not (isinstance(flag, str) and flag in FLAGS)]
+    if unknown or flags.shape != y.shape:
+        rule = f'one of "no", "above" and "below" for each of the {len(y):,} rows'
+        found = repr(unknown[0]) if unknown else f"shape {flags.shape}"
+        raise InvalidArgumentError(f"`censoring` must be {rule}, got {found}.")
+    low, high = np.where(flags == "below", -np.inf, y), np.where(flags == "above", np.inf, y)
+    return np.stack([low, high], axis=1)
 
 
 def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:

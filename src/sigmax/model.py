@@ -65,6 +65,19 @@ class Model:
         rows, inputs = self.complete(table, hidden)
         return self.predictive(rows.mixture(self.fitted.density(inputs)))
 
+    def measure(self, table: Table, error: Float[np.ndarray, " rows"]) -> Predictive:
+        """`predict` for measurements with errors of these standard deviations, by a stack.
+
+        They may lie beyond the support, and between values that repeat.
+        """
+        rows, inputs = self.complete(table)
+        mixture, scaling = rows.mixture(self.fitted.density(inputs)), self.target.scaling
+        assert isinstance(mixture, Stacked)
+        dist = mixture.measured(error[:, None] / scaling.scale)
+        return Predictive(
+            tree_map(lambda leaf: leaf[..., 0], dist.affine(scaling.mean, scaling.scale))
+        )
+
     def describe(self, table: Table) -> tuple[Predictive, dict[str, Float[np.ndarray, " rows"]]]:
         """`predict`, and further quantities of every row by name: ``gate``, ``evidence``."""
         rows, inputs = self.complete(table)

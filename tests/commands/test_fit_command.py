@@ -239,6 +239,20 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
     assert {"district", "weight_kg"}.isdisjoint(column["name"] for column in facts["features"])
 
 
+@pytest.mark.parametrize("holdout", [None, 0.3])
+def test_a_column_of_errors_is_no_feature_and_explains_the_scatter(holdout):
+    rng = np.random.default_rng(0)
+    error = np.where(rng.random(120) < 0.5, 0.05, 1.0)
+    frame = pd.DataFrame({"x": rng.uniform(-2, 2, 120), "sd": error})
+    frame["y"] = frame["x"] + 0.1 * rng.normal(size=120) + error * rng.normal(size=120)
+    options = FitOptions(effort="quick", error_column="sd", holdout=holdout)
+    saved, texts = fit_table(frame, ColumnOptions(target="y"), options)
+    assert saved.features == ["x"] and saved.metadata["options"]["error_column"] == "sd"
+    assert np.median(saved.model.predict_dist(frame[["x"]]).std) < 0.3
+    scores = json.loads(texts["scores.json"])
+    assert scores["model"]["log_likelihood"]["value"] > scores["linear"]["log_likelihood"]["value"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     {
@@ -263,6 +277,13 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
         "no networks on Ray": ({"engine": "ray"}, ["'sigmax'", "--method local"]),
         "no support": ({"min": "5", "max": "3"}, ["`support` must be", "(5.0, 3.0)"]),
         "values beyond": ({"max": "1"}, ["must lie within `support`"]),
+        "errors of another": ({"error-column": "weight_kg", "method": "gp"}, ["--method sigmax"]),
+        "no errors": ({"error-column": "kg"}, ["`--error-column`", "no column 'kg'"]),
+        "errors of text": (
+            {"error-column": "vehicle"},
+            ["'vehicle' must have numbers", "in row"],
+        ),
+        "errors are the target": ({"error-column": "minutes"}, ["must not be the target"]),
         "two splits": ({"time-column": "ordered", "group-column": "district"}, ["choose one"]),
     }.values(),
 )

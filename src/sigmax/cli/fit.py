@@ -59,7 +59,7 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidCellError
+from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
 from sigmax.estimators import (
     AbstractRegressor,
     LinearRegressor,
@@ -77,7 +77,7 @@ from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.settings import check_choice, check_count, check_number
 from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
 from sigmax.tables.profile import Profile
-from sigmax.tables.table import Kind, Schema
+from sigmax.tables.table import Kind, Schema, check_names
 from sigmax.version import __version__
 
 FITTED = {
@@ -116,6 +116,10 @@ class FitOptions:
     conformal: Annotated[
         bool, typer.Option("--conformal", help="Conformal intervals, with guaranteed coverage.")
     ] = False
+    error_column: Annotated[
+        str | None,
+        typer.Option(help="Standard deviation of the known error of each target, no feature."),
+    ] = None
     seed: Seed = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the estimator that differ from the preset."""
@@ -138,6 +142,9 @@ class FitOptions:
         if self.method != "sigmax" and not (is_usual and self.time_limit is None):
             text = f"`--effort {self.effort}`" if not is_usual else "`--time-limit`"
             raise InvalidArgumentError(f"{text} needs `--method sigmax`, not {self.method!r}.")
+        if self.error_column is not None and (self.method != "sigmax" or self.conformal):
+            text = "`--method sigmax` and no `--conformal`"
+            raise InvalidArgumentError(f"`--error-column` needs {text}.")
         if self.holdout is not None:
             check_number("--holdout", self.holdout, above=0.0, below=1.0)
         check_count("--seed", self.seed, minimum=0)
@@ -249,7 +256,15 @@ def fit_table(
     columns = columns.for_columns(list(map(str, frame.columns)))
     columns.check()
     options.check()
+    error = None
+    if options.error_column is not None:
+        if options.error_column == columns.target:
+            raise InvalidArgumentError("`--error-column` must not be the target.")
+        check_names([options.error_column], list(frame.columns), option="--error-column")
+        columns = replace(columns, drop=(*columns.drop, options.error_column))
     data = UsableRows.read(frame, columns)
+    if options.error_column is not None:
+        error = error_values(data, options.error_column)
     model = options.create_model(columns)
     with InvalidCellError.numbered(data.numbers):
         table = read_features(data.X, columns)
@@ -276,7 +291,7 @@ def fit_table(
         n_train = f"{len(data.y) if split is None else len(split.train):,} rows"
         n_train = n_train if many is None else "all other rows, in shards"
         show(f"Fitting {type(model).__name__} to {n_train}")
-        seconds = fit_model(model, data, columns, split, many, verbose=verbose)
+        seconds = fit_model(model, data, columns, split, many, error, verbose=verbose)
         return seconds, fit_baselines(data, split, columns, options)
 
     in_turn = many is None and options.scores_in_turn(columns, model)
@@ -292,7 +307,7 @@ def fit_table(
             show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
     with bar(f"scoring {len(split.test):,} held-out rows"):
         y, clusters = data.y[split.test], split.clusters
-        dist, intervals, gate = predict_test(model, data, split, options.intervals)
+        dist, intervals, gate = predict_test(model, data, split, options.intervals, error)
         row_scores = {"model": score_rows(y, dist, intervals)}
         for title, other in baselines.items():
             row_scores[title] = score_rows(y, predict_test(other, data, split)[0])
@@ -345,7 +360,7 @@ def fit_table(
     learned = split.train
     if not (split.how == IN_TURN or options.no_refit):
         show(f"Refitting on all {metadata['rows']['with_target']:,} rows.")
-        fit_model(model, data, columns, None, many, verbose=verbose)
+        fit_model(model, data, columns, None, many, error, verbose=verbose)
         linear = None if linear is None else linear.fit(data.X, data.y)
         learned = np.arange(len(data.y))
     saved = SavedTableModel(model, metadata, linear)
@@ -373,6 +388,7 @@ def fit_model(
     columns: ColumnOptions,
     split: Split | None,
     many: ManyRows | None,
+    error: NDArray[np.float64] | None,
     *,
     verbose: bool,
 ) -> float:
@@ -388,18 +404,34 @@ def fit_model(
         name, groups = columns.group_column, None
         if name is not None:
             groups = group_labels(data.frame[name].iloc[rows], 1)
-        fit_rows(model, data.X.iloc[rows], data.y[rows], groups)
+        given = {} if error is None else {"y_error": error[rows]}
+        fit_rows(model, data.X.iloc[rows], data.y[rows], groups, **given)
     if has_bar:
         model.set_params(verbose=0)
     return time.perf_counter() - begin
 
 
-def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any) -> None:
+def error_values(data: UsableRows, name: str) -> NDArray[np.float64]:
+    """Known errors of all rows: numbers of at least 0."""
+    column = data.frame[name]
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    found = numbers.to_numpy(np.float64, na_value=np.nan)
+    is_bad = ~(np.isfinite(found) & (found >= 0))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        raise InvalidDataError(
+            f"`--error-column`: {name!r} must have numbers of at least 0, got"
+            f" {str(column.iloc[first])[:60]!r} in row {data.numbers[first]}."
+        )
+    return found
+
+
+def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any, **given: Any) -> None:
     """Fit; a stack weighs its experts by how well they predict other groups, if there are any."""
     if isinstance(model, SigmaxRegressor) and groups is not None and len(np.unique(groups)) > 1:
-        model.fit(X, y, groups=groups)
+        model.fit(X, y, groups=groups, **given)
     else:
-        model.fit(X, y)
+        model.fit(X, y, **given)
 
 
 def fit_baselines(
@@ -417,12 +449,18 @@ def fit_baselines(
 
 
 def predict_test(
-    model: AbstractRegressor, data: UsableRows, split: Split, method: str = "distribution"
+    model: AbstractRegressor,
+    data: UsableRows,
+    split: Split,
+    method: str = "distribution",
+    error: NDArray[np.float64] | None = None,
 ) -> tuple[Predictive, Callable[[float], NDArray[np.float64]], NDArray[np.float64] | None]:
     """Densities of the test rows, bounds (n, 2) of the intervals of a level, and the gate."""
     if split.how != IN_TURN:
         X = data.X.iloc[split.test]
         dist, gate = model.predict_dist_and_gate(X)
+        if error is not None and isinstance(model, SigmaxRegressor):
+            dist = model.predict_dist(X, y_error=error[split.test])
         return dist, intervals_of(model, X, dist, method), gate
     row, gate = model.model_.fitted.held_out.row, model.model_.fitted.held_out.gate
     order = np.argsort(row)
@@ -504,7 +542,11 @@ def fit_metadata(
         "split": split.how,
         "fitted_to": "the training rows" if options.no_refit else "all rows",
         "intervals": options.intervals,
-        "options": asdict(columns) | asdict(options),
+        "options": {
+            name: value
+            for name, value in (asdict(columns) | asdict(options)).items()
+            if name != "error_column" or value is not None
+        },
         "versions": versions | {package: version(package) for package in packages},
         "findings": [asdict(finding) for finding in profile.findings],
     }

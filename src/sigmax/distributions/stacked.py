@@ -16,7 +16,9 @@ from scipy import special
 
 from sigmax.distributions.base import AbstractDistribution
 from sigmax.distributions.mixture import Mixture
+from sigmax.distributions.normal import Normal
 from sigmax.distributions.student_t import StudentT
+from sigmax.errors import InvalidArgumentError
 from sigmax.values import AbstractValue
 
 Numbers: TypeAlias = NDArray[np.float64]
@@ -196,6 +198,29 @@ class ExpertPart(AbstractValue):
             squares += weight * values**2
         return total, np.maximum(squares - total**2, 0.0)
 
+    def measured(self, std: Numbers) -> "ExpertPart":
+        """Prediction of a measurement with one more Normal error, of standard deviation ``std``.
+
+        Variances add up. A Student-t plus a Normal error is taken as a Student-t with the degrees
+        of freedom of Welch and Satterthwaite.
+        """
+        own, scale, df = self.mixture, self.scale, self.df
+        mean = np.asarray(own.components.mean)
+        if self.transform is not None:
+            raise InvalidArgumentError(
+                "`y_error` cannot be added to predictions of a transformed target: fit with"
+                " `y_error`, 0 if the training rows have no errors."
+            )
+        if df is None:
+            components, before = Normal(mean, np.hypot(scale, std)), scale**2
+            after = components.std**2
+        else:
+            wider, before = df * (1 + (std / scale) ** 2) ** 2, scale**2 * inflation(df)
+            after = before + std**2
+            components = StudentT(mean, wider, np.sqrt(after / inflation(wider)))
+        share = None if own.epistemic_share is None else own.epistemic_share * before / after
+        return ExpertPart(Mixture(components, share, own.log_weight, own.n_parts), self.transform)
+
     def summary(self, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Mean, variance, and the part of it that is uncertainty about the mean."""
         means, variances = self.moments(low, high)
@@ -209,6 +234,11 @@ class ExpertPart(AbstractValue):
         if self.mixture.epistemic_share is not None:
             epistemic = epistemic + np.sum(weight * self.mixture.epistemic_share * variances, 0)
         return mean, variance, np.minimum(epistemic, variance)
+
+
+def inflation(df: Numbers) -> Numbers:
+    """Variance of a Student-t over its squared scale; 1 where there is none."""
+    return np.where(df > 2, df / np.maximum(df - 2, 1e-9), 1.0)
 
 
 def clipped_moments(
@@ -542,6 +572,13 @@ class Stacked(AbstractDistribution):
     def widen(self, factor: Any) -> "Stacked":
         parts = tuple(ExpertPart(part.mixture.widen(factor), part.transform) for part in self.parts)
         return replace(self, parts=parts)
+
+    def measured(self, std: Numbers) -> "Stacked":
+        """Distribution of a measurement with one more error, see `ExpertPart.measured`.
+
+        ``std`` is standardised; probabilities are calibrated as before.
+        """
+        return replace(self, parts=tuple(part.measured(std) for part in self.parts))
 
     def over_choices(self, choices: np.ndarray, log_weight: np.ndarray) -> "Stacked":
         """Mixtures of the densities of several rows, as `Mixture.over_choices`."""

@@ -137,7 +137,7 @@ class HeldOut(AbstractValue):
         if not len(self):
             raise InvalidArgumentError(
                 "`method` can be 'conformal' only where ensemble members hold rows out: set"
-                " `validation_fraction` above 0."
+                " `validation_fraction` above 0, and fit without `censoring`."
             )
         scores, folds = self._conformal
         mean, variance = member_moments(dist, folds.shape[1])
@@ -260,6 +260,9 @@ class AbstractExpert(AbstractSettings):
 
     is_network: ClassVar[bool] = False
     """True for an ensemble of networks, of which several can be trained in one call."""
+
+    knows_errors: ClassVar[bool] = False
+    """True if `fit` takes known measurement errors of rows, `Rows.error`, into account."""
 
     import_subclasses = staticmethod(import_compiled)
 

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from scipy import optimize
 
-from sigmax.distributions import Mixture, Normal
+from sigmax.distributions import Mixture, Normal, StudentT
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.leave_out import (
     LEAST_DF,
@@ -27,9 +28,13 @@ PENALTIES = np.logspace(-6, 6, 49)
 """Ratios of the noise variance to the prior variance of a coefficient, on standardised data."""
 PRIOR_SHAPE, PRIOR_RATE = 1.0, 1e-12
 """Inverse-gamma prior of the noise variance, in units of the variance of y."""
+LOG_NOISE, STEP = (-14.0, 2.0), 0.3
+"""Bounds of the logarithm of the noise variance where errors are known; step of its curvature."""
 MOST_CODES = 200
 """Categories of a column with a coefficient each; larger columns have statistics of y instead."""
 N_QUANTILES = 99
+LEAST_VARIANCE = 0.01
+"""Variance of targets without known errors at least, as a share of that with them."""
 LEVELS = np.append((np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, [0.25, 0.75])
 """Levels of the quantiles of the marginal, and of the quartiles that its bandwidth follows from."""
 
@@ -123,32 +128,71 @@ class LinearFitted(AbstractFitted):
 
 
 @final
+class LinearFittedToErrors(AbstractFitted):
+    """Posterior of the coefficients, given known errors of the training rows."""
+
+    linear: LinearFitted
+    df: float
+    """Degrees of freedom of the noise variance."""
+    held_out: HeldOut
+    """Leave-one-out densities, without the errors of the rows themselves."""
+
+    def with_rows(self, new: StoredRows) -> "LinearFittedToErrors":
+        """Posterior given more rows without errors."""
+        return replace(self, linear=self.linear.with_rows(new))
+
+    def density(self, X: Inputs) -> Mixture:
+        return with_df(self.linear.density(X), self.df)
+
+
+def with_df(dist: Mixture, df: float) -> Mixture:
+    """Density whose noise alone has an unknown variance: Welch and Satterthwaite's ``df``."""
+    own: Any = dist.components
+    share_of_noise = np.maximum(1 - np.asarray(dist.epistemic_share), 1e-3)
+    return replace(dist, components=StudentT(own.mean, df / share_of_noise**2, own.scale))
+
+
+@final
 @dataclass(frozen=True, kw_only=True)
 class Linear(AbstractBaseline):
     r"""Bayesian linear regression with a Student-t prediction.
 
     Coefficients have the prior $\beta \sim N(0, \sigma^2 / \lambda)$, the constant a flat one, the
-    noise variance an inverse-gamma one; $\lambda$ maximises the marginal likelihood.
+    noise variance an inverse-gamma one; $\lambda$ maximises the marginal likelihood. With known
+    errors $s_i$ so does $\sigma^2$: at a given one, a row has the weight
+    $1 / (1 / w_i + s_i^2 / \sigma^2)$.
     """
 
-    def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> LinearFitted:
+    knows_errors = True
+
+    def fit(
+        self, rows: Rows, key: RandomKey, *, verbose: int = 0
+    ) -> LinearFitted | LinearFittedToErrors:
         weight = rows.weight / rows.weight.mean()
         Z = design(rows.X)
-        center = weight @ Z / len(Z)
+        per_row = 1 / rows.weight * rows.weight.mean()
+        total, constant, known, known_df = len(Z), np.zeros(rows.y.shape[1]), None, math.inf
+        if rows.error is not None:
+            known, known_df = noise_of_largest_evidence(Z, rows.y[:, 0], weight, rows.error)
+            weight = 1 / (per_row + rows.error**2 / known)
+            total, constant = weight.sum(), weight @ rows.y / weight.sum()
+        center = weight @ Z / total
         root = np.sqrt(weight)[:, None]
         left, singular, directions = np.linalg.svd(root * (Z - center), full_matrices=False)
-        eigenvalues, y = singular**2, root * rows.y  # whose weighted mean is 0
+        eigenvalues, y = singular**2, root * (rows.y - constant)  # whose weighted mean is 0
         projected = singular[:, None] * (left.T @ y)
         shrunk = 1 / (eigenvalues[:, None] + PENALTIES)  # (directions, penalties)
         explained = np.einsum("kp,kl->lp", projected**2, shrunk)
-        shape = PRIOR_SHAPE + (len(Z) - 1) / 2
+        shape = PRIOR_SHAPE + (total - 1) / 2
         rate = PRIOR_RATE + np.maximum(np.sum(y**2, axis=0) - explained, 0.0) / 2
-        evidence = np.sum(np.log(PENALTIES * shrunk), axis=0)[:, None] / 2 - shape * np.log(rate)
+        fit = -shape * np.log(rate) if known is None else -rate / known
+        evidence = np.sum(np.log(PENALTIES * shrunk), axis=0)[:, None] / 2 + fit
         best = np.argmax(evidence, axis=0)
         noise = np.take_along_axis(rate, best[None], axis=0)[0] / shape
+        noise = noise if known is None else np.array([known])
         coefficients = directions.T @ (projected * shrunk[:, best])
         groups, df, left_out = DuplicateGroups.of(rows), 2 * shape, []
-        factor = np.column_stack([left, root / math.sqrt(len(Z))])
+        factor = np.column_stack([left, root / math.sqrt(total)])
         for output, at in enumerate(best):
             share = np.append(eigenvalues * shrunk[:, at], 1.0)
             own = y[:, output]
@@ -158,21 +202,60 @@ class Linear(AbstractBaseline):
             squares = groups.sum(residual * error) / noise[output]
             scale = (noise[output] * np.maximum(df - squares, SMALLEST * df) / own_df)[groups.label]
             latent = np.maximum(diagonal - 1, SMALLEST)
-            per_row = 1 / rows.weight * rows.weight.mean()
             mean = rows.y[:, output] - error / root[:, 0]
+            if known is not None:
+                scale, latent = np.full(len(Z), known), latent / weight / per_row
             left_out.append((mean, scale * latent * per_row, scale * per_row, own_df[groups.label]))
         parts = (np.stack(part, axis=-1)[None] for part in zip(*left_out, strict=True))
-        return LinearFitted(
+        held_out = total_density(*parts)
+        if known is not None:
+            held_out = with_df(held_out, known_df)
+        fitted = LinearFitted(
             center=center,
-            constant=np.zeros(rows.y.shape[1]),
+            constant=constant,
             coefficients=coefficients,
             directions=directions,
             eigenvalues=eigenvalues,
             penalty=PENALTIES[best],
             noise=noise,
             shape=shape,
-            held_out=HeldOut.of_rows(total_density(*parts), rows),
+            held_out=HeldOut.of_rows(held_out, rows),
         )
+        if known is None:
+            return fitted
+        return LinearFittedToErrors(linear=fitted, df=known_df, held_out=fitted.held_out)
+
+
+def noise_of_largest_evidence(
+    Z: Numbers,
+    y: Float[np.ndarray, " rows"],
+    weight: Float[np.ndarray, " rows"],
+    error: Float[np.ndarray, " rows"],
+) -> tuple[float, float]:
+    """Noise variance of the linear model given known errors, and its degrees of freedom.
+
+    These are twice the curvature of the logarithm of the evidence, as for a known function.
+    """
+
+    def loss(log_noise: float) -> float:
+        noise = math.exp(log_noise)
+        own = 1 / (1 / weight + error**2 / noise)
+        root = np.sqrt(own)
+        centered = y - own @ y / own.sum()
+        left, singular, _ = np.linalg.svd(
+            root[:, None] * (Z - own @ Z / own.sum()), full_matrices=False
+        )
+        shrunk = 1 / (singular[:, None] ** 2 + PENALTIES)
+        explained = (singular * (left.T @ (root * centered))) ** 2 @ shrunk
+        rate = PRIOR_RATE + np.maximum(own @ centered**2 - explained, 0.0) / 2
+        evidence = np.sum(np.log(PENALTIES * shrunk), axis=0) / 2 - rate / noise
+        free = np.sum(np.log(own)) / 2 - math.log(own.sum()) / 2
+        return (PRIOR_SHAPE + (len(y) - 1) / 2) * log_noise - free - evidence.max()
+
+    found: Any = optimize.minimize_scalar(loss, bounds=LOG_NOISE, method="bounded")
+    best = float(found.x)
+    curvature = (loss(best + STEP) - 2 * loss(best) + loss(best - STEP)) / STEP**2
+    return math.exp(best), max(2 * curvature, LEAST_DF)
 
 
 @final
@@ -216,10 +299,18 @@ class Marginal(AbstractBaseline):
     """Density of the training targets, the same for every row.
 
     It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
-    narrower than Silverman's bandwidth.
+    narrower than Silverman's bandwidth. Targets with known errors are moved towards the mean, so
+    that all have the variance that the target has without errors.
     """
 
+    knows_errors = True
+
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> MarginalFitted:
+        if rows.error is not None:
+            added = rows.error[:, None] ** 2
+            weight = rows.weight[:, None] / (1 + added) ** 2
+            own = max(float(np.average(rows.y**2 - added, weights=weight)), LEAST_VARIANCE)
+            rows = replace(rows, y=rows.y * np.sqrt(own / (own + added)))
         parts = [
             smoothed_histogram(
                 np.quantile(column, LEVELS, weights=rows.weight, method="inverted_cdf"), len(rows)

@@ -4,7 +4,9 @@ On standardised rows and targets, with a length-scale $\ell$ of every column or 
 coordinates, $r^2 = \sum_j (x_j - x'_j)^2 / \ell_j^2$ and $t = \sqrt5\, r$,
 
 $$k(x, x') = s_f^2 (1 + t + t^2/3) e^{-t} + s_l^2 (1 + x^\top x' / G), \qquad
-\text{Var}(\varepsilon_i) = \sigma^2 g(x_i) / w_i.$$
+\text{Var}(\varepsilon_i) = \sigma^2 g(x_i) / w_i + s_i^2$$
+
+with the standard deviation $s_i$ of the known error of a row, 0 if none is given.
 
 The hyper-parameters maximise the evidence times weak log-normal priors; the gradient is analytic,
 so that nothing is compiled. The relative noise $g$ is a kernel smoother of the logarithms of the
@@ -106,13 +108,18 @@ class Covariance:
         linear = 1 + np.sum(X**2, axis=1) / self.n_groups
         return np.exp(theta[0]) + np.exp(theta[2]) * linear
 
-    def loss(self, theta: Vector, X: Matrix, y: Vector, weight: Vector) -> tuple[float, Vector]:
-        """Negative log posterior density of the hyper-parameters, and its gradient."""
+    def loss(
+        self, theta: Vector, X: Matrix, y: Vector, weight: Vector, known: Vector | float = 0.0
+    ) -> tuple[float, Vector]:
+        """Negative log posterior density of the hyper-parameters, and its gradient.
+
+        ``known`` are the variances of known errors.
+        """
         (t, decay), linear = self.matern(theta, X, X), self.linear(X, X)
         signal, noise, slope = np.exp(theta[:3])
         smooth = signal * (1 + t + t**2 / 3) * decay
         total = smooth + slope * linear
-        total[np.diag_indices(len(X))] += (noise + JITTER) / weight
+        total[np.diag_indices(len(X))] += (noise + JITTER) / weight + known
         try:
             root = linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:
@@ -140,7 +147,7 @@ class Covariance:
         return loss, gradient + np.concatenate([z / PRIOR_STD, z_length / LENGTH_STD])
 
     def search(
-        self, starts: list[Vector], X: Matrix, y: Vector, weight: Vector, max_iter: int
+        self, starts: list[Vector], rows: tuple[Matrix, Vector, Vector, Vector], max_iter: int
     ) -> Vector:
         """Hyper-parameters of largest posterior density from several starts, by L-BFGS-B."""
         length = [BOUNDS["length"]] * self.n_groups
@@ -148,7 +155,7 @@ class Covariance:
         options = {"maxiter": max_iter, "ftol": 1e-7}
         found = [
             optimize.minimize(
-                self.loss, start, (X, y, weight), "L-BFGS-B", True, bounds=bounds, options=options
+                self.loss, start, rows, "L-BFGS-B", True, bounds=bounds, options=options
             )
             for start in starts
         ]
@@ -243,7 +250,7 @@ class MaternFitted(AbstractFitted):
     log_noise: Float[np.ndarray, "points outputs"]
     """Logarithms of squared residuals of these rows less their mean, which are smoothed over."""
     relative_noise: Float[np.ndarray, "rows outputs"]
-    """Relative noise of the rows, smoothed without their own residuals."""
+    """Relative noise of the rows, smoothed without their own residuals, and known errors."""
     bandwidth: Float[np.ndarray, " outputs"]
     """Bandwidth of this smoother in length-scales; infinite where the noise is constant."""
     factor: Float[np.ndarray, " outputs"]
@@ -343,6 +350,8 @@ def student_t(mean, latent, noise, factor, df) -> Mixture:
 class MaternProcess(AbstractExpert):
     """Gaussian process with a Matérn and a linear covariance."""
 
+    knows_errors = True
+
     n_search: int = setting(400, COUNT, "Rows on which hyper-parameters are searched, at most.")
     n_polish: int = setting(1000, COUNT, "Rows on which the search goes on for a few iterations.")
     n_exact: int = setting(2000, COUNT, "Rows with which the process is exact, at most.")
@@ -363,10 +372,11 @@ class MaternProcess(AbstractExpert):
         if len(X) > self.n_exact:
             is_point[order[self.n_points :]] = False
         y, weight = rows.y[scored], rows.weight[scored] / rows.weight.mean()
+        known = np.zeros(len(X)) if rows.error is None else rows.error[scored] ** 2
         groups = DuplicateGroups.create(rows.given.duplicate_group[scored])
         with threadpool_limits(1, user_api="blas"):
             found = [
-                self.fit_output(X, column, weight, group, is_point, order, groups)
+                self.fit_output(X, column, weight, known, group, is_point, order, groups)
                 for column in np.ascontiguousarray(y.T)
             ]
         theta, log_noise, relative, bandwidth, factor, df, left_out = zip(*found, strict=True)
@@ -390,27 +400,30 @@ class MaternProcess(AbstractExpert):
             ),
         )
 
-    def fit_output(self, X, y, weight, group, is_point, order, groups):
+    def fit_output(self, X, y, weight, known, group, is_point, order, groups):
         """Parameters of one output, and predictions of rows without their groups."""
-        covariance, some = Covariance(group), order[: self.n_search]
-        theta = covariance.search(
-            covariance.starts(), X[some], y[some], weight[some], self.max_iter
-        )
+        covariance = Covariance(group)
+
+        def taken(some) -> tuple[Matrix, Vector, Vector, Vector]:
+            return X[some], y[some], weight[some], known[some]
+
+        theta = covariance.search(covariance.starts(), taken(order[: self.n_search]), self.max_iter)
         if len(X) > self.n_search:
-            some = order[: self.n_polish]
-            theta = covariance.search([theta], X[some], y[some], weight[some], self.POLISH_ITER)
+            theta = covariance.search([theta], taken(order[: self.n_polish]), self.POLISH_ITER)
 
         def leave_out(relative: Vector) -> tuple[Vector, Vector, Vector]:
             """Mean, latent and noise variance of every row without its group."""
             noise = np.exp(theta[1]) * relative / weight
-            found = infer(covariance, theta, X, y, noise, is_point, groups)
+            found = infer(covariance, theta, X, y, noise + known, is_point, groups)
             return found.mean, found.latent, noise
 
         relative, bandwidth, log_noise = np.ones(len(X)), np.inf, np.zeros(is_point.sum())
         mean, latent, noise = leave_out(relative)
         for _ in range(NOISE_ROUNDS if len(X) >= FEWEST_VARYING else 0):
-            values = np.log(((y - mean) ** 2 / (latent + noise) + 1e-3) * relative)[is_point]
-            values -= values.mean()
+            total = latent + noise + known
+            values = np.log(((y - mean) ** 2 / total + 1e-3) * relative)[is_point]
+            share = ((latent + noise) / total)[is_point]  # of the residual that tells the noise
+            values = share * (values - np.average(values, weights=share))
             points = X[is_point], values
             tried = [
                 smoothed(covariance, theta, points[0], *points, h, leave_out=True)
@@ -428,28 +441,34 @@ class MaternProcess(AbstractExpert):
         if len(X) <= self.n_search:
             for held_out in groups.folds(order, N_FOLDS):
                 kept = ~held_out
-                own = covariance.search([theta], X[kept], y[kept], weight[kept], self.REFIT_ITER)
+                own = covariance.search([theta], taken(kept), self.REFIT_ITER)
                 relevant = np.exp(own[1]) * relative / weight
-                found = infer(covariance, own, X[kept], y[kept], relevant[kept], is_point[kept])
+                total = (relevant + known)[kept]
+                found = infer(covariance, own, X[kept], y[kept], total, is_point[kept])
                 mean[held_out], latent[held_out] = found.at(covariance, own, X[held_out], X[kept])
                 noise[held_out] = relevant[held_out]
-        factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight)
+        factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight, known)
+        relative = relative + known * weight / np.exp(theta[1])
         return theta, log_noise, relative, bandwidth, factor, df, (mean, latent, noise)
 
 
-def best_scale_and_tails(error: Vector, scale: Vector, weight: Vector) -> tuple[float, float]:
+def best_scale_and_tails(
+    error: Vector, scale: Vector, weight: Vector, known: Vector
+) -> tuple[float, float]:
     """Factor on the scales and degrees of freedom of largest likelihood, shrunk for few rows.
 
     The grid is centred on the root mean square of the standardised errors. With few rows, whose
-    leave-one-out errors are slightly too small, the factor is taken towards 1.
+    leave-one-out errors are slightly too small, the factor is taken towards 1. ``known`` variances
+    of measurement errors have no factor; rows count by the share of the others.
     """
-    n = len(error)
-    root = np.sqrt(np.average((error / scale) ** 2, weights=weight))
+    n, weight = len(error), weight * (scale**2 / (scale**2 + known))
+    root = np.sqrt(np.average((error / np.hypot(scale, np.sqrt(known))) ** 2, weights=weight))
     start = max(root ** (n / (n + 50)), 0.8)
     best, found = -np.inf, (1.0, DFS[0])
     for df in DFS:
         for factor in start * FACTORS:
-            own = student_t_log_density(error / (factor * scale), df) - math.log(factor)
+            total = np.hypot(factor * scale, np.sqrt(known))
+            own = student_t_log_density(error / total, df) - np.log(total)
             score = np.average(own, weights=weight) - 0.5 / n * abs(math.log(df / 20))
             if score > best:
                 best, found = score, (float(factor), df)

@@ -25,6 +25,8 @@ LARGEST_EXACT = 5000
 """Rows that an exact Gaussian process takes at most."""
 MOST_SCORED = 8192
 """Rows of which an expert computes held-out densities, at most."""
+IMPUTATIONS = 20
+"""Rounds in which censored targets are drawn."""
 FEWEST_HELD_OUT, LARGEST_SHARE = 20, 0.4
 """Rows that a member holds out at least, unless they are a larger share of all rows than this."""
 
@@ -43,6 +45,10 @@ class TrainingRows:
     is_single_output: bool
     group: NDArray[np.intp] | None = None
     """Label of every row; rows of one label are held out together, whatever their X."""
+    error: NDArray[np.float64] | None = None
+    """Standard deviation of the known measurement error of every row."""
+    bounds: NDArray[np.float64] | None = None
+    """Least and greatest possible target of every row (n, 2), equal where it is observed."""
 
     @classmethod
     def read(
@@ -54,8 +60,9 @@ class TrainingRows:
         *,
         categorical: Any = None,
         numeric: Any = None,
+        merges: bool = True,
     ) -> "TrainingRows":
-        """Check and convert the arguments of `fit`; exact duplicates are merged.
+        """Check and convert the arguments of `fit`; exact duplicates are merged if it ``merges``.
 
         ``estimator`` gets the attributes ``n_features_in_`` and ``feature_names_in_``. Rows of a
         table with more than numbers are sorted by their content.
@@ -64,7 +71,7 @@ class TrainingRows:
             estimator, X, y, sample_weight, categorical=categorical, numeric=numeric
         )
         rows = cls(table, y.reshape(len(y), -1), weight, indices, y.ndim == 1)
-        rows = merge_duplicates(rows)
+        rows = merge_duplicates(rows) if merges else rows
         if table.schema.is_plain:
             return rows
         return rows.take(rows.table.canonical_order(rows.y, rows.weight))
@@ -76,7 +83,31 @@ class TrainingRows:
         """Some of the rows."""
         table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
         group = None if self.group is None else self.group[rows]
-        return TrainingRows(table, y, weight, self.indices[rows], self.is_single_output, group)
+        error = None if self.error is None else self.error[rows]
+        bounds = None if self.bounds is None else self.bounds[rows]
+        indices, is_single = self.indices[rows], self.is_single_output
+        return TrainingRows(table, y, weight, indices, is_single, group, error, bounds)
+
+    @property
+    def is_exact(self) -> bool:
+        """True if no target has a known error or is censored."""
+        return self.error is None and self.bounds is None
+
+    def censored(self, bounds: NDArray[np.float64]) -> "TrainingRows":
+        """Rows with imputed targets: of the distribution of targets between their ``bounds``.
+
+        A target between bounds is drawn from the others there, until all are drawn from what they
+        make up: the estimate of Turnbull, which is that of Kaplan and Meier without lower bounds.
+        """
+        low, high = bounds.T
+        level, y = np.random.default_rng(0).random(len(self)), self.y[:, 0]
+        for _ in range(IMPUTATIONS):
+            ranked = np.sort(y)
+            first = np.searchsorted(ranked, low)
+            n_inside = np.searchsorted(ranked, high, side="right") - first
+            drawn = ranked[np.minimum(first + (level * n_inside).astype(int), len(y) - 1)]
+            y = np.where((high > low) & (n_inside > 0), drawn, y)
+        return replace(self, y=y[:, None], bounds=bounds)
 
     @cached_property
     def duplicate_group(self) -> NDArray[np.intp]:
@@ -108,13 +139,20 @@ class Rows:
     """In double precision. Statistics of the target by category leave out the row itself."""
     y: NDArray[np.float64]
     """Transformed targets (n, p) of mean 0 and variance 1."""
+    error: NDArray[np.float64] | None = None
+    """Standard deviation of the known measurement error of every row, in the units of ``y``."""
+    bounds: NDArray[np.float64] | None = None
+    """Bounds of censored targets, see `TrainingRows`, in the units of ``y``."""
 
     @classmethod
     def encode(cls, given: TrainingRows, target: TargetUnits) -> "Rows":
         """Learn how columns are encoded, and encode the rows."""
         groups, y = given.duplicate_group, target(given.y, np.float64)
         features, X = Features.fit(given.table, y, given.weight, groups, np.float64)
-        return cls(given, features, target, X, y)
+        mean, scale = target.scaling.mean[0], target.scaling.scale[0]
+        error = None if given.error is None else given.error / scale
+        bounds = None if given.bounds is None else (given.bounds - mean) / scale
+        return cls(given, features, target, X, y, error, bounds)
 
     def __len__(self) -> int:
         return len(self.y)

@@ -14,20 +14,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from time import perf_counter
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize, special, stats
 
 from sigmax.calibration import few_rows_factor
-from sigmax.distributions import ExpertPart, Mixture, PowerTransform, Stacked, Units, bernstein
+from sigmax.distributions import (
+    ExpertPart,
+    Mixture,
+    PowerTransform,
+    Predictive,
+    Stacked,
+    Units,
+    bernstein,
+)
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts.base import AbstractExpert, AbstractFitted, HeldOut, StoredRows
 from sigmax.experts.forest import Forest, largest_weights
 from sigmax.experts.linear import Linear, Marginal
 from sigmax.experts.matern import MaternProcess
-from sigmax.experts.rows import Rows
+from sigmax.experts.rows import Rows, TrainingRows
 from sigmax.extrapolation import (
     NO_CENTER,
     ExtrapolationGate,
@@ -36,7 +44,9 @@ from sigmax.extrapolation import (
     in_blocks,
     with_centers,
 )
+from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
+from sigmax.metrics import crps_of_cells
 from sigmax.random import RandomKey, named_key
 from sigmax.settings import Rule, one_of, setting
 from sigmax.tables import Kind
@@ -95,6 +105,14 @@ MOST_WIDENED, FACTOR_ROWS = (-0.5, 0.5), 100
 
 N_TERMS, PRIOR_ROWS = 16, 50
 """Terms of the calibration, and rows that a prior of equal weights adds to them in all."""
+
+NORMAL_ROUNDS, BEYOND, LEAST_SKEWED = 50, 10.0, 0.02
+"""Rounds in which a Normal distribution is fitted to censored targets, the range of targets, in
+ranges of their bounds, in which a transform of them goes on, and the gain of log-likelihood per row
+from which they are transformed: that of a skewness of ½."""
+
+CENSORED_ROUNDS, LEAST_LEARNED = 5, 1e-6
+"""Rounds of expectation propagation, and the share of variance that a censored target explains."""
 
 N_FOLDS = 5
 """Folds of held-out rows; the weights that predict a row were chosen without its fold."""
@@ -346,7 +364,13 @@ def calibrated(
 
 
 def cells(rows: Rows, at: Int[np.ndarray, " held_out"]) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of the cells of targets; both are the target itself if it is no repeated value."""
+    """Edges of the cells of targets; both are the target itself if it is no repeated value.
+
+    A censored target has its bounds, which may be infinite.
+    """
+    if rows.bounds is not None:
+        low, high = rows.bounds[at].T
+        return low[:, None], high[:, None]
     low, high = rows.y[at].copy(), rows.y[at].copy()
     for output, own in enumerate(rows.target.repeated):
         if own is not None:
@@ -359,19 +383,27 @@ def cells(rows: Rows, at: Int[np.ndarray, " held_out"]) -> tuple[np.ndarray, np.
     return low, high
 
 
+def measured(dist: Any, rows: Rows, at: Int[np.ndarray, " held_out"]) -> Any:
+    """Prediction of the targets of rows, with their known errors if there are any."""
+    return dist if rows.error is None else dist.measured(rows.error[at, None])
+
+
 def densities(
     dist: ExpertPart | Stacked, rows: Rows, at: Int[np.ndarray, " held_out"]
 ) -> np.ndarray:
     """Densities of targets; of a repeated value, the probability of its cell over its width.
 
+    That of a censored target without one of the bounds is the probability itself.
+
     A density could be as large as it likes at a value that repeats; a probability cannot.
     """
+    dist = measured(dist, rows, at)
     low, high = cells(rows, at)
     is_cell = high > low
     found = np.exp(dist.log_prob(rows.y[at])) if isinstance(dist, Stacked) else dist.density(low)
     if is_cell.any():
-        mass = (dist.cdf(high) - dist.cdf(low)) / np.where(is_cell, high - low, 1.0)
-        found = np.where(is_cell, mass, found)
+        width = np.where(is_cell & np.isfinite(high - low), high - low, 1.0)
+        found = np.where(is_cell, (dist.cdf(high) - dist.cdf(low)) / width, found)
     return np.maximum(found, 1e-300)
 
 
@@ -429,6 +461,8 @@ def cross_fitted_weights(
 class Stack(AbstractExpert):
     """Several experts, weighted by the held-out log score."""
 
+    knows_errors = True
+
     effort: str = setting(
         "default",
         one_of(EFFORTS),
@@ -446,6 +480,31 @@ class Stack(AbstractExpert):
         Rule("float or None", check_seconds),
         "Seconds after which no expert is begun and networks stop training; None for no limit.",
     )
+
+    def target(self, rows: TrainingRows) -> TargetUnits:
+        """Units of the target; with known errors, the standardised target without bounds."""
+        if rows.is_exact:
+            return super().target(rows)
+        unknowing = [name for name, one in self.named_experts().items() if not one.knows_errors]
+        if self.experts != "auto" and unknowing:
+            raise InvalidArgumentError(
+                "`experts` that take `y_error` or `censoring` into account are linear and gp, not"
+                f" {unknowing[0]}."
+            )
+        if rows.error is None:
+            return replace(super().target(rows), limits=None, repeated=(None,))
+        if self.support != "auto":
+            raise InvalidArgumentError(
+                '`support` must be "auto" with `y_error`, as errors lead beyond any bound, got'
+                f" {self.support!r}."
+            )
+        low, high = np.quantile(rows.y, [0.25, 0.75])
+        spread = (high - low) / 1.35 or np.std(rows.y) or 1.0  # that of a Normal distribution
+        weight = rows.weight / (1 + (rows.error / spread) ** 2)
+        found = Standardizer.fit(rows.y, weight, constant_scale=1e-6)
+        scale = np.maximum(found.scale, 0.01 * np.median(rows.error))  # of a constant target
+        scaling = Standardizer(found.mean, scale)
+        return TargetUnits(scaling, None, (None,), (Support(),))
 
     def named_experts(self) -> dict[str, AbstractExpert]:
         """Experts to fit, by name, the marginal first."""
@@ -471,10 +530,12 @@ class Stack(AbstractExpert):
         gate, opening = fit_gate(rows, density, weight, common, key)
         dist = stacked(parts, weight, opening)
         factor = calibration_factor(dist, rows, common) * few_rows_factor(len(rows))
-        dist = dist.widen(factor)
+        dist = measured(dist.widen(factor), rows, common)
         calibration, own = calibration_weights(dist, rows, common, fold)
-        held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         nothing = HeldOut.none(1, rows.y.shape[1])  # the stack has the densities of all experts
+        held_out = nothing  # there is no target to compare a censored row with
+        if rows.bounds is None:
+            held_out = HeldOut.of_rows(calibrated(dist, own, opening), rows, common, opening)
         experts = tuple(
             replace(one, fitted=replace(one.fitted, held_out=nothing)) for one in experts
         )
@@ -496,10 +557,14 @@ class Stack(AbstractExpert):
         from rich.progress import Progress
 
         start, transform = perf_counter(), PowerTransform.fit(rows.y)
+        if rows.bounds is not None:
+            transform = censored_transform(rows.bounds)
         entries = []
         for name, expert in self.named_experts().items():
+            if not (rows.given.is_exact or expert.knows_errors):
+                continue
             entries.append((name, expert, None))
-            if transform is not None and name in TRANSFORMED:
+            if transform is not None and name in TRANSFORMED and rows.error is None:
                 entries.append((f"{name} (transformed)", expert, transform))
         fitted, stopped = [], ""
         with Progress(disable=verbose == 0) as bar:
@@ -618,10 +683,96 @@ def fit_expert(
     """Fit one expert, to transformed targets if there is a transform."""
     start = perf_counter()
     if transform is not None:
-        rows = replace(rows, y=transform(rows.y))
-    fitted = expert.fit(rows, named_key(key, name), verbose=verbose)
+        bounds = None if rows.bounds is None else transform(rows.bounds[..., None])[..., 0]
+        rows = replace(rows, y=transform(rows.y), bounds=bounds)
+    if rows.bounds is None or isinstance(expert, Marginal):
+        fitted = expert.fit(rows, named_key(key, name), verbose=verbose)
+    else:
+        fitted = fit_censored(expert, rows, rows.bounds, named_key(key, name))
     seconds = perf_counter() - start
     return StackedExpert(name, fitted, transform, seconds)
+
+
+def fit_censored(
+    expert: AbstractExpert, rows: Rows, bounds: Float[np.ndarray, "rows 2"], key: RandomKey
+) -> AbstractFitted:
+    """Fit to censored targets by expectation propagation (Minka 2001).
+
+    Given the other rows, a target is Normal, and within its bounds a truncated Normal. It is
+    replaced by the measurement, with a known error, after which it would have the mean and the
+    variance of the latter; the next fit gives another distribution given the other rows.
+    """
+    is_censored, infinite = bounds[:, 0] < bounds[:, 1], np.full(1, np.inf)
+    low, high = np.where(is_censored, bounds.T, [[-np.inf], [np.inf]])
+    mean, variance, fitted = np.zeros(len(rows)), np.ones(len(rows)), cast(Any, None)
+    for _ in range(CENSORED_ROUNDS):
+        center, left, _ = truncated_moments(mean, variance, low, high)
+        error = variance * left / np.maximum(variance - left, LEAST_LEARNED * variance)
+        y = mean + (center - mean) * (1 + error / variance)
+        y, error = np.where(is_censored, y, rows.y[:, 0]), np.where(is_censored, error, 0.0)
+        fitted = expert.fit(replace(rows, y=y[:, None], error=np.sqrt(error)), key)
+        found = ExpertPart(cast(Mixture, fitted.held_out.dist)).summary(-infinite, infinite)
+        at = fitted.held_out.row
+        mean[at], variance[at] = found[0][:, 0], found[1][:, 0]
+    return fitted
+
+
+def censored_transform(bounds: Float[np.ndarray, "rows 2"]) -> PowerTransform | None:
+    """Power transform after which targets between bounds are likeliest as Normal variables.
+
+    It goes on beyond the greatest bound, where targets have not been observed.
+    """
+    is_censored, known = bounds[:, 0] < bounds[:, 1], bounds[np.isfinite(bounds)]
+    low, span = known.min(), np.ptp(known)
+    ends = np.array([[low], [low + BEYOND * span]])
+    origin, best, found = np.array([low - PowerTransform.MARGIN * span - 1e-9]), -np.inf, None
+    for power in (1.0, *PowerTransform.POWERS):
+        raw = PowerTransform(np.array([power]), origin, ends, np.zeros(1), np.ones(1))
+        cells = raw(bounds[..., None])[..., 0].T
+        mean, variance = np.mean(cells[0][~is_censored]), np.var(cells[0][~is_censored]) + 1e-9
+        log_mass = np.zeros(len(bounds))
+        for _ in range(NORMAL_ROUNDS):
+            center, left, log_mass = truncated_moments(mean, variance, *cells)
+            center, left = np.where(is_censored, (center, left), (cells[0], np.zeros(len(bounds))))
+            mean, variance = center.mean(), np.mean(left + (center - center.mean()) ** 2)
+        slope = raw.log_slope(bounds[~is_censored, :1]).sum()
+        log_density = -0.5 * ((cells[0] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+        score = slope + np.sum(np.where(is_censored, log_mass, log_density))
+        score += LEAST_SKEWED * len(bounds) * (power == 1)
+        if score > best:
+            scaled = replace(raw, mean=np.array([mean]), std=np.array([math.sqrt(variance)]))
+            best, found = score, None if power == 1 else scaled
+    return found
+
+
+def truncated_moments(
+    mean: Any,
+    variance: Any,
+    low: Float[np.ndarray, " rows"],
+    high: Float[np.ndarray, " rows"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of Normal variables between bounds, and the log-probability of these.
+
+    Examples
+    --------
+    >>> zero, one = np.zeros(1), np.ones(1)
+    >>> mean, variance, _ = truncated_moments(zero, one, zero, np.inf * one)
+    >>> bool(np.isclose(mean**2, 2 / np.pi)[0]), bool(np.isclose(variance, 1 - 2 / np.pi)[0])
+    (True, True)
+    """
+    std = np.sqrt(variance)
+    a, b = (low - mean) / std, (high - mean) / std
+    is_upper = a > 0  # probabilities are precise in the lower tail
+    a, b = np.where(is_upper, -b, a), np.where(is_upper, -a, b)
+    a, b = np.clip(a, -40, 30), np.clip(b, -30, 40)
+    share = np.exp(special.log_ndtr(a) - special.log_ndtr(b))
+    log_mass = special.log_ndtr(b) + np.log(np.maximum(1 - share, 1e-300))
+    at_a, at_b = (np.exp(-0.5 * z**2 - log_mass) / math.sqrt(2 * math.pi) for z in (a, b))
+    center = at_a - at_b
+    spread = 1 + a * at_a - b * at_b - center**2
+    is_narrow = b - a < 1e-3  # and uniform
+    center, spread = np.where(is_narrow, ((a + b) / 2, (b - a) ** 2 / 12), (center, spread))
+    return mean + std * np.where(is_upper, -center, center), variance * spread, log_mass
 
 
 def rows_in_common(fitted: Sequence[StackedExpert]) -> Int[np.ndarray, " held_out"]:
@@ -669,4 +820,7 @@ def held_out_crps(
 ) -> Float[np.ndarray, " held_out"]:
     """CRPS of an expert for rows that it holds out, averaged over outputs."""
     alone = stacked([expert.held_out(at)], [1.0], np.zeros(len(at)))
-    return alone.crps(rows.y[at], step=4).mean(axis=1)
+    if rows.bounds is not None:
+        low, high = cells(rows, at)
+        return crps_of_cells(low, high, Predictive(alone))[:, 0]
+    return measured(alone, rows, at).crps(rows.y[at], step=4).mean(axis=1)

@@ -11,9 +11,10 @@ from sigmax import SigmaxRegressor, metrics
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import InvalidArgumentError
 from sigmax.estimators import load_estimator
+from sigmax.experts.censored import censored_transform, fit_censored, truncated_moments
 from sigmax.experts.linear import Linear
 from sigmax.experts.rows import Rows
-from sigmax.experts.stack import Stack, censored_transform, fit_censored, truncated_moments
+from sigmax.experts.stack import Stack
 from sigmax.random import make_key
 
 

@@ -25,7 +25,6 @@ import math
 import multiprocessing
 import os
 import re
-import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +36,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-from suite import create
+from suite import create, this_commit
 
 from sigmax.data.store import find_file, read_npz
 from sigmax.distributions import Predictive
@@ -372,16 +371,6 @@ def read_published() -> dict[tuple[str, int], dict[str, Line]]:
 
 def published_cells() -> list[tuple[str, int]]:
     return list(read_published())
-
-
-def this_commit() -> str:
-    """The commit of the code, or nothing where git does not know."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return found.stdout.strip()
 
 
 # The tables.

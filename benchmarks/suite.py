@@ -32,7 +32,6 @@ import argparse
 import importlib
 import json
 import os
-import re
 import subprocess
 import time
 import warnings
@@ -54,7 +53,6 @@ DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 COVERAGE, RESOLUTION, LEAST = 0.9, 0.01, 1e-8
 SIZES = {"under 100": (0, 100), "100 to 299": (100, 300), "300 to 999": (300, 1000)}
 SIZES |= {"1,000 and more": (1000, 10**9), "all": (0, 10**9)}
-MARKED = re.compile(r"<!-- ranks -->.*?<!-- end -->", re.DOTALL)
 
 Split = tuple[Any, np.ndarray, Any, np.ndarray]
 """Training rows, their targets, test rows and theirs."""
@@ -377,6 +375,20 @@ def with_residuals(package: str, name: str, X: Any, y: np.ndarray, X_new: Any) -
     return QuantileForecast(np.mean(means, axis=0)[:, None] + spread)
 
 
+def local_behind_skrub(X: Any, y: np.ndarray, X_new: Any) -> Any:
+    """`LocalRegressor` on skrub's encoding, with missing values filled and flagged."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+
+    from sigmax import LocalRegressor
+
+    vectorizer = importlib.import_module("skrub").TableVectorizer()
+    encoder = make_pipeline(vectorizer, SimpleImputer(add_indicator=True))
+    Z = np.asarray(encoder.fit_transform(X), np.float64)
+    model = LocalRegressor("fast", random_state=0).fit(Z, y)
+    return model.predict_dist(np.asarray(encoder.transform(X_new), np.float64))
+
+
 BOOSTED = partial(with_residuals, "sklearn.ensemble", "HistGradientBoostingRegressor")
 QUANTILES = f"MultiQuantile:alpha={','.join(f'{level:.2f}' for level in FEW_LEVELS)}"
 RIVALS: dict[str, tuple[str, Rival]] = {
@@ -393,6 +405,7 @@ RIVALS: dict[str, tuple[str, Rival]] = {
     "bart": ("stochtree", on_arrays(bart)),
     "ridge": ("scikit-learn", on_arrays(ridge)),
     "realmlp": ("pytabkit", on_arrays(partial(with_residuals, "pytabkit", "RealMLP_TD_Regressor"))),
+    "local-skrub": ("skrub", local_behind_skrub),
     "tabm": ("pytabkit", on_arrays(partial(with_residuals, "pytabkit", "TabM_D_Regressor"))),
 }
 """Package and function of each method of other packages."""
@@ -673,15 +686,25 @@ def critical_difference(n_methods: int, n_tables: int) -> float:
 def rank(given: argparse.Namespace) -> None:
     """Print mean ranks and groups of tables as Markdown, or put them into a page."""
     averages = {method: means(own) for method, own in common(load(given.records)).items()}
-    text = ranks_markdown(averages)
+    found = {"losses": losses, "ranks": ranks, "kinds": kinds}
+    parts = {f"{given.part} {name}": make(averages) for name, make in found.items()}
     if given.page is None:
-        print(text)
+        print("\n\n".join(parts.values()))
     else:
         page = given.page.read_text(encoding="utf-8")
-        marked = f"<!-- ranks -->\n\n{text}\n\n<!-- end -->"
-        given.page.write_text(MARKED.sub(lambda match: marked, page), encoding="utf-8")
+        given.page.write_text(refreshed(page, parts), encoding="utf-8")
     if given.picture is not None:
         draw_ranks(averages, given.picture)
+
+
+def refreshed(page: str, parts: dict[str, str]) -> str:
+    """A page with the text between ``<!-- name -->`` and ``<!-- end -->`` made anew."""
+    for name, text in parts.items():
+        before, begin, rest = page.partition(f"<!-- {name} -->")
+        if begin:
+            _, end, after = rest.partition("<!-- end -->")
+            page = f"{before}{begin}\n\n{text}\n\n{end}{after}"
+    return page
 
 
 def table_of(averages: dict[str, Any], score: str) -> Any:
@@ -689,52 +712,72 @@ def table_of(averages: dict[str, Any], score: str) -> Any:
     return pd.DataFrame({method: own[score] for method, own in averages.items()})
 
 
-def ranks_markdown(averages: dict[str, Any]) -> str:
+def losses(averages: dict[str, Any]) -> str:
+    """Tables on which other methods have a lower CRPS than the first one."""
     first, *others = averages
-    crps, log_score = table_of(averages, "crps"), table_of(averages, "log_score")
-    ranks, n = crps.rank(axis=1), len(crps)
-    ratio = crps.div(crps[first], axis=0)
-    p = holm(np.array([stats.wilcoxon(np.log(ratio[other]))[1] for other in others]))
-    adjusted = dict(zip(others, p, strict=True))
+    crps = table_of(averages, "crps")
+    ratio = crps[others].div(crps[first], axis=0)
+    lowest = ratio.min(axis=1)
     lines = [
-        f"{n} tables. Friedman's test of equal ranks: p ="
-        f" {stats.friedmanchisquare(*crps.to_numpy().T)[1]:.1g}. Mean ranks that differ by less"
-        f" than {critical_difference(len(averages), n):.2f} may be equal (Nemenyi, 5 %).",
+        f"On {int((lowest < 1).sum())} of {len(crps)} tables at least one of {len(others)} rivals"
+        f" has a lower CRPS than {first}, on {int((lowest < 0.98).sum())} by more than 2 %.",
         "",
-        f"| method | mean rank, CRPS | CRPS over {first}'s | median | p | mean rank, log score |"
-        " 90 % coverage | PIT-KS | median seconds |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for method in ranks.mean().sort_values().index:
-        own = averages[method].mean()
-        lines.append(
-            f"| {method} | {ranks[method].mean():.2f} | {np.exp(np.log(ratio[method]).mean()):.2f}"
-            f" | {ratio[method].median():.2f} |"
-            f" {f'{adjusted[method]:.1g}' if method in adjusted else ''} |"
-            f" {log_score.rank(axis=1, ascending=False)[method].mean():.2f} |"
-            f" {100 * own['coverage']:.1f} % | {own['pit_ks']:.3f} |"
-            f" {averages[method]['seconds'].median():.2g} |"
-        )
-    lines += [
-        "",
-        f"| rival | lower CRPS than {first} on | by more than 2 % on | its largest leads |",
+        f"| rival | lower CRPS than {first} on | by more than 2 % on | largest leads (ratio) |",
         "|---|---:|---:|---|",
     ]
-    for method in others:
+    for method in (ratio < 1).sum().sort_values(ascending=False, kind="stable").index:
         lead = ratio[method].sort_values()
         names = [f"{name} ({value:.2f})" for name, value in lead[lead < 0.98].head(4).items()]
         lines.append(
             f"| {method} | {int((lead < 1).sum())} | {int((lead < 0.98).sum())} |"
             f" {', '.join(names) or 'none'} |"
         )
-    lines += ["", f"| mean rank, CRPS | tables | {' | '.join(averages)} |"]
-    lines += [f"|---|---:|{'---:|' * len(averages)}"]
-    facts = averages[first].assign(noise=crps.min(axis=1))
+    return "\n".join(lines)
+
+
+def ranks(averages: dict[str, Any]) -> str:
+    """Mean ranks, tests over tables, calibration and seconds."""
+    first, *others = averages
+    crps, log_score = table_of(averages, "crps"), table_of(averages, "log_score")
+    ranks, n = crps.rank(axis=1), len(crps)
+    ratio = crps.div(crps[first], axis=0)
+    p = holm(np.array([stats.wilcoxon(np.log(ratio[other]))[1] for other in others]))
+    adjusted = {other: f"{value:.1g}" for other, value in zip(others, p, strict=True)}
+    lines = [
+        f"{n} tables; Friedman's test of equal ranks: p ="
+        f" {stats.friedmanchisquare(*crps.to_numpy().T)[1]:.1g}. Mean ranks that differ by less"
+        f" than {critical_difference(len(averages), n):.2f} may be equal (Nemenyi's test, 5 %).",
+        "",
+        f"| method | mean rank, CRPS | lowest on | CRPS over {first}'s | median | p |"
+        " mean rank, log score | 90 % coverage | PIT-KS | median seconds |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for method in ranks.mean().sort_values().index:
+        own = averages[method]
+        lines.append(
+            f"| {method} | {ranks[method].mean():.2f} | {int((ranks[method] == 1).sum())} |"
+            f" {np.exp(np.log(ratio[method]).mean()):.2f} | {ratio[method].median():.2f} |"
+            f" {adjusted.get(method, '')} |"
+            f" {log_score.rank(axis=1, ascending=False)[method].mean():.2f} |"
+            f" {100 * own['coverage'].mean():.1f} % | {own['pit_ks'].mean():.3f} |"
+            f" {own['seconds'].median():.2g} |"
+        )
+    return "\n".join(lines)
+
+
+def kinds(averages: dict[str, Any]) -> str:
+    """Mean ranks within groups of tables."""
+    crps = table_of(averages, "crps")
+    found = next(iter(averages.values())).assign(noise=crps.min(axis=1))
+    lines = [
+        f"| mean rank, CRPS | tables | {' | '.join(averages)} |",
+        f"|---|---:|{'---:|' * len(averages)}",
+    ]
     for title, (quantity, groups) in KINDS.items():
         for name, (low, high) in groups.items():
-            mask = (facts[quantity] >= low) & (facts[quantity] < high)
+            mask = (found[quantity] >= low) & (found[quantity] < high)
             if mask.any():
-                cells = " | ".join(f"{value:.2f}" for value in ranks[mask].mean())
+                cells = " | ".join(f"{value:.2f}" for value in crps[mask].rank(axis=1).mean())
                 lines.append(f"| {title}: {name} | {int(mask.sum())} | {cells} |")
     return "\n".join(lines)
 
@@ -755,7 +798,9 @@ def draw_ranks(averages: dict[str, Any], picture: Path) -> None:
     ends = [int(np.searchsorted(ranks, start + difference, side="right")) for start in ranks]
     for first, end in enumerate(ends):
         if end - first > 1 and (first == 0 or end > ends[first - 1]):  # not inside another bar
-            axes.plot([ranks.iloc[first], ranks.iloc[end - 1]], [first - 0.3] * 2, linewidth=4)
+            axes.plot(
+                [ranks.iloc[first], ranks.iloc[end - 1]], [first - 0.3] * 2, "tab:gray", linewidth=4
+            )
     axes.set(ylim=(n - 0.4, -0.8), xlabel=f"mean rank of the CRPS over {len(crps)} tables")
     axes.set_title(
         f"Bars: methods that may be equal (ranks within {difference:.2f})", fontsize=10, loc="left"
@@ -786,6 +831,7 @@ def main() -> None:
     ranking.add_argument("records", type=Path, nargs="+")
     ranking.add_argument("--picture", type=Path)
     ranking.add_argument("--page", type=Path, help="put the tables there instead of printing them")
+    ranking.add_argument("--part", default="panel", help="name of the tables in the page")
     ranking.set_defaults(call=rank)
     given = parser.parse_args()
     given.call(given)

@@ -107,3 +107,14 @@ def test_a_method_that_is_not_installed_is_skipped_by_name(suite, monkeypatch, c
     assert capsys.readouterr().out == "absent: skipped, no-such-package is not installed\n"
     with pytest.raises(SystemExit, match="no method 'nothing'"):
         suite.is_available("nothing")
+
+
+@pytest.mark.parametrize("part", ["panel", "subsets"])
+def test_tables_of_the_page_are_those_of_the_records(suite, part):
+    records = suite.load([ROOT / "docs" / "suite" / f"{part}.jsonl"])
+    averages = {method: suite.means(own) for method, own in suite.common(records).items()}
+    page = (ROOT / "docs" / "which_method.md").read_text(encoding="utf-8")
+    for name in ("losses", "ranks", "kinds"):
+        text = getattr(suite, name)(averages)
+        assert suite.refreshed(page, {f"{part} {name}": text}) == page
+        assert text in page

@@ -572,7 +572,9 @@ def report(given: argparse.Namespace) -> None:
     first = averages[reference]
     for method, own in averages.items():
         ratio = own["crps"] / first["crps"]
-        gain = own["log_likelihood"] - first["log_likelihood"]
+        has_both = "log_score" in own and not (own["log_score"] + first["log_score"]).isna().any()
+        score = "log_score" if has_both else "log_likelihood"  # older records have the latter alone
+        gain = own[score] - first[score]
         sizes = []
         for name, (low, high) in SIZES.items():
             mask = (first["rows"] >= low) & (first["rows"] < high)
@@ -582,7 +584,7 @@ def report(given: argparse.Namespace) -> None:
         print(f"{method} / {reference}, CRPS: {', '.join(sizes)}")
         print(
             f"    lower on {int((ratio < 1).sum())} of {len(ratio)}, higher by more than 2 % on"
-            f" {int((ratio > 1.02).sum())}; log-likelihood {gain.mean():+.3f} (median"
+            f" {int((ratio > 1.02).sum())}; {score.replace('_', ' ')} {gain.mean():+.3f} (median"
             f" {gain.median():+.3f}); coverage {own['coverage'].mean():.3f}, lowest with 100 test"
             f" rows {large.min():.3f}; width {own['width'].mean():.3f}; seconds"
             f" {own['seconds'].mean():.1f}"

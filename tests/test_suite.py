@@ -118,3 +118,6 @@ def test_tables_of_the_page_are_those_of_the_records(suite, part):
         text = getattr(suite, name)(averages)
         assert suite.refreshed(page, {f"{part} {name}": text}) == page
         assert text in page
+    low = averages["quick"]["coverage"]
+    stated = f'on {low.idxmin()} the 90 % intervals of "quick" contain {100 * low.min():.0f} % of'
+    assert part != "subsets" or stated in page

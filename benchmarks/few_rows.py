@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from panel import create, one_thread
+from suite import create, one_thread
 
 from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor
 from sigmax.estimators import fit_together

@@ -13,7 +13,7 @@ quarter of the training rows instead and never looks at the test rows: settings 
 line is written per label, data set, n and subset; a run goes on where it was, and a file takes one
 run at a time. With ``--jobs``, so many processes take the cells, largest first, and write parts
 that are merged at the end, or by the next run if this one is killed. Methods are those of
-`panel.py`.
+`suite.py`.
 
 `show` prints the tables of one label; ``--page`` makes those anew that a page has between
 `<!-- foundation -->` and `<!-- end -->`.
@@ -25,7 +25,6 @@ import math
 import multiprocessing
 import os
 import re
-import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +35,8 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from panel import create
 from scipy import stats
+from suite import create, this_commit
 
 from sigmax.data.store import find_file, read_npz
 from sigmax.distributions import Predictive
@@ -374,16 +373,6 @@ def published_cells() -> list[tuple[str, int]]:
     return list(read_published())
 
 
-def this_commit() -> str:
-    """The commit of the code, or nothing where git does not know."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return found.stdout.strip()
-
-
 # The tables.
 
 SCORES = (
@@ -600,7 +589,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     commands = parser.add_subparsers(required=True)
     runner = commands.add_parser("run")
-    runner.add_argument("--methods", default="local", help="those of panel.py")
+    runner.add_argument("--methods", default="local", help="those of suite.py")
     runner.add_argument(
         "--settings",
         action="append",

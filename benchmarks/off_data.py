@@ -5,7 +5,7 @@
 Prints, per data set, the range of the standard deviations of the moved rows over that of y and the
 least value of their gates; for `LocalRegressor` also the largest evidence S0 of any of them, and
 the standard deviation over that of the prior alone. A feature that never varies is moved by 10
-units. Methods are those of `panel.py`.
+units. Methods are those of `suite.py`.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import equinox as eqx
 import numpy as np
-from panel import create
 from rich.console import Console
+from suite import create
 
 from sigmax import LocalRegressor
 from sigmax.data import UCI_SETS, load_uci

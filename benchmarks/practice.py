@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from panel import create, one_thread
+from suite import create, one_thread
 
 DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 

@@ -23,7 +23,7 @@ def script():
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["foundation"] = module  # dataclasses look their module up
-    sys.path.insert(0, str(PATH.parent))  # it imports panel.py
+    sys.path.insert(0, str(PATH.parent))  # it imports suite.py
     spec.loader.exec_module(module)
     yield module
     sys.path.remove(str(PATH.parent))

@@ -26,7 +26,7 @@ def scores(model, table, tmp_path_factory):
     out = tmp_path_factory.mktemp("scores") / "new" / "scores.json"  # no such folder yet
     result = run("evaluate", model, table, "--by", "vehicle", "--out", out)
     assert result.exit_code == 0, result.output
-    assert "Left out 5 rows" in result.output and "Scores of parts" in result.output
+    assert "Left out 5 rows" in result.output and "Scores by vehicle" in result.output
     return json.loads(out.read_text())
 
 
@@ -61,7 +61,7 @@ def test_parts_are_groups_and_their_scores_average_to_those_of_all(scores, table
 def test_time_is_cut_into_ten_equal_parts(model, table, tmp_path):
     out = tmp_path / "scores.json"
     result = run("evaluate", model, table, "--time-column", "ordered", "--out", out)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0 and "Scores by period of ordered" in result.output
     parts = json.loads(out.read_text())["parts"]
     assert len(parts) == 10 and {part["rows"] for part in parts.values()} == {25, 26}
     assert list(parts) == sorted(parts)

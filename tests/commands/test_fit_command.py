@@ -25,7 +25,7 @@ from sigmax.report.tables import ReportTable
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
     output = " ".join(fitted[0].split())
-    words = ("weather", "missing in 5 rows, which are left out", "to 255 rows", "Held out 255 of")
+    words = ("weather", "missing in 5 rows, which are left out", "to 255 rows", "Scored on 255 of")
     words = (*words, "than a linear model", "Scores of minutes")
     places = [output.index(word) for word in words]
     assert places == sorted(places)
@@ -47,7 +47,7 @@ def test_every_phase_has_its_name_and_ends_before_its_result_is_shown():
     phases = [event for event in events if isinstance(event, str)]
     assert phases == [
         "checking columns",
-        "Held out 12 of 60 rows at random; duplicate rows stay together",
+        "Held out 12 of 60 rows chosen at random; duplicate rows stay together",
         "Fitting MeanVarianceRegressor to 48 rows",
         "scoring 12 held-out rows",
         "report",
@@ -107,7 +107,7 @@ def test_scores_are_those_of_held_out_predictions(model, table):
     crps = loaded.model_.held_out().crps(y[held_out.row])
     assert scores["model"]["crps"]["value"] == pytest.approx(np.mean(crps), rel=1e-6)
     page = (model / "report.html").read_text()
-    assert "tested on 255, each predicted by a fit that has not seen it" in page
+    assert "tested on 255 of them, each predicted by a fit without it" in page
 
 
 def test_too_few_held_out_predictions_need_a_fit_of_their_own():
@@ -119,7 +119,7 @@ def test_too_few_held_out_predictions_need_a_fit_of_their_own():
     texts = [item for item in shown if isinstance(item, str)]
     assert texts == [
         "Fitting SigmaxRegressor to 300 rows",
-        "Held out 60 of 300 rows at random; duplicate rows stay together",
+        "Held out 60 of 300 rows chosen at random; duplicate rows stay together",
         "Fitting SigmaxRegressor to 240 rows",
         "Refitting on all 300 rows.",
     ]

@@ -111,7 +111,8 @@ def test_another_model_option_or_input_raises_an_error_unless_it_is_restarted(
 ):
     out, data = shutil.copytree(parts, tmp_path / "out"), f"{inputs}/day-*.parquet"
     started = ("--out", out, *SMALL_PARTS)
-    assert fails_with(run("predict", model, data, *started, "--coverage", 0.8), "other options")
+    result = run("predict", model, data, *started, "--coverage", 0.8)
+    assert fails_with(result, "other `coverage` (0.9, now 0.8)", "--force")
     result = run("predict", model, f"{inputs}/day-[01].parquet", *started)
     assert fails_with(result, "other inputs", "--force")
     manifest = json.loads((out / MANIFEST).read_text())

@@ -38,7 +38,7 @@ def test_a_model_that_is_no_better_or_worse_is_called_so(truth):
         )
     )
     assert same.startswith("No better than a linear model: CRPS ")
-    assert same.endswith("; `--method linear` fits one.")
+    assert same.endswith("; use `--method linear`.")
     assert "log-likelihood" in same and "RMSE" in same
     worse = verdict(score_difference(scores(y, 0 * y, 1.1), scores(y, mean, 0.5), "linear"))
     assert worse.startswith("Worse than a linear model: ") and "RMSE 2." in worse

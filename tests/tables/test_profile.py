@@ -210,7 +210,7 @@ def test_columns_with_little_information_are_named(table):
         )
     )
     assert found["constant"] == ("same", "nothing")
-    assert found["mostly empty"][0] == "sparse" and found["rare categories"] == ("rare",)
+    assert found["mostly missing"][0] == "sparse" and found["rare categories"] == ("rare",)
 
 
 def test_duplicate_rows_are_counted(table):
@@ -225,7 +225,7 @@ def test_times_and_groups_ask_for_another_split_unless_one_is_named(table):
     frame = table.assign(day=days, patient_id=rng.integers(0, 40, N))
     found = findings(frame)
     assert found["time column with a random split"] == ("day",)
-    assert found["groups across the split"] == ("patient_id",)
+    assert found["possible groups"] == ("patient_id",)
     assert findings(frame, time_column="day") == findings(frame, group_column="patient_id") == {}
 
 

@@ -25,11 +25,11 @@ COMMANDS = {
     "predict": "Add predictions with their uncertainty to the rows of one or many files.",
     "evaluate": "Score a model on labelled rows, in total and by group or time.",
     "compare": "Cross-validate methods on a table and rank them; resumes a stopped run.",
-    "monitor": "Test whether predictions still hold on new labelled rows, in their order.",
+    "monitor": "Test whether predictions still hold on new labelled rows, in file order.",
     "serve": "Serve a model as a web page and a JSON API; set SIGMAX_TOKEN to require a token.",
     "demo": "Fit and predict a synthetic table; with Matplotlib, also compare models.",
     "reproduce": "Run an experiment of the paper; resumes a stopped run.",
-    "report": "Rebuild the page and the tables of a folder from its records.",
+    "report": "Rebuild the page and the tables of a folder from its recorded results.",
 }
 """Commands with the first line of their docstrings, which `sigmax --help` shows."""
 MODULES = {"demo": "reproduce", "monitor": "evaluate", "report": "reproduce"}
@@ -82,7 +82,7 @@ class EngineOptions:
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Parallel workers; by default 1, or all of Ray for fit and predict."
+            min=1, help="Parallel workers; by default 1, or all Ray workers for fit and predict."
         ),
     ] = None
     device: Annotated[str, typer.Option(help="Device of Ray workers: auto, cpu or gpu.")] = "auto"

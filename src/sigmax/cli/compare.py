@@ -419,7 +419,7 @@ def failures(records: Sequence[Record]) -> list[Caution]:
     methods, cautions = by_method(records), []
     for method, found in failed.items():
         what = "not applicable" if found[0].status == "infeasible" else "failed"
-        where = f" on {len(found)} folds, compared with the best on the others"
+        where = f" on {len(found)} folds; ranked by the other folds"
         where = where if method in methods else ""
         text = f"{method}: {what}{where}: {found[0].reason}."
         cautions.append(Caution("no scores", text, is_grave=found[0].status == "failed"))

@@ -120,7 +120,7 @@ def monitor(
     out: Annotated[Path | None, typer.Option(help="JSON file for the result of each test.")] = None,
     reading: Reading,
 ) -> None:
-    """Test whether predictions still hold on new labelled rows, in their order."""
+    """Test whether predictions still hold on new labelled rows, in file order."""
     saved = load_folder(model)
     found = Monitor(saved.model, alpha=alpha)
     if state is not None and state.exists():
@@ -156,6 +156,8 @@ class Evaluation:
     scores: Mapping[str, Estimate]
     parts: Mapping[str, tuple[int, Mapping[str, Estimate]]]
     """Name -> number of rows, and their scores."""
+    parts_by: str = ""
+    """Column of the groups, or periods of a column."""
     verdict: str = ""
     """Comparison with the linear baseline, if the folder has one."""
     cautions: Sequence[Caution] = ()
@@ -182,17 +184,16 @@ class Evaluation:
         tables = [score_table(title, {"model": self.scores})]
         if self.parts:
             titles = {"crps": "CRPS", "rmse": "RMSE"}
-            titles |= {"coverage_90": "90 % coverage", "width_90": "90 % width"}
+            titles |= {"coverage_90": "coverage", "width_90": "width"}
             hidden = len(self.parts) - MOST_GROUPS
             rows = [
                 [part, TableCell(f"{n:,}", n), *(score_text(name, scores[name]) for name in titles)]
                 for part, (n, scores) in list(self.parts.items())[:MOST_GROUPS]
             ]
             notes = [f"{hidden:,} smaller parts are left out."] if hidden > 0 else []
-            header = ["part", "rows", *titles.values()]
-            tables.append(
-                ReportTable(title="Scores of parts", header=header, rows=rows, notes=notes)
-            )
+            header = [self.parts_by, "rows", *titles.values()]
+            title = f"Scores by {self.parts_by} (90 % intervals)"
+            tables.append(ReportTable(title=title, header=header, rows=rows, notes=notes))
         return tables
 
 
@@ -269,6 +270,7 @@ def evaluate_chunks(
         n_left_out,
         rows.summary(),
         {name: (len(part), rows[part].summary()) for name, part in members.items()},
+        options.by or f"period of {options.time_column}",
         verdict(score_difference(rows, RowScores.join(linear), "linear")) if linear else "",
         [*cautions, *coverage_cautions(n_inside, n_at_end, len(rows))],
         HeldOutRows.join(report) if keep_rows else None,

@@ -97,24 +97,24 @@ class FitOptions:
     """Model to fit, held-out share, and kind of intervals."""
 
     method: Annotated[
-        str, typer.Option(help=f"sigmax stacks several methods; or one: {', '.join(FITTED)}.")
+        str,
+        typer.Option(help=f"sigmax (a stack of several), linear, marginal, {', '.join(METHODS)}."),
     ] = "sigmax"
     effort: Annotated[
         str, typer.Option(help="quick (seconds, no networks), default or best (more networks).")
     ] = "default"
     time_limit: Annotated[
-        float | None,
-        typer.Option(help="Seconds after which a fit of sigmax begins no further expert."),
+        float | None, typer.Option(help="Start no further expert after this many seconds.")
     ] = None
     holdout: Annotated[
         float | None,
-        typer.Option(help="Share of rows that a fit of its own holds out, 0.2 if one is needed."),
+        typer.Option(help="Share of rows held out to score a separate fit, 0.2 if one is needed."),
     ] = None
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="Hold rows out, and do not refit on all of them.")
+        bool, typer.Option("--no-refit", help="Hold rows out; keep the model fitted to the others.")
     ] = False
     conformal: Annotated[
-        bool, typer.Option("--conformal", help="Conformal intervals, with guaranteed coverage.")
+        bool, typer.Option("--conformal", help="Conformal intervals, from errors on held-out rows.")
     ] = False
     error_column: Annotated[
         str | None,
@@ -304,7 +304,7 @@ def fit_table(
             split = hold_out()
             seconds, baselines = fit_scored(split)
         else:
-            show(f"Held out {len(split.test):,} of {len(data.y):,} rows {split.how}")
+            show(f"Scored on {len(split.test):,} of {len(data.y):,} rows, {split.how}")
     with bar(f"scoring {len(split.test):,} held-out rows"):
         y, clusters = data.y[split.test], split.clusters
         dist, intervals, gate = predict_test(model, data, split, options.intervals, error)
@@ -487,15 +487,13 @@ def fit_report(
     left_out = f", {n_without:,} without a target left out" * bool(n_without)
     if split == IN_TURN:
         fitted = [("model", f"{name}, fitted to all rows")]
-        tested = "each predicted by a fit that has not seen it"
-        subtitle = f"Trained on {counts['train']:,} rows; tested on {counts['test']:,}, {tested}"
+        tested = f"{counts['test']:,} of them, {split}"
     else:
         fitted = [
             ("model", f"{name}, fitted to {counts['train']:,} rows for this page"),
             ("final model", f"fitted to {metadata['fitted_to']}"),
         ]
-        tested = f"tested on {counts['test']:,} others chosen {split}"
-        subtitle = f"Trained on {counts['train']:,} rows, {tested}"
+        tested = f"{counts['test']:,} others {split}"
     return model_report(
         saved,
         source,
@@ -505,11 +503,11 @@ def fit_report(
         n_rows=counts["train"],
         about_rows=[
             ("table", f"{source}, {n_rows:,} rows{left_out}"),
-            ("held out", f"{counts['test']:,} of {counts['with_target']:,} rows {split}"),
+            ("test rows", f"{counts['test']:,} of {counts['with_target']:,}, {split}"),
             *fitted,
             ("seconds to fit", f"{seconds:.1f}"),
         ],
-        subtitle=subtitle,
+        subtitle=f"Trained on {counts['train']:,} rows, tested on {tested}",
         schema=profile.schema,
         findings=profile.findings,
         group_column=saved.group_column,

@@ -118,7 +118,7 @@ def predict(
     threshold: Annotated[
         str,
         typer.Option(
-            help="Values to add the probability of more as columns, as in 100,200: p>100, p>200."
+            help="Add the probability of exceeding each value, as in 100,200: columns p>100, p>200."
         ),
     ] = "",
     method: IntervalMethod = None,
@@ -356,8 +356,13 @@ class Run:
             if before is None and parts and not force:
                 raise TableFileError(f"{self.out} has parts but no {MANIFEST}: {RESTART}.")
             if before is not None and before != self.manifest:
-                names = [name for name in before if before[name] != self.manifest[name]]
-                run = f"{self.out} is from a run with other {' and '.join(names)}"
+                was, now = (one | one["options"] for one in (before, self.manifest))
+                changed = [
+                    name if name in before else f"`{name}` ({was.get(name)}, now {value})"
+                    for name, value in now.items()
+                    if name != "options" and value != was.get(name)
+                ]
+                run = f"{self.out} was started with other {' and '.join(changed)}"
                 raise InvalidArgumentError(f"{run}: {RESTART}.")
             self.remove_partial()
             if before is None:

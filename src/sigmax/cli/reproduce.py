@@ -92,7 +92,7 @@ def reproduce(
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder with records of experiments.")],
 ) -> None:
-    """Rebuild the page and the tables of a folder from its records."""
+    """Rebuild the page and the tables of a folder from its recorded results."""
     from sigmax.cli.compare import COMPARISON
 
     experiments = {**paper_experiments(), COMPARISON.name: COMPARISON}

@@ -37,8 +37,8 @@ SAMPLED = 81_920
 TRAINING_ROWS = "training rows"
 MOST_HASHES = 50_000
 """Largest number of hashes of training rows in a model folder."""
-IN_TURN = "in turn; duplicate rows stay together"
-"""How rows are held out whose held-out predictions are scored."""
+IN_TURN = "each predicted by a fit without it; duplicate rows stay together"
+"""Description of a split into rows whose held-out predictions are scored."""
 FEWEST_IN_TURN = 1000
 """Rows with held-out predictions that are enough for scores, or `HELD_OUT` of all rows."""
 HELD_OUT = 0.2
@@ -299,7 +299,7 @@ class Split:
     clusters: Labels
     """A label for every test row; rows of one label are not independent."""
     how: str
-    """Description, to be read after "held out 20 of 100 rows"."""
+    """Description, to be read after "20 of 100 rows"."""
 
 
 def rows_in_turn(held_out: Sequence[NDArray[np.intp]], duplicates: Labels) -> Split | None:
@@ -324,7 +324,7 @@ def hold_out_rows(
     else:
         labels = split_large_groups(duplicates, n_test)
         parts = random_parts(labels, [n_test], seed)
-        how = "at random; duplicate rows stay together"
+        how = "chosen at random; duplicate rows stay together"
     train, test = np.flatnonzero(parts != 0), np.flatnonzero(parts == 0)
     return Split(train, test, labels[test], how)
 

@@ -15,7 +15,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 SCORE_TITLES = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
 for percent in (f"{100 * level:g}" for level in LEVELS):
     SCORE_TITLES[f"coverage_{percent}"] = f"{percent} % coverage"
-    SCORE_TITLES[f"width_{percent}"] = f"{percent} % mean width"
+    SCORE_TITLES[f"width_{percent}"] = f"{percent} % interval width"
 BASELINES = {
     "marginal": "marginal: ignores all columns and predicts the target's overall distribution.",
     "linear": "linear: Bayesian linear regression with constant noise variance.",
@@ -31,7 +31,7 @@ NATS = 0.1
 ONE_ROW = 0.5
 """Share of the total squared error from which one row is named as its cause."""
 VERDICT_TEXTS = {
-    "linear": ("a linear model", "; `--method linear` fits one"),
+    "linear": ("a linear model", "; use `--method linear`"),
     "marginal": ("the overall distribution of the target", ": the columns have no information"),
 }
 """Name of each baseline in a verdict, and the advice if the model is no better."""

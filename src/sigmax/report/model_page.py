@@ -153,7 +153,7 @@ class ModelReport:
                     ],
                 ),
                 *(
-                    PagePart(name="experts", heading="What the model is made of", tables=[table])
+                    PagePart(name="experts", heading="Experts of the stack", tables=[table])
                     for table in leaderboard_tables(self.model)
                 ),
                 importance_part(importance, self.target),
@@ -205,7 +205,7 @@ def rows_tables(
         )
     chance = 1 - rows.centrality
     chance_note = (
-        "Chance of worse: predicted probability of a target at least as extreme, on either side."
+        "Tail probability: predicted probability of a target at least as extreme, on either side."
         f" The smallest of {len(rows):,} rows is expected to be about"
         f" {number_text(1 / len(rows), 2)}."
     )
@@ -222,7 +222,7 @@ def rows_tables(
         return ReportTable(
             title=title,
             header=[
-                *("row", measure, target, "predicted", "90 % interval", "error in std"),
+                *("row", measure, target, "predicted", "90 % interval", "error / std"),
                 *(*others, *shown),
             ],
             rows=[
@@ -257,7 +257,7 @@ def rows_tables(
     chances = [TableCell(f"{p:.2g}" if p >= 1e-6 else "< 0.000001", p) for p in chance[errors]]
     return [
         table("Most uncertain rows", uncertain, {measure: shares, EFFECTS: effects}, note, about),
-        table("Rows with the largest errors", errors, {"chance of worse": chances}, chance_note),
+        table("Rows with the largest errors", errors, {"tail probability": chances}, chance_note),
     ]
 
 
@@ -313,7 +313,7 @@ def find_supporters(
             ],
             notes=[
                 f"The other {rest} come from the row itself, if it is a training row, from other"
-                " rows, and from experts without such rows."
+                " rows, and from experts that do not average training rows."
             ],
         )
         tables.append(table)
@@ -472,7 +472,7 @@ def find_cautions(
     scores = list(headline.cautions)
     if n_rows < FEW_ROWS:
         few = count_text(n_rows, "row")
-        text = f"The scores are computed from {few} only. Hold out more rows if you can."
+        text = f"The scores are computed from {few} only, so they are uncertain."
         scores.append(Caution("few rows", text))
     if share > MANY_OUT_OF_DISTRIBUTION:
         text = (

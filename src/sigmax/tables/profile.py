@@ -41,7 +41,7 @@ Codes = NDArray[np.integer]
 N_SAMPLED = 10_000
 MIN_ROWS = 20
 MOSTLY = 0.5
-"""Share of missing values above which a column is mostly empty."""
+"""Share of missing values above which a column is mostly missing."""
 UNIQUE = 0.95
 """Share of distinct values from which a category is an id."""
 DUPLICATES = 0.001
@@ -257,7 +257,7 @@ def leak_findings(frame: pd.DataFrame, schema: Schema, y: Numbers) -> list[Findi
             near[name] = f"rank correlation {rank:.3f}"
     for name, x in {**{name: pd.factorize(x)[0] for name, x in numbers.items()}, **codes}.items():
         if name not in leaking and band_share(x, y[rows], fewest=3) >= NEAR_BANDS:
-            near[name] = "bands of the target that hardly overlap"
+            near[name] = "its values split the target into ranges that hardly overlap"
     if near:
         text = (
             f"{', '.join(f'{name!r} ({why})' for name, why in near.items())}: nearly the target"
@@ -280,7 +280,7 @@ def column_findings(frame: pd.DataFrame, columns: Sequence[ColumnProfile]) -> li
     texts = {
         "id": (ids, "a different value in every row, which only identifies rows; drop it"),
         "constant": (constant, "one value in all rows, from which nothing is learned; drop it"),
-        "mostly empty": (empty, f"missing in more than {MOSTLY:.0%} of the rows; you may drop it"),
+        "mostly missing": (empty, f"missing in more than {MOSTLY:.0%} of rows; you may drop it"),
         "rare categories": (rare, f"categories that occur once, {n_rare:,} in all; merge some"),
     }
     return [
@@ -327,7 +327,7 @@ def split_findings(columns: Sequence[ColumnProfile], n_rows: int) -> list[Findin
             f"The rows seem to form groups ({listed(groups)}). If you will predict new groups, add"
             f" --group-column {quote(groups[0])}; a random split would look too good."
         )
-        findings.append(Finding("groups across the split", groups, text))
+        findings.append(Finding("possible groups", groups, text))
     return findings
 
 
@@ -374,9 +374,9 @@ def find_leaks(
 def tells_target(codes: Codes, y: Numbers, *, determined: float) -> str:
     """Rest of a sentence if the values of one column give the target away, or else empty."""
     if band_share(codes, y) >= BANDS:
-        return "divides the target into bands that do not overlap"
+        return "divides the target into ranges that do not overlap"
     if band_share((codes < 0).astype(np.int64), y) >= BANDS:
-        return "is missing where the target is in a band of its own"
+        return "is missing only where the target is in one range of values"
     if (explained := group_share(codes, y)) >= determined:
         return f"determines the target: its values explain {explained:.1%} of the variance"
     return ""

@@ -18,5 +18,6 @@ for name, batch in {"Monday": monday, "Friday": friday}.items():
     parts = model.predict_uncertainty(batch)
     share, evidence = np.mean(parts["gate"] > THRESHOLD), np.median(parts["evidence"])
     state = "ALARM" if share > ALARM else "fine"
-    print(f"{name}: {share:.0%} out of distribution, median evidence {evidence:.1f} rows: {state}")
+    print(f"{name}: {share:.0%} out of distribution, {state}")
+    print(f"    median evidence about {round(evidence, -1):.0f} rows")
     print(f"    median std {np.median(parts['total']):.1f}, that of y {y.std():.1f}")

@@ -5,7 +5,7 @@ histogram per row. There, its own class of histograms is passed: `SigmaxWrapper(
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,13 @@ import pandas as pd
 from sigmax import SigmaxRegressor
 
 
-@dataclass(kw_only=True)
-class Histograms:
-    """A histogram per row, with the fields that ScoringBench reads."""
-
-    probas: np.ndarray
-    bin_edges: np.ndarray
-    bin_midpoints: np.ndarray
-    mean: np.ndarray
-    train_range: tuple[float, float]
-
-
 class SigmaxWrapper:
     def __init__(
         self,
         effort: str = "quick",
         *,
         n_bins: int = 200,
-        container: Callable[..., Any] = Histograms,
+        container: Callable[..., Any] = SimpleNamespace,
         random_state: int = 0,
     ):
         self.effort, self.n_bins = effort, n_bins

@@ -161,7 +161,7 @@ def test_a_sparse_process_holds_out_all_rows(monkeypatch):
 @pytest.mark.parametrize(("n_outputs", "n_groups"), [(1, None), (2, None), (1, 20), (2, 5)])
 def test_densities_of_a_linear_model_are_those_of_a_fit_without_the_rows(n_outputs, n_groups):
     rows = encoded_rows(Linear(), n_outputs=n_outputs, n_groups=n_groups)
-    fitted = Linear().fit(rows, make_key(0))
+    fitted: Any = Linear().fit(rows, make_key(0))
     dist: Any = fitted.held_out.dist
     found = dist.components
     weight = rows.weight / rows.weight.mean()

@@ -120,7 +120,8 @@ def test_outliers_and_codes_in_a_column_leave_the_other_rows_as_known(code, n_co
     X[:n_codes, 0] = code
     model = SigmaxRegressor("quick", random_state=0).fit(X[:300], y[:300])
     assert model.predict_dist(X[300:]).crps(y[300:]).mean() < 1.2 * expected
-    assert (model.predict_gate(X[300:]) < 0.5).all()
+    gate = model.predict_gate(X[300:])
+    assert gate is not None and gate.max() < 0.5
 
 
 def test_a_target_that_is_exactly_linear_is_predicted_exactly():

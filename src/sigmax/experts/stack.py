@@ -637,8 +637,8 @@ def calibration_factor(dist: Stacked, rows: Rows, at: Int[np.ndarray, " held_out
         density = densities(dist.widen(math.exp(log_factor)), rows, at)
         return -float(np.average(np.log(density).mean(axis=1), weights=weight))
 
-    best = optimize.minimize_scalar(loss, bounds=MOST_WIDENED, method="bounded").x
-    return math.exp(best * n_rows / (n_rows + FACTOR_ROWS))
+    found: Any = optimize.minimize_scalar(loss, bounds=MOST_WIDENED, method="bounded")
+    return math.exp(found.x * n_rows / (n_rows + FACTOR_ROWS))
 
 
 def calibration_weights(

@@ -1051,6 +1051,9 @@ class SigmaxRegressor(AbstractRegressor):
         Least and greatest possible value of y, of which either may be None: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
         is skewed, and otherwise no bound.
+    atoms : list of float
+        Values of y with a probability of their own, such as 0 for days without rain or a cap.
+        Counts, rounded targets and values of at least 2 % of the rows are recognised without it.
     categorical_features, numeric_features : list of str or int, optional
         Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
         text, truth values and pandas' categories are categories, and text that is a date throughout
@@ -1096,6 +1099,7 @@ class SigmaxRegressor(AbstractRegressor):
         experts="auto",
         time_limit=None,
         support="auto",
+        atoms=(),
         categorical_features=None,
         numeric_features=None,
         random_state=None,

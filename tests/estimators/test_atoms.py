@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sigmax import SigmaxRegressor
 from sigmax.data.deliveries import make_deliveries
+from sigmax.errors import InvalidArgumentError
 from sigmax.features import RepeatedValues, TargetUnits
 from sigmax.table_model import PredictOptions, SavedTableModel, predict_rows
 
@@ -150,3 +151,30 @@ def test_zeros_of_doctor_visits_are_predicted_as_well_as_by_a_logistic_regressio
     other = logistic.predict_proba(scaling.transform(numbers[1500:]))[:, 1]
     print(f"Brier scores of no visit: {brier(found, y[1500:]):.4f}, {brier(other, y[1500:]):.4f}")
     assert brier(found, y[1500:]) < brier(other, y[1500:]) + 0.003
+
+
+def test_a_rare_atom_can_be_declared():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (600, 1))
+    y = np.where(rng.uniform(size=600) < 0.01, 0.0, rng.gamma(3.0, 1.0, 600))
+    share, plain = np.mean(y == 0), SigmaxRegressor("quick", support=(None, None))
+    assert 0 < share < 0.02
+    assert np.max(plain.fit(X, y).predict_dist(X).probability_of(0)) < 1e-9
+    model = plain.set_params(atoms=[0], random_state=0).fit(X, y)
+    dist = model.predict_dist(X)
+    assert dist.probability_of(0).mean() == pytest.approx(share, abs=0.008)  # two standard errors
+    assert np.mean(dist.sample(20, random_state=0) == 0) == pytest.approx(share, abs=0.008)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "message"),
+    [
+        ([7.5], r"`atoms` must be values of the target, got \(7\.5,\)"),
+        ("zero", r"`atoms` must be a list of numbers, got 'zero'"),
+        ([np.nan], r"`atoms` must be a list of numbers, got \[nan\]"),
+    ],
+)
+def test_atoms_that_are_no_values_of_the_target_are_an_error(atoms, message):
+    X, y, _, _ = make_rows(50, 0)
+    with pytest.raises(InvalidArgumentError, match=message):
+        SigmaxRegressor("quick", atoms=atoms).fit(X, y)

@@ -138,6 +138,18 @@ def check_seconds(name: str, seconds: Any) -> Any:
     return None if seconds is None else float(seconds)
 
 
+def check_atoms(name: str, atoms: Any) -> Any:
+    """The setting: a list of finite numbers."""
+    if isinstance(atoms, list | tuple | np.ndarray):
+        try:
+            found = tuple(map(float, atoms))
+        except (TypeError, ValueError):
+            found = (math.nan,)
+        if all(map(math.isfinite, found)):
+            return found
+    raise InvalidArgumentError(f"`{name}` must be a list of numbers, got {atoms!r}.")
+
+
 @final
 class InputTransform(AbstractValue):
     """Transforms of skewed and of heavy-tailed columns of numbers.
@@ -473,11 +485,20 @@ class Stack(AbstractExpert):
         Rule("float or None", check_seconds),
         "Seconds after which no expert is begun and networks stop training; None for no limit.",
     )
+    atoms: tuple[float, ...] = setting(
+        (),
+        Rule("list of float", check_atoms),
+        "Values of the target with a probability, besides those that are recognised.",
+    )
 
     def target(self, rows: TrainingRows) -> TargetUnits:
         """Units of the target; with known errors, the standardised target without bounds."""
         if rows.is_exact:
-            return super().target(rows)
+            return TargetUnits.fit(rows.y, rows.weight, self.support, self.atoms)
+        if self.atoms:
+            raise InvalidArgumentError(
+                "`atoms` and `y_error` or `censoring` exclude each other: choose one."
+            )
         unknowing = [name for name, one in self.named_experts().items() if not one.knows_errors]
         if self.experts != "auto" and unknowing:
             raise InvalidArgumentError(

@@ -45,8 +45,12 @@ class RepeatedValues:
     """True if the target is rounded, False if the values are atoms among other values."""
 
     @classmethod
-    def find(cls, y: NDArray[np.float64]) -> "RepeatedValues | None":
+    def find(
+        cls, y: NDArray[np.float64], declared: tuple[float, ...] = ()
+    ) -> "RepeatedValues | None":
         """Repeated values of targets; None if values hardly ever repeat.
+
+        Values ``declared`` as atoms are atoms, however few rows they have.
 
         If values other than atoms are shared by two rows or more on average, or no two values are
         nearer to each other than two atoms are, as with counts, the target is rounded: all values
@@ -64,7 +68,10 @@ class RepeatedValues:
         values, counts = np.unique(y, return_counts=True)
         if len(values) == 1:
             return None
-        atoms = counts >= fewest_in_atom(len(y))
+        if not np.isin(declared, values).all():
+            text = f"`atoms` must be values of the target, got {declared!r}."
+            raise InvalidArgumentError(text)
+        atoms = (counts >= fewest_in_atom(len(y))) | np.isin(values, declared)
         n_others = len(y) - counts[atoms].sum()
         is_grid = atoms.sum() > 1 and (
             np.diff(values).min() >= (1 - SMALL_DIFFERENCE) * np.diff(values[atoms]).min()
@@ -362,11 +369,17 @@ class TargetUnits:
     support: tuple[Support, ...] = ()
 
     @classmethod
-    def fit(cls, y: np.ndarray, weight: np.ndarray, support: Any = (None, None)) -> "TargetUnits":
-        """Units of targets (n, p); ``support`` is "auto" or bounds."""
+    def fit(
+        cls,
+        y: np.ndarray,
+        weight: np.ndarray,
+        support: Any = (None, None),
+        atoms: tuple[float, ...] = (),
+    ) -> "TargetUnits":
+        """Units of targets (n, p); ``support`` is "auto" or bounds, ``atoms`` are declared."""
         found = {
             "limits": outlier_limits(y),
-            "repeated": tuple(RepeatedValues.find(column) for column in y.T),
+            "repeated": tuple(RepeatedValues.find(column, atoms) for column in y.T),
             "support": tuple(Support.find(column, support) for column in y.T),
         }
         if found["limits"] is not None:

@@ -35,7 +35,7 @@ class DriftTest:
 
     @property
     def is_alarm(self) -> bool:
-        """True if the hypothesis is rejected and that is not only a notice."""
+        """True if the hypothesis is rejected and the test gives alarms, not only notices."""
         return self.since is not None and self.name not in NOTICES
 
     def __str__(self) -> str:
@@ -51,12 +51,12 @@ class DriftTest:
 class DriftTests:
     """Tests of PIT, coverage and share of rows out of distribution, updated row by row.
 
-    All of them together raise a false alarm in at most a share ``alpha`` of all streams of any
-    length, checked at any time, if the hypotheses hold for every row given those before it:
+    Together they raise a false alarm in at most a share ``alpha`` of all streams, of any length and
+    checked at any time, if these hypotheses hold for every row given those before it:
 
-    - the mean of the PIT lies within ``tolerance`` of a half, and so does the mean of its distance
-      from the middle, |2 PIT - 1|;
-    - at most ``1 - coverage + tolerance`` of the targets lie outside their intervals;
+    - the mean of the PIT is within ``tolerance`` of a half, and so is the mean of its distance from
+      the middle, |2 PIT - 1|;
+    - at most ``1 - coverage + tolerance`` of the targets are outside their intervals;
     - at most ``most_off_data`` of the rows are out of distribution.
 
     Examples
@@ -93,10 +93,12 @@ class DriftTests:
 
     @property
     def names(self) -> list[str]:
+        """Names of the tests."""
         return [ABOVE, BELOW, LARGER, SMALLER, MISSED, OUT_OF_DISTRIBUTION][: len(self.since)]
 
     @property
     def n_rows(self) -> int:
+        """Number of rows added so far."""
         return self.bets.n_rows
 
     @property
@@ -110,7 +112,21 @@ class DriftTests:
         missed: Float[np.ndarray, " rows *outputs"],
         is_off_data: Any = None,
     ) -> "DriftTests":
-        """Add rows; several outputs of a row count as their mean."""
+        """Add rows; several outputs of a row count as their mean.
+
+        Parameters
+        ----------
+        pit : array of shape (n,) or (n, p)
+            Probability integral transform of each target.
+        missed : array of shape (n,) or (n, p)
+            1 if the target is outside its interval, otherwise 0.
+        is_off_data : array of shape (n,), optional
+            True for rows out of distribution.
+
+        Returns
+        -------
+        self
+        """
         n_rows = len(pit)
         pit, missed = (np.asarray(part, np.float64).reshape(n_rows, -1) for part in (pit, missed))
         mean, spread = pit.mean(axis=1), np.abs(2 * pit - 1).mean(axis=1)
@@ -147,13 +163,32 @@ class DriftTests:
         return any(test.is_alarm for test in self.tests)
 
     def to_json(self) -> dict[str, Any]:
-        """Settings and state, from which the tests can continue."""
+        """Return settings and state, from which the tests can continue.
+
+        Returns
+        -------
+        dict
+        """
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate", "since")
         return {name: getattr(self, name) for name in names} | {"bets": self.bets.to_json()}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "DriftTests":
-        """Restore from `to_json`; a ValueError if the state is inconsistent."""
+        """Restore from `to_json`.
+
+        Parameters
+        ----------
+        state : dict
+
+        Returns
+        -------
+        DriftTests
+
+        Raises
+        ------
+        ValueError
+            If the state is inconsistent.
+        """
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate")
         found = cls(**{name: state[name] for name in names})
         bets, since = Bets.from_json(state["bets"]), list(state["since"])

@@ -26,7 +26,7 @@ class Monitor:
     """Sequential tests of a model's predictions on labelled rows.
 
     `DriftTests` lists the hypotheses; ``model.monitor()`` creates a monitor. A model is calibrated
-    on its validation rows, only as precisely as their number allows: the default ``tolerance`` is
+    only as precisely as the number of its validation rows allows: the default ``tolerance`` is
     two standard errors of the mean of that many PITs, at least 0.03.
 
     Parameters
@@ -44,6 +44,18 @@ class Monitor:
         Largest share of rows out of distribution without an alarm.
     random_state : int
         Seed of the randomised PITs of rounded targets.
+
+    Examples
+    --------
+    >>> from sigmax import LinearRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 1))
+    >>> y = X[:, 0] + rng.normal(size=400)
+    >>> monitor = Monitor(LinearRegressor().fit(X[:200], y[:200]))
+    >>> monitor.update(X[200:300], y[200:300]).has_alarm
+    False
+    >>> monitor.update(X[300:], y[300:] + 5).has_alarm
+    True
     """
 
     def __init__(
@@ -67,7 +79,18 @@ class Monitor:
         self._n_drawn = 0
 
     def update(self, X: Any, y: Any) -> "Monitor":
-        """Add labelled rows that the model was not trained on and that were not added to it."""
+        """Add labelled rows, in the order in which they arrived.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            Rows that the model was not trained on, and that were not added to it.
+        y : array-like of shape (n,) or (n, p)
+
+        Returns
+        -------
+        self
+        """
         dist, gate = self.model.predict_dist_and_gate(X)
         y = np.asarray(y, np.float64)
         rng = np.random.default_rng(self.random_state)
@@ -118,17 +141,42 @@ class Monitor:
         return "\n".join([head, *(f"  {test}" for test in self.tests), foot])
 
     def to_json(self) -> dict[str, Any]:
-        """State without the model, as plain JSON."""
+        """Return the state without the model, as plain JSON.
+
+        Returns
+        -------
+        dict
+        """
         own = {"format": FORMAT, "random_state": self.random_state, "n_drawn": self._n_drawn}
         return own | self.drift.to_json()
 
     def save(self, path: str | Path) -> None:
-        """Write the state without the model as JSON."""
+        """Write the state without the model to a JSON file.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        None
+        """
         Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> "Monitor":
-        """Restore a state that `save` wrote, for the same model."""
+        """Load a state that `save` wrote, for the same model.
+
+        Parameters
+        ----------
+        path : str or Path
+        model
+            The fitted model.
+
+        Returns
+        -------
+        Monitor
+        """
         try:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
             if state["format"] != FORMAT:

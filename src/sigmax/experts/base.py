@@ -136,7 +136,7 @@ class HeldOut(AbstractValue):
         """
         if not len(self):
             raise InvalidArgumentError(
-                "`method` can be 'conformal' only where ensemble members hold rows out: set"
+                "`method` can be 'conformal' only if ensemble members hold rows out: set"
                 " `validation_fraction` above 0, and fit without `censoring`."
             )
         scores, folds = self._conformal

@@ -247,66 +247,72 @@ class Combined(AbstractNetworkExpert):
 
     n_members: int = setting(*N_MEMBERS)
     locality: bool = setting(
-        True, FLAG, "Draw batches with the locality sampler (LS) instead of uniformly."
+        True,
+        FLAG,
+        "True to draw batches with the locality sampler (LS), False for uniform batches.",
     )
-    split: bool = setting(True, FLAG, "Never train mean and variance in the same step (MV).")
+    split: bool = setting(True, FLAG, "True to train mean and variance in separate steps (MV).")
     inverse_gamma: bool = setting(
-        True, FLAG, "Give the variance an inverse-Gamma distribution (IG): a Student-t predictive."
+        True, FLAG, "True for an inverse-Gamma variance (IG), which gives Student-t predictions."
     )
     extrapolate: bool = setting(
-        True, FLAG, "Let the variance tend to `prior_variance` far from the training rows (EX)."
+        True,
+        FLAG,
+        "True if the variance tends to `prior_variance` far from the training rows (EX).",
     )
     min_concentration: float = setting(
         3.0,
         number(above=1),
-        """With `inverse_gamma`, the least α: half the degrees of freedom of the Student-t. Near 1
-        the tails may be so heavy that the variance, which follows from them, means nothing.""",
+        """Minimum α with `inverse_gamma`, half the degrees of freedom of the Student-t. Near 1
+        the tails may be so heavy that the variance, which depends on them, means nothing.""",
     )
     loss: str = setting(
         "likelihood",
         one_of(LOSSES),
-        """Without `split`: the plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared
-        error for the mean and the likelihood around it for the variance (Stirn et al.).""",
+        """Without `split`: the likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared
+        error for the mean and the likelihood for the variance (Stirn et al.).""",
     )
     hidden_sizes: tuple[int, ...] = setting(
         (128, 128), SIZES, "Units of the hidden layers of each network."
     )
     activation: str = setting("silu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
     n_steps: int = setting(
-        4000, COUNT, "Training steps in all, of the mean and of the variance together."
+        4000, COUNT, "Total number of training steps, of the mean and of the variance."
     )
     warmup_fraction: float = setting(
         0.3,
         number(above=0, below=1, inclusive=True),
-        "Share of the steps that train the mean alone, at first.",
+        "Share of the steps at the beginning that train only the mean.",
     )
     variance_steps: int = setting(
-        1, COUNT, "With `split`, variance steps after each step of the mean."
+        1, COUNT, "Number of variance steps after each step of the mean, with `split`."
     )
     batch_size: int = setting(256, COUNT, "Rows of a batch in the warm-up and without `locality`.")
     n_primary: int = setting(16, COUNT, "Centres of a locality batch of the mean (psu).")
-    n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres (ssu).")
-    n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    n_secondary: int = setting(16, COUNT, "Neighbours drawn for each of these centres (ssu).")
+    n_neighbors: int = setting(32, COUNT, "Nearest neighbours from which they are drawn.")
     variance_n_primary: int = setting(16, COUNT, "Centres of a locality batch of the variance.")
-    variance_n_secondary: int = setting(16, COUNT, "Neighbours drawn of each of these centres.")
-    variance_n_neighbors: int = setting(32, COUNT, "Nearest neighbours that these are drawn from.")
+    variance_n_secondary: int = setting(16, COUNT, "Neighbours drawn for each of these centres.")
+    variance_n_neighbors: int = setting(32, COUNT, "Nearest neighbours from which they are drawn.")
     learning_rate: float = setting(3e-3, POSITIVE, "Step size of Adam for the mean.")
     variance_learning_rate: float = setting(1e-3, POSITIVE, "Step size of Adam for the variance.")
     weight_decay: float = setting(1e-4, NOT_NEGATIVE, "Decoupled weight decay of the mean network.")
     variance_weight_decay: float = setting(
         1e-4, NOT_NEGATIVE, "Decoupled weight decay of the variance networks."
     )
-    decay_rate: bool = setting(True, FLAG, "Let the step sizes fall to 0 along half a cosine.")
+    decay_rate: bool = setting(
+        True, FLAG, "True to reduce the step sizes to 0 along half a cosine."
+    )
     n_inducing: int = setting(
         100,
         COUNT,
-        "Inducing points of the extrapolation gate, at most; all rows if there are fewer.",
+        "Maximum number of inducing points of the gate; all rows if there are fewer.",
     )
     gate_scale: float | None = setting(
         None,
         POSITIVE,
-        """Initial width γ of the paper's gate, in standardised units; None takes both the width and
-        a margin, within which the gate is closed, from the data.""",
+        """Initial width γ of the paper's gate, in standardised units; None estimates the width, and
+        a margin within which the gate is closed, from the data.""",
     )
     gate_learning_rate: float = setting(
         1e-3, NOT_NEGATIVE, "Step size of Adam for inducing points and gate width."
@@ -315,7 +321,7 @@ class Combined(AbstractNetworkExpert):
         1.0, POSITIVE, "Variance η far from the training rows, in units of Var(y)."
     )
     shrink_mean: bool = setting(
-        True, FLAG, "Let the mean tend to the mean of y far from the training rows, too."
+        True, FLAG, "True if the mean tends to that of y far from the training rows."
     )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(15, COUNT_OR_ZERO, PATIENCE)

@@ -253,16 +253,18 @@ def draw_members(networks: Any, keys: Key[Array, " draws"], X: Inputs) -> Normal
 class AbstractStochastic(AbstractNetworkExpert):
     """Settings and training that dropout and Bayesian networks share."""
 
-    n_members: int = setting(1, COUNT, "Networks trained; 1 is the method as published.")
-    n_draws: int = setting(100, COUNT, "Draws of the network in the prediction.")
+    n_members: int = setting(1, COUNT, "Number of networks; 1 is the method as published.")
+    n_draws: int = setting(100, COUNT, "Number of random draws of the network in the prediction.")
     hidden_sizes: tuple[int, ...] = setting((128, 128), SIZES, "Units of the hidden layers.")
     activation: str = setting("silu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
     n_steps: int = setting(
-        20_000, COUNT, "Training steps. Draws are noise to the training as well: it takes many."
+        20_000, COUNT, "Training steps. Random draws make training noisy, so many steps are needed."
     )
     batch_size: int = setting(256, COUNT, "Rows of a batch.")
     learning_rate: float = setting(3e-3, POSITIVE, "Step size of Adam.")
-    decay_rate: bool = setting(True, FLAG, "Let the step sizes fall to 0 along half a cosine.")
+    decay_rate: bool = setting(
+        True, FLAG, "True to reduce the step sizes to 0 along half a cosine."
+    )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(0, COUNT_OR_ZERO, PATIENCE)
 
@@ -402,7 +404,7 @@ class Bayesian(AbstractStochastic):
     )
     activation: str = setting("relu", one_of(ACTIVATIONS), "Activation of the hidden layers.")
     noise_learning_rate: float = setting(
-        3e-2, POSITIVE, "Step size of Adam for the noise, one number that has a long way to go."
+        3e-2, POSITIVE, "Step size of Adam for the noise level, a single number that changes much."
     )
 
     def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> FlipoutNetwork:

@@ -94,7 +94,9 @@ class AbstractVAESettings(AbstractSettings):
     batch_size: int = setting(512, Rule("int", partial(check_count, minimum=2)), "Rows of a batch.")
     learning_rate: float = setting(1e-3, POSITIVE, "Step size of Adam.")
     warm_up: float = setting(
-        0.5, number(above=0, below=1, inclusive=True), "Share of the steps of the warm-up."
+        0.5,
+        number(above=0, below=1, inclusive=True),
+        "Share of the steps that belong to the warm-up.",
     )
     min_std: float | None = setting(None, POSITIVE, "Smallest std of the decoder.")
     scaling: str = setting("standard", one_of(("none", "standard")), "Scaling of the features.")
@@ -102,7 +104,9 @@ class AbstractVAESettings(AbstractSettings):
         0.0, number(above=0, below=0.5, inclusive=True), "Share of the rows for validation."
     )
     patience: int | None = setting(
-        None, COUNT_OR_ZERO, "Validations without a better checkpoint before training stops."
+        None,
+        COUNT_OR_ZERO,
+        "Number of validations without a better checkpoint before training stops.",
     )
     n_inducing, n_primary, n_secondary, n_neighbors = 0, 1, 1, 1
 
@@ -143,8 +147,10 @@ class CombVAESettings(AbstractVAESettings):
     n_inducing: int = setting(200, COUNT, "Inducing points of the gate.")
     n_primary: int = 16
     """Centres of a locality batch: with the default `n_secondary`, it has 512 rows."""
-    n_secondary: int = setting(32, COUNT, "Neighbours drawn of each centre.")
-    n_neighbors: int = setting(50, COUNT, "Neighbours of a centre to draw from.")
+    n_secondary: int = setting(32, COUNT, "Neighbours drawn for each centre.")
+    n_neighbors: int = setting(
+        50, COUNT, "Nearest neighbours of a centre from which they are drawn."
+    )
 
 
 @final

@@ -166,11 +166,13 @@ class AbstractGaussianProcess(AbstractExpert):
     posterior of one output.
     """
 
-    n_restarts: int = setting(3, COUNT, "Starts of the optimiser, of which the best counts.")
-    max_iter: int = setting(
-        100, COUNT_OR_ZERO, "Largest number of L-BFGS iterations; 0 keeps the first start."
+    n_restarts: int = setting(
+        3, COUNT, "Number of starts of the optimiser; the best result is used."
     )
-    average: bool = setting(True, FLAG, "Average over the hyper-parameters of few rows.")
+    max_iter: int = setting(
+        100, COUNT_OR_ZERO, "Largest number of L-BFGS iterations; 0 uses the first start unchanged."
+    )
+    average: bool = setting(True, FLAG, "True to average over the hyper-parameters with few rows.")
     noise: str = "constant"
     variance_prior: str = "wide"
 
@@ -310,7 +312,9 @@ class SparseGaussianProcess(AbstractGaussianProcess):
     Its leave-one-out densities are approximate: inducing points stay where all rows placed them.
     """
 
-    n_inducing: int = setting(500, COUNT, "Inducing points, at most one per distinct row.")
+    n_inducing: int = setting(
+        500, COUNT, "Number of inducing points, at most one per distinct row."
+    )
 
     def averages(self, rows: GPRows) -> bool:
         return super().averages(rows) and len(np.unique(rows.X, axis=0)) <= self.n_inducing

@@ -77,7 +77,9 @@ class Local(AbstractNetworkExpert):
         (128, 128), SIZES, "Units of the hidden layers of each network."
     )
     n_shared_layers: int = setting(
-        1, COUNT_OR_ZERO, "Hidden layers that embedding, mean and spread have in common."
+        1,
+        COUNT_OR_ZERO,
+        "Number of hidden layers shared by the networks of embedding, mean and spread.",
     )
     n_components: int = setting(
         3, COUNT, "Components of each member's mixture of priors; 1 is a single Student-t."
@@ -85,22 +87,20 @@ class Local(AbstractNetworkExpert):
     embedding_size: int = setting(32, COUNT, "Dimensions of the learned embedding.")
     n_waves: int = setting(16, COUNT, "Periodic features of each number.")
     frequency: float = setting(
-        0.1, POSITIVE, "Spread of their frequencies before training, per standard deviation."
+        0.1, POSITIVE, "Initial spread of their frequencies, per standard deviation."
     )
     input_scale: float = setting(
         1.67, POSITIVE, "Length-scale of the kernel in input space, in standard deviations."
     )
     min_concentration: float = setting(
-        2.0, number(above=1), "The least α of the prior: half its degrees of freedom."
+        2.0, number(above=1), "Minimum α of the prior, which is half its degrees of freedom."
     )
-    prior_rows: float = setting(
-        0.3, POSITIVE, "Number of rows that the prior mean counts for, before training."
-    )
+    prior_rows: float = setting(0.3, POSITIVE, "Initial weight of the prior mean, in rows.")
     prior_variance: float = setting(
         1.0, POSITIVE, "Variance far from the training rows, in units of Var(y)."
     )
     n_steps: int | None = setting(
-        None, COUNT, "Training steps, at most; None takes their number from `effort`."
+        None, COUNT, "Maximum number of training steps; None computes it from `effort`."
     )
     effort: float = setting(
         25.0,
@@ -108,24 +108,24 @@ class Local(AbstractNetworkExpert):
         "Without `n_steps`: steps per square root of the number of rows, at least 600 in all.",
     )
     n_primary: int = setting(8, COUNT, "Neighbourhoods of a batch.")
-    n_neighbors: int = setting(64, COUNT, "Rows of a neighbourhood: the context.")
+    n_neighbors: int = setting(64, COUNT, "Rows of a neighbourhood, the context of predictions.")
     n_queries: int = setting(
-        32, COUNT, "The nearest of these rows, which are predicted from the context."
+        32, COUNT, "Number of its nearest rows, which are predicted from the context."
     )
     learning_rate: float = setting(
-        4e-3, POSITIVE, "Step size of Adam, which falls to 0 along half a cosine."
+        4e-3, POSITIVE, "Initial step size of Adam, which decreases to 0 along half a cosine."
     )
     weight_decay: float = setting(
-        1000.0, NOT_NEGATIVE, "Decoupled weight decay, times 1,500 plus the number of rows."
+        1000.0, NOT_NEGATIVE, "Decoupled weight decay, multiplied by 1,500 plus the number of rows."
     )
     error_weight: float = setting(
         0.5, NOT_NEGATIVE, "Weight of the squared error that is added to the likelihood."
     )
     average_weights: bool = setting(
-        True, FLAG, "Use averages of the weights over the last steps as checkpoints."
+        True, FLAG, "True to use averages of the weights over the last steps as checkpoints."
     )
     n_inducing: int = setting(
-        1000, COUNT, "Inducing points of the gate, at most; all rows if there are fewer."
+        1000, COUNT, "Maximum number of inducing points of the gate; all rows if there are fewer."
     )
     validation_fraction: float = setting(*VALIDATION_FRACTION)
     patience: int = setting(10, COUNT_OR_ZERO, PATIENCE)

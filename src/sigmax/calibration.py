@@ -33,10 +33,10 @@ ROWS_AT_ONCE = 16_384
 class ConformalScores:
     """Scores of calibration rows, and the model that predicted each of them.
 
-    With one model the interval of a new row is that of split conformal prediction. With the models
-    of several folds it is that of CV+ (Barber, Candès, Ramdas and Tibshirani 2021): its ends are
-    quantiles of the means of all models, each plus or minus the scores of its own held-out rows
-    times its own standard deviation. Memory grows with the rows, not with pairs of them.
+    One model gives split conformal intervals. The models of several folds give CV+ intervals
+    (Barber, Candès, Ramdas and Tibshirani 2021): the ends are quantiles of the means of all
+    models, plus or minus the scores of the model's held-out rows times the model's standard
+    deviation. Memory grows with the number of rows, not of pairs of rows.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ConformalScores:
         weight: Float[np.ndarray, " rows"] | None = None,
         fold: Int[np.ndarray, " rows"] | None = None,
     ) -> "ConformalScores":
-        """Scores of rows from their predictions; without ``fold`` by one model."""
+        """Compute scores from predictions; without ``fold``, one model predicted all rows."""
         weight = np.ones(len(y)) if weight is None else weight
         fold = np.zeros(len(y), dtype=np.int64) if fold is None else fold
         return cls(over(np.abs(y - mean), std), weight, fold)
@@ -74,7 +74,10 @@ class ConformalScores:
         std: Float[np.ndarray, "models new outputs"],
         coverage: float = 0.9,
     ) -> Float[np.ndarray, "new outputs 2"]:
-        """Intervals of new rows from the predictions of all models: last axis lower, upper."""
+        """Compute intervals of new rows from the predictions of all models.
+
+        The last axis has the lower and the upper end.
+        """
         bounds = np.empty((*mean.shape[1:], 2))
         for output, scores in enumerate(self.score.T):
             own = [self.fold == k for k in range(len(mean))]
@@ -146,7 +149,7 @@ def over(error: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 
 def few_rows_factor(n_rows: int | float) -> float:
-    """Factor on a scale that was estimated from so few rows.
+    """Factor that accounts for the uncertainty of a scale estimated on few rows.
 
     It is the 95 % quantile of a Student-t with n - 1 degrees of freedom over that of a Normal.
 

@@ -41,7 +41,7 @@ Split = tuple[NDArray[np.integer], NDArray[np.integer]]
 def standard_splits(n_rows: int, n_splits: int) -> list[Split]:
     """The 90/10 splits of Hernandez-Lobato and Adams (2015), used by most publications.
 
-    A smaller number gives the first of the same splits.
+    A smaller number returns the first of the same splits.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class Normal(AbstractComponent):
         return jnp.asarray(self.mean + self.std * jax_special.ndtri(jnp.asarray(q)))
 
     def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
-        """E|X − y| = std (z jax_special.erf(z/√2) + 2 φ(z)) with z = (y − mean) / std."""
+        """E|X − y| = std (z erf(z/√2) + 2 φ(z)) with z = (y − mean) / std."""
         z = self.standardize(y)
         twice_density = math.sqrt(2 / math.pi) * jnp.exp(-0.5 * z**2)
         return jnp.asarray(self.std) * (z * jax_special.erf(z / math.sqrt(2)) + twice_density)

@@ -102,7 +102,7 @@ class MemberPosterior(Posterior):
 
     @property
     def variance(self) -> Tensor:
-        """(batch, q, 1): epistemic, or total where the noise is in it."""
+        """(batch, q, 1): epistemic, or total if it includes the noise."""
         disagreement = self.member_means.var(dim=-2, correction=0)
         return (self._member_variance.mean(dim=-2) + disagreement).unsqueeze(-1)
 
@@ -143,7 +143,7 @@ class MemberPosterior(Posterior):
         return self.rsample_from_base_samples(shape, base)
 
     def rsample_from_base_samples(self, sample_shape: Size, base_samples: Tensor) -> Tensor:
-        """Draws from standard Normal numbers, of which the first of every draw chooses the member.
+        """Draws from standard Normal numbers; the first number of a draw selects the member.
 
         The members have equal weights for all X, so that draws are smooth functions of X.
         """
@@ -338,8 +338,8 @@ def squared_distance(X: Tensor, Z: Tensor) -> Tensor:
 class SigmaxModel(Model, FantasizeMixin):
     """A fitted estimator of one target as a model of BoTorch.
 
-    The posterior is a `MemberPosterior`: that of the mean of y, or with ``observation_noise=True``
-    that of y. Acquisition functions of BoTorch maximise; to minimise, give ``-Y``.
+    The posterior is a `MemberPosterior`, of the mean of y or, with ``observation_noise=True``, of
+    y. Acquisition functions of BoTorch maximise; to minimise, pass ``-Y``.
 
     Parameters
     ----------

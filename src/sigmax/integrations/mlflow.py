@@ -58,8 +58,8 @@ def save_model(
     path : str or Path
         A folder that does not exist, or is empty.
     signature : mlflow.models.ModelSignature, optional
-        By default that of the input example; without one, that of a model whose columns are all
-        numbers. Other models have none.
+        By default, it is inferred from the input example or, without one, from the columns of the
+        model if all are numbers. Other models have no signature.
     input_example : array or data frame, optional
         Example rows, stored with the model.
     pip_requirements : list of str, optional

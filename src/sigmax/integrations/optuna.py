@@ -51,7 +51,7 @@ class SigmaxSampler(BaseSampler):
     n_startup_trials : int, default 10
         Random trials at the beginning.
     n_candidates : int, default 1024
-        Number of candidates, of which the best is tried.
+        Number of candidates; the best one is tried.
     seed : int, optional
         The same seed gives the same trials, where these are run one after the other.
     noise_free : bool, default False

@@ -109,9 +109,9 @@ def on_ray(
 ) -> Iterator[None]:
     """Train the ensemble members of all models that are fitted in the block on a Ray cluster.
 
-    Results equal those of a local fit with the same seed up to rounding. Training amplifies such
-    errors: with one worker nothing differs, with several workers final scores may differ as with
-    another seed. The work of a worker or node that dies is repeated with the same result.
+    Up to rounding, results equal those of a local fit with the same seed. Training amplifies
+    rounding: with one worker nothing differs, but with several workers final scores may differ as
+    with another seed. The work of a worker or node that dies is repeated with the same result.
 
     Parameters
     ----------

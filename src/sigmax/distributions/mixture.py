@@ -168,7 +168,7 @@ class Mixture(AbstractDistribution):
         return self._average(self.components.cdf(self._for_components(y)))
 
     def solve_quantile(self, q: Batch) -> Float[AnyArray, "*batch"]:
-        """Quantile by Newton's method on jax_special.logit(cdf), with bisection where that fails.
+        """Quantile by Newton's method on logit(cdf), with bisection where that fails.
 
         The quantiles of the components are the bracket. The cdf at the root is within
         1e-7 min(q, 1 - q) of ``q``, in float32 within 4e-6.

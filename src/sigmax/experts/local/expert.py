@@ -8,13 +8,13 @@ from typing import Any, final
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from sigmax.calibration import few_rows_factor
-from sigmax.compilation import bucket_size, stack_members
+from sigmax.compilation import bucket_size, compiled, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
 from sigmax.experts.ensemble import (
@@ -249,7 +249,7 @@ class Local(AbstractNetworkExpert):
             start.y,
             np.asarray(networks.gate.relevance)[0],
             start.rows.features.trends(),
-            named_generator(start.keys[0], "edges"),
+            named_generator(np.asarray(jax.random.key_data(start.keys))[0], "edges"),
         )
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
         networks, dist = self.calibrate(trained)
@@ -271,13 +271,21 @@ class Local(AbstractNetworkExpert):
         found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
         dist = found.dist
         if self.recalibrate:
-            factor, most_df = mixture_recalibration(found, not start.has_replicates)
-            factor = factor * few_rows_factor(start.n_distinct)
-            values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
+            factor, most_df = map(
+                np.float32, mixture_recalibration(found, not start.has_replicates)
+            )
+            factor *= np.float32(few_rows_factor(start.n_distinct))
+            values = [np.full(networks.factor.shape, part) for part in (factor, most_df)]
             networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
-            dist = dist.with_tails(most_df).widen(factor)
+            dist = recalibrated(dist, on_device(factor), on_device(most_df))
         dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
         return networks, Mixture(dist.components, None, dist.log_weight, self.n_components)
+
+
+@compiled
+def recalibrated(dist: Any, factor: Float[Array, ""], most_df: Float[Array, ""]) -> Any:
+    """Densities with bounded tails and their scales multiplied by ``factor``."""
+    return dist.with_tails(most_df).widen(factor)
 
 
 # Trends beyond the range of the training data.

@@ -7,7 +7,7 @@ Distances see every coordinate multiplied by the relevance of its column for the
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.utils import gen_batches
 
 from sigmax.features import Features
 from sigmax.random import RandomKey, named_generator
@@ -283,7 +284,9 @@ def offsets_of_new_rows(
 
 def in_blocks(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
     """Values of all rows, computed in blocks of them."""
-    parts = ([array[rows] for array in arrays] for rows in blocks(len(arrays[0])))
+    parts = (
+        [array[rows] for array in arrays] for rows in gen_batches(len(arrays[0]), SAMPLE_BLOCK)
+    )
     return np.concatenate([function(*part) for part in parts])
 
 
@@ -352,17 +355,13 @@ def nearest_centers(
     lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T
     nearest, squared = np.empty(len(rows), int), np.empty(len(rows))
     buffer = np.empty((min(len(rows), SAMPLE_BLOCK), len(centers)), np.float32)
-    for block in blocks(len(rows)):
+    for block in gen_batches(len(rows), SAMPLE_BLOCK):
         products = np.matmul(rows[block], factors, out=buffer[: len(rows[block])])
         products += lengths
         found = nearest[block] = np.argmin(products, axis=1)
         own = np.einsum("ij,ij->i", rows[block], rows[block])
         squared[block] = own + np.take_along_axis(products, found[:, None], axis=1)[:, 0]
     return nearest, np.maximum(squared, 0)
-
-
-def blocks(n_rows: int) -> Iterator[slice]:
-    return (slice(start, start + SAMPLE_BLOCK) for start in range(0, n_rows, SAMPLE_BLOCK))
 
 
 MOST_ROWS = 1000

@@ -65,14 +65,13 @@ class Features:
         """
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)
-        if schema.is_plain:
-            found = cls(schema, scaling, (), (), donor_rows(table))
-            return found, found(table, dtype)
         times = zip(schema.of_kind(Kind.TIME), table.times.T, strict=True)
         cycles = tuple(cycles_of(column, seconds) for column, seconds in times)
         fitted = [CategoryMap.fit(column, y, weight, groups) for column in table.categories]
         maps = tuple(one for one, _ in fitted)
         found = cls(schema, scaling, cycles, maps, donor_rows(table))
+        if schema.is_plain:
+            return found, found(table, dtype)
         return found, found.encode(table, [encoded for _, encoded in fitted], dtype)
 
     def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
@@ -200,8 +199,6 @@ class Features:
 
     def blank(self, n_rows: int) -> Inputs:
         """Inputs of ``n_rows`` rows whose values are all missing or 0."""
-        if self.schema.is_plain:
-            return Inputs(np.zeros((n_rows, len(self.schema)), dtype=np.float32))
         return self(Table.of_missing(self.schema, n_rows))
 
 
@@ -215,7 +212,9 @@ def real_numbers(table: Table) -> NDArray[np.float64]:
     """Numbers, times and differences of times, NaN for missing values."""
     if table.schema.is_plain:
         return table.numbers
-    return np.concatenate([table.numbers, table.times, elapsed(table.times)], axis=1)
+    times, n_times = table.times, table.times.shape[1]
+    pairs = combinations(range(n_times if n_times <= MOST_PAIRED else 0), 2)
+    return np.column_stack([table.numbers, times, *(times[:, b] - times[:, a] for a, b in pairs)])
 
 
 DAY = 86_400.0
@@ -223,14 +222,6 @@ PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
 
 MOST_PAIRED = 6
 """Maximum number of columns of times for which differences are computed."""
-
-
-def elapsed(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds between each pair of columns of times."""
-    n_columns = times.shape[1]
-    pairs = list(combinations(range(n_columns), 2)) if n_columns <= MOST_PAIRED else []
-    found = [times[:, second] - times[:, first] for first, second in pairs]
-    return np.column_stack([np.empty((len(times), 0)), *found])
 
 
 def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sigmax.distributions.base import AbstractDistribution, Batch
-from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
-from sigmax.distributions.mixture import Mixture
+from sigmax.distributions.mixture import Mixture, cuts_around, integrate_cdf
 from sigmax.values import AnyArray, ArrayLike, jnp, lax
 
 STEPS = np.linspace(-3.5, 2.8, 85)
@@ -155,9 +154,7 @@ class Bounded(AbstractDistribution):
         rule = tuple(jnp.asarray(part, unit.dtype) for part in (NODES, NODE_WEIGHTS))
         return lax.scan(add, jnp.zeros_like(unit), rule)[0]
 
-    def _integrate(
-        self, function: Callable[..., Any], at: Float[AnyArray, "*batch"]
-    ) -> Float[AnyArray, "*batch"]:
+    def _integrate(self, function: Callable[..., Any], at: Batch) -> Batch:
         """∫ function(F(y), y) dy between the bounds."""
         cuts = jnp.clip(cuts_around(self.components), self.low[None], self.high[None])
         return integrate_cdf(self.base, function, at, cuts)

@@ -9,7 +9,7 @@ Distances see every coordinate multiplied by the relevance of its column for the
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -37,6 +37,11 @@ NO_MARGIN = 1e30
 
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
+
+Points: TypeAlias = Float[AnyArray, "rows features"]
+Centers: TypeAlias = Int[AnyArray, " rows"]
+"""Inducing point of every row, by number."""
+Distances: TypeAlias = Float[AnyArray, " rows"]
 
 
 @final
@@ -96,9 +101,7 @@ class ExtrapolationGate(AbstractValue):
         """The paper's gamma."""
         return namespace(self.log_scale).exp(self.log_scale)
 
-    def nearest(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Int[AnyArray, " rows"]:
+    def nearest(self, x: Points, own_center: Centers) -> Centers:
         """The nearest inducing point other than the row's own.
 
         On small data every training row is an inducing point; with its own one counted, no
@@ -114,9 +117,7 @@ class ExtrapolationGate(AbstractValue):
         # No comparison with the minimum, of which a fused copy may be rounded differently.
         return xp.argmin(squared, axis=1)
 
-    def offset(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, "rows features"]:
+    def offset(self, x: Points, own_center: Centers) -> Points:
         """Position of each row relative to the nearest inducing point other than its own.
 
         In coordinates times their relevance.
@@ -124,15 +125,11 @@ class ExtrapolationGate(AbstractValue):
         centers = namespace(x).asarray(self.inducing_points)
         return x * fixed(self.relevance)[None] - centers[self.nearest(x, own_center)]
 
-    def distance(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, " rows"]:
+    def distance(self, x: Points, own_center: Centers) -> Distances:
         """Distance to the nearest inducing point other than the row's own."""
         return length(self.offset(x, own_center))
 
-    def __call__(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, " rows"]:
+    def __call__(self, x: Points, own_center: Centers) -> Distances:
         at_zero = 1 / (1 + math.exp(OFFSET))
         offset = self.offset(x, own_center)
         xp = namespace(offset)
@@ -144,7 +141,7 @@ class ExtrapolationGate(AbstractValue):
         return xp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
     def shut_on(
-        self, distances: Float[AnyArray, " rows"], on_data: float | Float[AnyArray, ""] = 0.99
+        self, distances: Distances, on_data: float | Float[AnyArray, ""] = 0.99
     ) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them.
 
@@ -164,7 +161,7 @@ class ExtrapolationGate(AbstractValue):
         wider = {name: np.asarray(factor * getattr(self, name)) for name in names}
         return replace(self, log_scale=np.asarray(self.log_scale + math.log(factor)), **wider)
 
-    def shut_on_offsets(self, offsets: Float[AnyArray, "rows features"]) -> "ExtrapolationGate":
+    def shut_on_offsets(self, offsets: Points) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them in any direction.
 
         ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
@@ -192,7 +189,7 @@ def fixed(values: AnyArray) -> AnyArray:
     return lax.stop_gradient(values) if is_jax(values) else values
 
 
-def length(offset: Float[AnyArray, "rows features"]) -> Float[AnyArray, " rows"]:
+def length(offset: Points) -> Distances:
     """The Euclidean length, whose gradient is finite at 0."""
     xp = namespace(offset)
     return xp.sqrt(xp.sum(offset**2, axis=1) + 1e-12)
@@ -263,11 +260,8 @@ def with_centers(
 
 
 def offsets_of_new_rows(
-    gate: ExtrapolationGate,
-    x: Float[np.ndarray, "rows features"],
-    own_center: Int[np.ndarray, " rows"],
-    n_rows: int,
-) -> Float[np.ndarray, "rows features"]:
+    gate: ExtrapolationGate, x: Points, own_center: Centers, n_rows: int
+) -> Points:
     """Offsets from the nearest inducing point, for some of ``n_rows`` rows as if they were new.
 
     A mean of k rows lies nearer to these than to new ones: by a variance of 1 - 1/k instead of
@@ -314,10 +308,9 @@ N_STEPS = 10
 """Steps of Lloyd's algorithm; the tenth lowers the mean squared distance by less than 1 %."""
 
 Sample = Float[np.ndarray, "rows features"]
-Centers = Float[np.ndarray, "centers features"]
 
 
-def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Centers:
+def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Sample:
     """The centres of k-means on a sample of rows, by Lloyd's algorithm in single precision.
 
     The first ones are drawn in rounds, with a probability that grows with the squared distance to
@@ -337,7 +330,7 @@ def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Centers:
     return centers + middle
 
 
-def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Centers:
+def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Sample:
     """Rows to begin from, far apart from each other."""
     squared, parts = np.full(len(rows), np.inf), []
     for size in np.diff(np.linspace(0, n_centers, N_ROUNDS + 1).astype(int)):
@@ -349,7 +342,7 @@ def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Cen
 
 
 def nearest_centers(
-    rows: Sample, centers: Centers
+    rows: Sample, centers: Sample
 ) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """The nearest centre of every row, and its squared distance."""
     lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T

@@ -162,7 +162,8 @@ class RequestGuard:
         if n_bytes + len(scope["path"]) + len(scope["query_string"]) > MAX_HEADER_BYTES:
             message = f"Path and headers may have at most {MAX_HEADER_BYTES:,} bytes."
             raise http_error(431, message, "header", connection="close")
-        host = host_name(request.headers.get("host", ""))
+        host = request.headers.get("host", "").lower()
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if self.hosts is not None and host not in self.hosts:
             message = f"Unknown host name {host[:60]!r}: allow it with `--allow-host`."
             raise http_error(400, message, "header", "host")
@@ -204,9 +205,3 @@ class RequestGuard:
 def too_large(max_bytes: int) -> HTTPException:
     message = f"The request body may have at most {max_bytes:,} bytes."
     return http_error(413, message, "body", connection="close")
-
-
-def host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

@@ -54,7 +54,7 @@ class LatePresets(UserDict[str, Any]):
         self.origin = module, name
 
     @cached_property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> Any:
         module, name = self.origin
         return getattr(import_module(f"sigmax.experts.{module}"), name)
 
@@ -1204,7 +1204,7 @@ class SigmaxRegressor(AbstractRegressor):
 
 def find_class(name: str) -> type[AbstractRegressor]:
     """A final estimator of this module by its name."""
-    found = globals().get(str(name))
+    found: Any = globals().get(str(name))
     is_ours = isinstance(found, type) and issubclass(found, AbstractRegressor)
     if is_ours and not found.__name__.startswith("Abstract"):
         return found

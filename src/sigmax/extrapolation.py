@@ -39,7 +39,7 @@ NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
 
 Points: TypeAlias = Float[AnyArray, "rows features"]
-Centers: TypeAlias = Int[AnyArray, " rows"]
+OwnCenters: TypeAlias = Int[AnyArray, " rows"]
 """Inducing point of every row, by number."""
 Distances: TypeAlias = Float[AnyArray, " rows"]
 
@@ -101,7 +101,7 @@ class ExtrapolationGate(AbstractValue):
         """The paper's gamma."""
         return namespace(self.log_scale).exp(self.log_scale)
 
-    def nearest(self, x: Points, own_center: Centers) -> Centers:
+    def nearest(self, x: Points, own_center: OwnCenters) -> OwnCenters:
         """The nearest inducing point other than the row's own.
 
         On small data every training row is an inducing point; with its own one counted, no
@@ -117,7 +117,7 @@ class ExtrapolationGate(AbstractValue):
         # No comparison with the minimum, of which a fused copy may be rounded differently.
         return xp.argmin(squared, axis=1)
 
-    def offset(self, x: Points, own_center: Centers) -> Points:
+    def offset(self, x: Points, own_center: OwnCenters) -> Points:
         """Position of each row relative to the nearest inducing point other than its own.
 
         In coordinates times their relevance.
@@ -125,11 +125,11 @@ class ExtrapolationGate(AbstractValue):
         centers = namespace(x).asarray(self.inducing_points)
         return x * fixed(self.relevance)[None] - centers[self.nearest(x, own_center)]
 
-    def distance(self, x: Points, own_center: Centers) -> Distances:
+    def distance(self, x: Points, own_center: OwnCenters) -> Distances:
         """Distance to the nearest inducing point other than the row's own."""
         return length(self.offset(x, own_center))
 
-    def __call__(self, x: Points, own_center: Centers) -> Distances:
+    def __call__(self, x: Points, own_center: OwnCenters) -> Distances:
         at_zero = 1 / (1 + math.exp(OFFSET))
         offset = self.offset(x, own_center)
         xp = namespace(offset)
@@ -260,7 +260,7 @@ def with_centers(
 
 
 def offsets_of_new_rows(
-    gate: ExtrapolationGate, x: Points, own_center: Centers, n_rows: int
+    gate: ExtrapolationGate, x: Points, own_center: OwnCenters, n_rows: int
 ) -> Points:
     """Offsets from the nearest inducing point, for some of ``n_rows`` rows as if they were new.
 
@@ -278,10 +278,8 @@ def offsets_of_new_rows(
 
 def in_blocks(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
     """Values of all rows, computed in blocks of them."""
-    parts = (
-        [array[rows] for array in arrays] for rows in gen_batches(len(arrays[0]), SAMPLE_BLOCK)
-    )
-    return np.concatenate([function(*part) for part in parts])
+    blocks = gen_batches(len(arrays[0]), SAMPLE_BLOCK)
+    return np.concatenate([function(*(array[rows] for array in arrays)) for rows in blocks])
 
 
 def inducing_points(
@@ -308,9 +306,10 @@ N_STEPS = 10
 """Steps of Lloyd's algorithm; the tenth lowers the mean squared distance by less than 1 %."""
 
 Sample = Float[np.ndarray, "rows features"]
+Centers = Float[np.ndarray, "centers features"]
 
 
-def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Sample:
+def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Centers:
     """The centres of k-means on a sample of rows, by Lloyd's algorithm in single precision.
 
     The first ones are drawn in rounds, with a probability that grows with the squared distance to
@@ -330,7 +329,7 @@ def k_means_centers(sample: Sample, n_centers: int, seed: int) -> Sample:
     return centers + middle
 
 
-def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Sample:
+def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Centers:
     """Rows to begin from, far apart from each other."""
     squared, parts = np.full(len(rows), np.inf), []
     for size in np.diff(np.linspace(0, n_centers, N_ROUNDS + 1).astype(int)):
@@ -342,7 +341,7 @@ def first_centers(rows: Sample, n_centers: int, rng: np.random.Generator) -> Sam
 
 
 def nearest_centers(
-    rows: Sample, centers: Sample
+    rows: Sample, centers: Centers
 ) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """The nearest centre of every row, and its squared distance."""
     lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T

@@ -80,16 +80,7 @@ def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[R
     for header in ("column", "kind", "missing", "values"):
         grid.add_column(header, justify="right" if header == "missing" else "left", no_wrap=True)
     grid.add_column("for example", no_wrap=True, ratio=1)
-    for row in rows_of(profile, every_column=every_column):
-        grid.add_row(*map(Text, row))
-    lines = [target_line(profile.target), *map(caution_line, profile.findings)]
-    if len(profile.columns) > MOST_SHOWN and not every_column:
-        lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
-    return [grid, *lines]
-
-
-def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
-    shown, rows = profile.columns if every_column else profile.columns[:MOST_SHOWN], []
+    shown = profile.columns if every_column else profile.columns[:MOST_SHOWN]
     for column in shown:
         share = column.n_missing / profile.target.n_rows
         missing = f"{column.n_missing:,}" if column.n_missing else ""
@@ -97,12 +88,14 @@ def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
         values = f"{column.low} to {column.high}" if column.low else ""
         if column.kind is Kind.CATEGORY:
             values = f"{column.n_distinct:,} categories"
-        row = [clean(column.name), str(column.kind), missing, values, clean(column.example)]
-        rows.append(row)
+        row = clean(column.name), str(column.kind), missing, values, clean(column.example)
+        grid.add_row(*map(Text, row))
+    lines = [target_line(profile.target), *map(caution_line, profile.findings)]
     if hidden := profile.columns[len(shown) :]:
         n_missing = sum(column.n_missing > 0 for column in hidden)
-        rows.append([f"… {len(hidden):,} more", "", f"in {n_missing:,}", "", ""])
-    return rows
+        grid.add_row(f"… {len(hidden):,} more", "", f"in {n_missing:,}")
+        lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
+    return [grid, *lines]
 
 
 def target_line(target: TargetProfile) -> Text:

@@ -506,7 +506,7 @@ def groups_part(
         parts = group_parts(rows, rows.columns[group_column])
         charts.append(parts_chart(parts, group_column, "groups", target, is_time=False))
     if time_column is not None:
-        frame = rows.columns[[time_column]]
+        frame = rows.columns.filter(items=[time_column])
         schema = infer_schema(frame)
         kind, times = schema.columns[0].kind, values_of(frame, schema)[time_column]
         times, are_times = times if kind is not Kind.CATEGORY else np.nan * times, kind is Kind.TIME

@@ -92,14 +92,6 @@ class ServeOptions:
         except ValueError:
             return False
 
-    @property
-    def known_hosts(self) -> frozenset[str] | None:
-        """Accepted host names in lower case, None for any."""
-        if not self.allowed_hosts and not self.is_loopback:
-            return None
-        names = {"localhost", "127.0.0.1", "::1", self.host, *self.allowed_hosts}
-        return frozenset(name.lower() for name in names)
-
     def max_bytes(self, path: str) -> int:
         return int((self.max_upload if path == CSV_PATH else self.max_body) * MIB)
 
@@ -135,7 +127,10 @@ class RequestGuard:
     """Outermost ASGI layer: host name, token, size and time of requests, security headers."""
 
     def __init__(self, app: Any, options: ServeOptions):
-        self.app, self.options, self.hosts = app, options, options.known_hosts
+        self.app, self.options, self.hosts = app, options, None  # any host name
+        if options.allowed_hosts or options.is_loopback:
+            names = {"localhost", "127.0.0.1", "::1", options.host, *options.allowed_hosts}
+            self.hosts = {name.lower() for name in names}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -54,7 +54,7 @@ class LatePresets(UserDict[str, Any]):
         self.origin = module, name
 
     @cached_property
-    def data(self) -> Any:
+    def data(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         module, name = self.origin
         return getattr(import_module(f"sigmax.experts.{module}"), name)
 

@@ -1,8 +1,10 @@
 """Estimators: scikit-learn on the outside, an expert and its fitted value inside."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -44,31 +46,17 @@ LARGEST_AT_ONCE = 2**19
 """More rows than this are learned from in shards."""
 
 
-def is_equal(value: Any, default: Any) -> bool:
-    """True if an argument has its default value."""
-    return type(value) is type(default) and bool(value == default)
-
-
 @final
-class LatePresets(Mapping[str, Any]):
+class LatePresets(UserDict[str, Any]):
     """Experts by name, in a dictionary of a module that is imported when they are used."""
 
     def __init__(self, module: str, name: str):
         self.origin = module, name
 
-    def experts(self) -> Mapping[str, Any]:
-        """The dictionary."""
+    @cached_property
+    def data(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         module, name = self.origin
         return getattr(import_module(f"sigmax.experts.{module}"), name)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.experts()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.experts())
-
-    def __len__(self) -> int:
-        return len(self.experts())
 
 
 class AbstractRegressor(RegressorMixin, AbstractSavable):
@@ -99,14 +87,14 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return presets[check_choice("preset", name, presets)].override(given)
 
     def changed_arguments(self) -> dict[str, Any]:
-        """Arguments of the constructor that differ from their defaults."""
-        defaults = inspect.signature(type(self).__init__).parameters
-        given = self.get_params(deep=False)
-        return {
-            name: value
-            for name, value in given.items()
-            if name not in NO_SETTINGS and not is_equal(value, defaults[name].default)
-        }
+        """Arguments of the constructor that differ from their defaults, or in their types."""
+        given = {}
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value, default = getattr(self, name), parameter.default
+            is_default = type(value) is type(default) and bool(value == default)
+            if name not in NO_SETTINGS and not is_default:
+                given[name] = value
+        return given
 
     def settings(self) -> dict[str, Any]:
         """Values of the constructor's settings in force, by name, those of the preset included."""
@@ -242,12 +230,12 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """
         table = self.read(X)
         dist, others = self.model_.describe(table)
-        parts = {
+        return {
             "total": dist.std,
             "aleatoric": np.sqrt(dist.aleatoric_variance),
             "epistemic": np.sqrt(dist.epistemic_variance),
+            **others,
         }
-        return parts | others
 
     def explain_uncertainty(self, X, part: str = "total", columns=None) -> pd.DataFrame:
         """Change of each prediction's standard deviation when one column becomes unknown.
@@ -428,7 +416,6 @@ def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np
 
 
 def read_bounds(y: Any, censoring: Any, error: Any) -> NDArray[np.float64]:
-    """Bounds of all targets, checked."""
     if error is not None:
         raise InvalidArgumentError("`censoring` and `y_error` exclude each other: choose one.")
     bounds = censoring_bounds(y, censoring)
@@ -795,11 +782,8 @@ class LocalRegressor(AbstractRegressor):
         expert: Any = copy.expert()
         key = make_key(copy.random_state)
 
-        def read(X: Any, schema: Any) -> Table:
-            return Table.read(copy, X, schema)
-
-        options |= {"verbose": copy.verbose}
-        model = fit_stream(expert, stream, key, copy.read_training, read, **options)
+        readers = copy.read_training, partial(Table.read, copy)
+        model = fit_stream(expert, stream, key, *readers, verbose=copy.verbose, **options)
         return self.become(copy, model)
 
     @property
@@ -1153,15 +1137,7 @@ class SigmaxRegressor(AbstractRegressor):
         return self.model_.measure(table, read_errors(y_error, len(table), is_single))
 
     def read_training(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        y_error=None,
-        censoring=None,
-        *,
-        merges: bool = True,
+        self, X, y, sample_weight=None, groups=None, y_error=None, censoring=None, *, merges=True
     ) -> TrainingRows:
         """Checked rows, a random sample of them if they are many."""
         n_rows, taken = _num_samples(X), None
@@ -1226,25 +1202,12 @@ class SigmaxRegressor(AbstractRegressor):
         return super().setting(value)
 
 
-CLASSES: tuple[type[AbstractRegressor], ...] = (
-    BayesianRegressor,
-    CombinedRegressor,
-    GPRegressor,
-    LinearRegressor,
-    LocalRegressor,
-    MCDropoutRegressor,
-    MarginalRegressor,
-    MeanVarianceRegressor,
-    SigmaxRegressor,
-    SparseGPRegressor,
-)
-
-
 def find_class(name: str) -> type[AbstractRegressor]:
-    """A final estimator of the package by its name."""
-    for known in CLASSES:
-        if known.__name__ == name:
-            return known
+    """A final estimator of this module by its name."""
+    found: Any = globals().get(str(name))
+    is_ours = isinstance(found, type) and issubclass(found, AbstractRegressor)
+    if is_ours and not found.__name__.startswith("Abstract"):
+        return found
     raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")
 
 

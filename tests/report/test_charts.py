@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_cases import make_report, make_rows
+from report_cases import make_report, make_rows, predicted_rows
 from scipy import stats
 
 from sigmax.report.validation import (
@@ -28,7 +28,7 @@ from sigmax.report.validation import (
 @pytest.fixture(scope="module")
 def rows() -> HeldOutRows:
     X, y, model = make_rows(3000)
-    return HeldOutRows.predict(model, X, y, columns=X[["kind", "day"]])
+    return predicted_rows(model, X, y, columns=X[["kind", "day"]])
 
 
 def test_pit_and_intervals_are_those_of_scipy(rows):
@@ -54,7 +54,7 @@ def test_the_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):
     assert n_outside(calibration_chart(rows)) < 25 and n_outside(pit_chart(rows)) < 5
     X, y, model = make_rows(3000)
     mean, _ = model.moments(X)
-    narrow = HeldOutRows.predict(model, X, mean + 2 * (y - mean))
+    narrow = predicted_rows(model, X, mean + 2 * (y - mean))
     assert n_outside(calibration_chart(narrow)) > 40 and n_outside(pit_chart(narrow)) > 10
 
 
@@ -150,9 +150,9 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
 
 def test_joined_chunks_equal_the_rows_predicted_at_once():
     X, y, model = make_rows(5000)
-    whole = HeldOutRows.predict(model, X, y, columns=X[["kind"]])
+    whole = predicted_rows(model, X, y, columns=X[["kind"]])
     parts = [
-        HeldOutRows.predict(
+        predicted_rows(
             model,
             X.iloc[part],
             y[part],

@@ -73,6 +73,11 @@ class SavedTableModel:
         return self.metadata["options"]["group_column"]
 
     @property
+    def error_column(self) -> str | None:
+        """Column of the known errors of targets."""
+        return self.metadata["options"].get("error_column")
+
+    @property
     def atoms(self) -> list[float]:
         """Values of the target whose probabilities are predicted, such as many zeros."""
         return self.model.model_.atoms.tolist()

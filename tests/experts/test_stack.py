@@ -252,6 +252,16 @@ def test_weights_with_groups_are_those_for_new_groups():
         grouped.fit(frame, y, groups=np.ones(600))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         grouped.fit(frame, y, groups=group[:9])
+    with pytest.raises(InvalidArgumentError, match=r"one label per row, got shape \(600, 2\)"):
+        grouped.fit(frame, y, groups=np.ones((600, 2)))
+
+
+def test_groups_are_labels_of_any_type_and_rows_without_one_are_a_group():
+    X, y = smooth(60)
+    names = [None if row % 6 == 0 else f"site {row % 6}" for row in range(60)]
+    fit = SigmaxRegressor(experts=["linear"], random_state=0).fit
+    found = fit(X, y, groups=names).predict(X)
+    np.testing.assert_array_equal(found, fit(X, y, groups=np.arange(60) % 6).predict(X))
 
 
 def test_shares_of_experts_tend_to_the_marginal_off_the_data(model):

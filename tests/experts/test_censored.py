@@ -201,6 +201,8 @@ FLAGS = np.array(["above"] * 10 + ["no"] * 20)
         (np.where(FLAGS == "no", "no", "right"), {}, 'one of "no", .* 30 rows, got .*right'),
         (FLAGS[:9], {}, r"for each of the 30 rows, got shape \(9,\)"),
         (["above"] * 30, {}, "must leave a target observed"),
+        ("above", {}, r"30 rows, got shape \(\)"),
+        ([np.zeros(30), np.ones(30)], {}, r"a tuple \(low, high\), or .*, got shape \(2, 30\)"),
         ((np.zeros(30), np.ones(29)), {}, r"pair \(low, high\) .* got shapes \(30,\) and \(29,\)"),
         ((np.full(30, 2.0), np.ones(30)), {}, "low <= y <= high, got 2, .*, 1 in row 1"),
         ((np.full(30, np.nan), np.ones(30)), {}, "got nan"),

@@ -247,6 +247,7 @@ def test_a_model_of_exact_rows_predicts_measurements_with_errors():
         (np.r_[np.nan, np.ones(29)], {}, "got nan"),
         (np.ones(29), {}, r"got shape \(29,\)"),
         ("big", {}, "got 'big'"),
+        (["big"] * 30, {}, r"got \['big', .*, \.\.\.\]\."),
         (1.0, {"experts": ["linear", "forest"]}, "`experts` that take .* not forest"),
         (1.0, {"support": (0, None)}, '`support` must be "auto" with `y_error`'),
     ],

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from sigmax import SigmaxRegressor
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts import Linear, Local
+from sigmax.experts import Forest, Linear, Local, MaternProcess
 from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
 from sigmax.experts.stack import PRIOR_COUNT, StackFitted, stacking_weights
 from sigmax.tables import Table
@@ -213,8 +213,10 @@ def test_experts_can_be_chosen_by_name_or_as_objects():
     X, y = smooth(80)
     named = SigmaxRegressor(experts=["linear", "forest"], random_state=0).fit(X, y)
     assert set(named.leaderboard_["expert"]) == {"marginal", "linear", "forest"}
-    given = SigmaxRegressor(experts=[Linear()], random_state=0).fit(X, y)
-    assert set(given.leaderboard_["expert"]) == {"marginal", "Linear"}
+    objects = [Linear(), MaternProcess(), Forest(n_trees=20)]
+    given = SigmaxRegressor(experts=objects, random_state=0).fit(X, y)
+    names = {"marginal", "Linear", "MaternProcess", "Forest"}
+    assert set(given.leaderboard_["expert"]) == names
     for wrong in ("linear", [], ["nearest"], 3):
         with pytest.raises(InvalidArgumentError, match="`experts` must be"):
             SigmaxRegressor(experts=wrong).fit(X, y)

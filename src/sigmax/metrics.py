@@ -116,6 +116,8 @@ def threshold_crps(y, dist, upto, *, sample_weight=None) -> float:
     """
     y, infinite = _like(y, dist), np.full(dist.shape, np.inf)
     upto = np.broadcast_to(np.asarray(upto, np.float64), dist.shape)
+    if np.isnan(upto).any():
+        raise InvalidArgumentError("`upto` must be numbers, which may be infinite, got NaN.")
     y = np.minimum(y, upto)
     above = crps_of_cells(-infinite, y, dist) - crps_of_cells(-infinite, upto, dist)
     return _mean(crps_of_cells(y, infinite, dist) + above, sample_weight)

@@ -166,6 +166,12 @@ def test_the_crps_up_to_a_bound_is_the_integral_of_the_brier_score(y, upto):
     assert found == pytest.approx(below + above, rel=1e-3)
 
 
+def test_an_unknown_bound_of_the_crps_is_an_error():
+    dist = Predictive(Normal(np.zeros(3), np.ones(3)))
+    with pytest.raises(InvalidArgumentError, match=r"`upto` must be numbers, .* got NaN"):
+        metrics.threshold_crps(np.zeros(3), dist, [1.0, np.nan, 2.0])
+
+
 def test_the_scores_prefer_the_truth():
     """Differences of the scores of 3,000 rows have standard errors of 3e-3.
 

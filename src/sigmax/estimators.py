@@ -378,8 +378,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         -------
         rows : array of shape (n, k)
             Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
-            are numbered on.
+            are numbered on. Fewer columns than ``k`` where no prediction has so many.
         weights : array of shape (n, k)
+            Weight 0 where fewer rows than in another prediction contribute.
         """
         table, k = self.read(X), check_count("k", k)
         found = self.fitted.explain_neighbors(self.model_.encode(table), k)

@@ -4,6 +4,9 @@ Of 800 rows, whose share of zeros has a standard error of 0.017 (0.02 in a half 
 ones. The tolerances of shares are four standard errors.
 """
 
+# Arguments of estimators have the types of their defaults.
+# pyright: reportArgumentType=false
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -169,7 +169,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     @property
     def fitted(self) -> Any:
-        """What the expert has learned from the training rows."""
+        """Fitted value of the expert."""
         return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:

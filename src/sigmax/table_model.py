@@ -60,8 +60,8 @@ class SavedTableModel:
     @property
     def important(self) -> list[str]:
         """Features, the most important ones first."""
-        place = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
-        return sorted(self.features, key=lambda name: place.get(name, len(place)))
+        rank = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
+        return sorted(self.features, key=lambda name: rank.get(name, len(rank)))
 
     @property
     def intervals(self) -> str:

@@ -1,6 +1,7 @@
 """Estimators: scikit-learn on the outside, an expert and its fitted value inside."""
 
 import inspect
+import reprlib
 from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -156,7 +157,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     @property
     def fitted(self) -> Any:
-        """What the expert has learned from the training rows."""
+        """Fitted value of the expert."""
         return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:
@@ -274,6 +275,8 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         position = {name: i for i, name in enumerate(self.model_.features.column_names)}
         names = list(getattr(self, "feature_names_in_", table.schema.names))
         if columns is not None:
+            if isinstance(columns, str):
+                raise InvalidArgumentError(f"`columns` must be a list of names, got {columns!r}.")
             if unknown := [name for name in columns if name not in position]:
                 raise InvalidArgumentError(f"`columns` must be columns of X, got {unknown[0]!r}.")
             names = list(columns)
@@ -363,8 +366,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         -------
         rows : array of shape (n, k)
             Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
-            are numbered on.
+            are numbered on. Fewer columns than ``k`` where no prediction has so many.
         weights : array of shape (n, k)
+            Weight 0 where fewer rows than in another prediction contribute.
         """
         table, k = self.read(X), check_count("k", k)
         found = self.fitted.explain_neighbors(self.model_.encode(table), k)
@@ -407,7 +411,9 @@ def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np
     try:
         error = np.asarray(y_error, np.float64)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"`y_error` must be {rule}, got {y_error!r}.") from None
+        raise InvalidArgumentError(
+            f"`y_error` must be {rule}, got {reprlib.repr(y_error)}."
+        ) from None
     is_bad = ~(np.isfinite(error) & (error >= 0))
     if error.shape not in ((), (n_rows,)) or is_bad.any():
         found = f"{error[is_bad].flat[0]:g}" if is_bad.any() else f"shape {error.shape}"
@@ -1157,7 +1163,10 @@ class SigmaxRegressor(AbstractRegressor):
         rows = rows if error is None else replace(rows, error=error[rows.indices])
         rows = rows if bounds is None else rows.censored(bounds[rows.indices])
         if groups is not None:
-            label = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+            if np.ndim(groups) != 1:
+                found = f"shape {np.shape(groups)}"
+                raise InvalidArgumentError(f"`groups` must be one label per row, got {found}.")
+            label = pd.factorize(np.asarray(groups), use_na_sentinel=False)[0]
             if label.max() == 0:
                 raise InvalidArgumentError("`groups` must have at least 2 different values, got 1.")
             rows = replace(rows, group=label[rows.indices])

@@ -46,7 +46,7 @@ Distances: TypeAlias = Float[AnyArray, " rows"]
 
 @final
 class ExtrapolationGate(AbstractValue):
-    r"""How far from the data: $\tilde\nu(\delta) = (\nu(\delta) - \nu(0)) / (1 - \nu(0))$.
+    r"""Opening at a distance: $\tilde\nu(\delta) = (\nu(\delta) - \nu(0)) / (1 - \nu(0))$.
 
     $\delta$ is the Euclidean distance to the nearest inducing point, less a margin within which a
     row still counts as on the data, and $\nu(\delta) = \text{sigmoid}(\delta/\gamma - 6.9077)$.

@@ -140,6 +140,8 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
         assert part.n_rows == members.sum()
         assert part.n_inside == rows.is_inside[members].sum()
         assert part.half_width == pytest.approx(np.median(rows.half_width[members]))
+    unknown = kind.astype("string").where(np.arange(3000) > 0)  # pandas' NA
+    assert "(missing)" in set(group_parts(rows, unknown)["name"])
     times = np.arange(3000, dtype=float)
     times[7] = np.nan
     parts = time_parts(rows, times, are_times=False)

@@ -16,7 +16,14 @@ from rich.text import Text
 from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
 from sigmax.cli.fit import first_time_column, model_report
-from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
+from sigmax.cli.rows import (
+    TRAINING_ROWS,
+    error_values,
+    hash_rows,
+    time_order,
+    time_parts,
+    training_row_caution,
+)
 from sigmax.cli.scores import (
     Estimate,
     RowScores,
@@ -129,7 +136,7 @@ def monitor(
     for chunk, y, numbers, _ in labelled_chunks(saved, chunks, {}):
         if len(y):
             with InvalidCellError.numbered(numbers):
-                found.update(chunk[saved.features], y)
+                found.update(chunk[saved.features], y, **known_errors(saved, chunk, numbers))
     if state is not None:
         found.save(state)
     show_item(str(found))
@@ -216,6 +223,14 @@ def labelled_chunks(
         raise InvalidDataError(f"The target {saved.target!r} is missing in all {n_rows:,} rows.")
 
 
+def known_errors(
+    saved: SavedTableModel, chunk: pd.DataFrame, numbers: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Argument ``y_error`` of rows, if they have the column of errors of the fit."""
+    name = saved.error_column
+    return {"y_error": error_values(chunk[name], numbers)} if name in chunk else {}
+
+
 def evaluate_chunks(
     saved: SavedTableModel,
     chunks: Iterable[pd.DataFrame],
@@ -240,6 +255,8 @@ def evaluate_chunks(
         X = chunk.filter(items=saved.features)
         with InvalidCellError.numbered(numbers):
             dist, gate = saved.model.predict_dist_and_gate(X)
+            if errors := known_errors(saved, chunk, numbers):
+                dist = saved.model.predict_dist(X, **errors)
         intervals = intervals_of(saved.model, X, dist, method)
         scores.append(score_rows(y, dist, intervals))
         hashes.append(hash_rows(X, y, saved.schema))

@@ -36,6 +36,7 @@ from sigmax.cli.rows import (
     ManyRows,
     Split,
     UsableRows,
+    error_values,
     fingerprint,
     group_labels,
     hash_rows,
@@ -60,7 +61,7 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
+from sigmax.errors import InvalidArgumentError, InvalidCellError
 from sigmax.estimators import (
     AbstractRegressor,
     LinearRegressor,
@@ -263,7 +264,9 @@ def fit_table(
         check_names([options.error_column], list(frame.columns), option="--error-column")
         columns = replace(columns, drop=(*columns.drop, options.error_column))
     data = UsableRows.read(frame, columns)
-    error = None if options.error_column is None else error_values(data, options.error_column)
+    error = None
+    if options.error_column is not None:
+        error = error_values(data.frame[options.error_column], data.numbers)
     model = options.create_model(columns)
     with InvalidCellError.numbered(data.numbers):
         table = read_features(data.X, columns)
@@ -397,21 +400,6 @@ def fit_table(
         },
     }
     return saved, {SCORES: json.dumps(scores, indent=2) + "\n", REPORT: page.to_html()}
-
-
-def error_values(data: UsableRows, name: str) -> NDArray[np.float64]:
-    """Known errors of all rows: numbers of at least 0."""
-    column = data.frame[name]
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    found = numbers.to_numpy(np.float64, na_value=np.nan)
-    is_bad = ~(np.isfinite(found) & (found >= 0))
-    if is_bad.any():
-        first = int(np.flatnonzero(is_bad)[0])
-        raise InvalidDataError(
-            f"`--error-column`: {name!r} must have numbers of at least 0, got"
-            f" {str(column.iloc[first])[:60]!r} in row {data.numbers[first]}."
-        )
-    return found
 
 
 def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any, **given: Any) -> None:

@@ -364,8 +364,8 @@ class Run:
                 found = json.loads(stream.read())
             return {name: found[name] for name in ("format", "model", "options", "inputs")}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            place = join_path(self.out, MANIFEST)
-            raise TableFileError(f"{place} is damaged: {RESTART}.") from error
+            path = join_path(self.out, MANIFEST)
+            raise TableFileError(f"{path} is damaged: {RESTART}.") from error
 
     def write_manifest(self, finished: dict[str, int] | None = None) -> None:
         with new_output(join_path(self.out, MANIFEST)) as stream:

@@ -47,6 +47,8 @@ HELD_OUT = 0.2
 MANY_LEARNED = 0.02
 """Share of training rows, beyond that of duplicates, from which scores are misleading."""
 
+NO_CATEGORY = "(missing)"
+
 Labels = NDArray[np.int64]
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Training rows and test rows."""
@@ -260,7 +262,7 @@ def text_categories(table: Table) -> pd.DataFrame:
     """Frame for CatBoost: categories as text, numbers and times as numbers with NaN."""
     columns: dict[str, Any] = {}
     for column, cells in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        columns[column.name] = np.array([*cells.names, "(gap)"], dtype=object)[cells.codes]
+        columns[column.name] = np.array([*cells.names, NO_CATEGORY], dtype=object)[cells.codes]
     for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
         names = [column.name for column in table.schema.of_kind(kind)]
         columns |= dict(zip(names, cells.T, strict=True))
@@ -274,7 +276,7 @@ def typical_values(table: Table) -> dict[str, float | str | None]:
         if pd.api.types.is_numeric_dtype(cells):
             found[str(name)] = None if cells.isna().mean() > 0.5 else float(cells.median())
         else:
-            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
+            found[str(name)] = None if cells.mode()[0] == NO_CATEGORY else str(cells.mode()[0])
     return found
 
 
@@ -377,6 +379,20 @@ def group_labels(column: Any, fewest: int = 2) -> Labels:
         rule = f"{n_groups} groups, but {fewest} are needed"
         raise InvalidDataError(f"`--group-column`: {column.name!r} has {rule}.")
     return labels
+
+
+def error_values(column: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Known errors of rows: numbers of at least 0."""
+    values: Any = pd.to_numeric(column, errors="coerce")
+    found = values.to_numpy(np.float64, na_value=np.nan)
+    is_bad = ~(np.isfinite(found) & (found >= 0))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        raise InvalidDataError(
+            f"`--error-column`: {column.name!r} must have numbers of at least 0, got"
+            f" {str(column.iloc[first])[:60]!r} in row {numbers[first]}."
+        )
+    return found
 
 
 def time_parts(times: NDArray[np.float64], n_parts: int) -> list[NDArray[np.intp]]:

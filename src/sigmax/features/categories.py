@@ -162,9 +162,9 @@ class CategoryMap:
             coordinates[rows, entry[rows]] = MISMATCH / np.sqrt(2)
         else:
             if is_new.any():
-                codes, place = np.unique(column.codes[is_new], return_inverse=True)
+                codes, position = np.unique(column.codes[is_new], return_inverse=True)
                 names = [column.names[code] for code in codes]
-                letters[is_new] = self.letter_scales[0] * self.text(names)[place]
+                letters[is_new] = self.letter_scales[0] * self.text(names)[position]
             coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
         return EncodedCategory(self.codes[entry], statistics, letters, coordinates)
 

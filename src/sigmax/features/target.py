@@ -66,11 +66,11 @@ class RepeatedValues:
         True
         """
         values, counts = np.unique(y, return_counts=True)
-        if len(values) == 1:
-            return None
         if not np.isin(declared, values).all():
             text = f"`atoms` must be values of the target, got {declared!r}."
             raise InvalidArgumentError(text)
+        if len(values) == 1:
+            return None
         atoms = (counts >= fewest_in_atom(len(y))) | np.isin(values, declared)
         n_others = len(y) - counts[atoms].sum()
         is_grid = atoms.sum() > 1 and (
@@ -373,6 +373,8 @@ class TargetUnits:
         atoms: tuple[float, ...] = (),
     ) -> "TargetUnits":
         """Units of targets (n, p); ``support`` is "auto" or bounds, ``atoms`` are declared."""
+        if atoms and y.shape[1] > 1:
+            raise InvalidArgumentError("`atoms` need a single target: fit one model per output.")
         found = {
             "limits": outlier_limits(y),
             "repeated": tuple(RepeatedValues.find(column, atoms) for column in y.T),

@@ -66,9 +66,14 @@ class Monitor:
         self.drift = DriftTests(*self._settings)
         self._n_drawn = 0
 
-    def update(self, X: Any, y: Any) -> "Monitor":
-        """Add labelled rows that the model was not trained on and that were not added to it."""
+    def update(self, X: Any, y: Any, y_error: Any = None) -> "Monitor":
+        """Add labelled rows that the model was not trained on and that were not added to it.
+
+        ``y_error`` are known errors of the targets, as in `SigmaxRegressor.predict_dist`.
+        """
         dist, gate = self.model.predict_dist_and_gate(X)
+        if y_error is not None:
+            dist = self.model.predict_dist(X, y_error=y_error)
         y = np.asarray(y, np.float64)
         rng = np.random.default_rng(self.random_state)
         rng.bit_generator.advance(self._n_drawn)  # pyright: ignore

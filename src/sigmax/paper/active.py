@@ -152,9 +152,9 @@ def active_figures(records: Sequence[Record]) -> dict[str, Figure]:
             axes.remove()
         figure.supxlabel("round", fontsize=10)
         figure.supylabel(f"test {label}, median over the repeats", fontsize=10)
-        place: dict[str, Any] = {"loc": "outside upper center", "fontsize": 9, "frameon": False}
+        layout: dict[str, Any] = {"loc": "outside upper center", "fontsize": 9, "frameon": False}
         ncols = min(n_columns, len(lines))
-        figure.legend(list(lines.values()), list(lines), ncols=ncols, **place)
+        figure.legend(list(lines.values()), list(lines), ncols=ncols, **layout)
         figures[f"active_{score}"] = figure
     return figures
 

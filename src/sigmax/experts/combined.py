@@ -47,17 +47,9 @@ from sigmax.experts.ensemble import (
     mean_gates,
 )
 from sigmax.experts.rows import Rows
+from sigmax.extrapolation import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    ACTIVATIONS,
-    NO_CENTER,
-    SMALLEST_VARIANCE,
-    ExtrapolationGate,
-    TabularMLP,
-    create_gate,
-    gate_relevance,
-    inverse_softplus,
-)
+from sigmax.networks import ACTIVATIONS, SMALLEST_VARIANCE, TabularMLP, inverse_softplus
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,

@@ -26,15 +26,9 @@ from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.combined import INITIAL_VARIANCE, N_CHUNKS, RowValues, negative_squared_error
 from sigmax.experts.ensemble import PATIENCE, VALIDATION_FRACTION, AbstractNetworkExpert, Trained
 from sigmax.experts.rows import Rows
+from sigmax.extrapolation import NO_CENTER
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    ACTIVATIONS,
-    NO_CENTER,
-    SMALLEST_VARIANCE,
-    InputLayer,
-    TabularMLP,
-    inverse_softplus,
-)
+from sigmax.networks import ACTIVATIONS, SMALLEST_VARIANCE, InputLayer, TabularMLP, inverse_softplus
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,

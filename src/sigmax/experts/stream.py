@@ -31,10 +31,10 @@ from sigmax.errors import InvalidDataError
 from sigmax.experts.ensemble import prepare, train
 from sigmax.experts.local import Local
 from sigmax.experts.rows import Rows, TrainingRows
+from sigmax.extrapolation import NO_CENTER
 from sigmax.inputs import Inputs
 from sigmax.model import Model
 from sigmax.neighbors import neighborhoods
-from sigmax.networks import NO_CENTER
 from sigmax.random import RandomKey, draw_seed, named_generator
 from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles

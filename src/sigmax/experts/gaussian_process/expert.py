@@ -47,8 +47,8 @@ from sigmax.experts.gaussian_process.inference import (
 )
 from sigmax.experts.leave_out import DuplicateGroups, LeftOut, total_density
 from sigmax.experts.rows import LARGEST_EXACT, Rows
+from sigmax.extrapolation import k_means_centers
 from sigmax.inputs import Inputs
-from sigmax.networks import k_means_centers
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import COUNT, COUNT_OR_ZERO, FLAG, one_of, setting
 

@@ -36,9 +36,9 @@ from sigmax.experts.local.network import (
     held_out_density,
 )
 from sigmax.experts.rows import Rows
-from sigmax.extrapolation import MOST_ROWS, trees
+from sigmax.extrapolation import MOST_ROWS, create_gate, gate_relevance, trees
 from sigmax.inputs import Inputs
-from sigmax.networks import MLP, InputLayer, create_gate, gate_relevance
+from sigmax.networks import MLP, InputLayer
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,

@@ -42,10 +42,9 @@ from sigmax.experts.local.network import (
     WeightedStudentT,
 )
 from sigmax.experts.rows import duplicate_groups
-from sigmax.extrapolation import with_centers
+from sigmax.extrapolation import NO_CENTER, with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
-from sigmax.networks import NO_CENTER
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024

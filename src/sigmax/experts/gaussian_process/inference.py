@@ -18,11 +18,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from sigmax.compilation import compiled
-from sigmax.experts.leave_out import (
-    DuplicateGroups,
-    LeftOut,
-    leave_groups_out,
-)
+from sigmax.experts.leave_out import DuplicateGroups, LeftOut, leave_groups_out
 
 BLOCK = 512
 """Rows per block of the sparse bound; longer data are a multiple of it."""

@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
+from scipy.special import logsumexp, roots_sh_legendre
 
 from sigmax.errors import InvalidDataError
 from sigmax.random import make_generator
@@ -124,7 +124,7 @@ class TwoMoons:
         n_along, n_directions, n_distances = counts
         even = np.arange(n_directions) / n_directions, np.full(n_directions, 1 / n_directions)
         moons = np.array([True, False]), np.full(2, 0.5)
-        rules = [moons, gauss_legendre(n_along), even, gauss_legendre(n_distances)]
+        rules = [moons, roots_sh_legendre(n_along), even, roots_sh_legendre(n_distances)]
         is_upper, *shares = grid([points for points, _ in rules])
         weight = np.prod(grid([weights for _, weights in rules]), axis=0)
         latent = self.latent(is_upper, *shares)
@@ -136,12 +136,6 @@ class TwoMoons:
         blocks = [X[i : i + n_block] for i in range(0, len(X), n_block)]
         squares = (np.concatenate([rows**2, rows], axis=1) @ slopes + constant for rows in blocks)
         return np.concatenate([logsumexp(-0.5 * block, axis=1, b=weight) for block in squares])
-
-
-def gauss_legendre(n: int) -> tuple[NDArray, NDArray]:
-    """Points and weights of the rule on [0, 1]."""
-    points, weights = np.polynomial.legendre.leggauss(n)
-    return (points + 1) / 2, weights / 2
 
 
 def grid(axes: list[NDArray]) -> list[NDArray]:

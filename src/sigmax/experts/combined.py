@@ -19,7 +19,6 @@ EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, w
 ====  ====================================================  =======================================
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,16 +73,8 @@ RowValues = Float[Array, " batch"]
 INITIAL_VARIANCE, INITIAL_CONCENTRATION = 0.3, 4.0
 
 
-class AbstractSpread(eqx.Module):
-    """The noise at x, as a density around a mean."""
-
-    @abstractmethod
-    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> AbstractDistribution:
-        """Density around ``mean`` of every row and output."""
-
-
 @final
-class InverseGammaSpread(AbstractSpread):
+class InverseGammaSpread(eqx.Module):
     r"""IG: a variance with an inverse-Gamma distribution, hence a Student-t around the mean.
 
     $\alpha = \alpha_0 + \text{softplus}(\cdot)$ with $\alpha_0 > 1$, so that
@@ -114,7 +105,7 @@ class InverseGammaSpread(AbstractSpread):
 
 
 @final
-class NormalSpread(AbstractSpread):
+class NormalSpread(eqx.Module):
     """One variance per row, without IG."""
 
     variance: TabularMLP
@@ -149,7 +140,7 @@ class VarianceNetwork(eqx.Module):
     """
 
     mean: TabularMLP
-    spread: AbstractSpread
+    spread: InverseGammaSpread | NormalSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
     prior_variance: float = eqx.field(static=True)
@@ -418,7 +409,7 @@ class Combined(AbstractNetworkExpert):
             if self.recalibrate:
                 # The same rows chose the checkpoints, which look too good: nothing is narrowed.
                 factor = jnp.maximum(held_out_factor(found, *rows), 1.0)
-                factor = factor * few_rows_factor(trained.prepared.n_distinct)
+                factor = factor * few_rows_factor(trained.prepared.rows.given.n_distinct)
                 factors = jnp.broadcast_to(factor, networks.factor.shape)
                 networks = eqx.tree_at(lambda n: n.factor, networks, factors)
                 found = held_out_densities(networks, *rows, stage)
@@ -491,4 +482,3 @@ PRESETS = {
 }
 PLAIN_PRESETS = {name: preset.plain() for name, preset in PRESETS.items()}
 """Presets of mean-variance networks."""
-"""Named settings; `Combined.plain` of them are those of mean-variance networks."""

@@ -109,8 +109,6 @@ class Prepared:
     """An `AbstractNetworkExpert` with settings for these rows."""
     stages: tuple[Stage, ...]
     rows: Rows
-    n_distinct: int
-    has_replicates: bool
     X: Inputs
     """Encoded rows in single precision."""
     y: np.ndarray
@@ -155,9 +153,8 @@ class Trained:
 def prepare(expert: AbstractNetworkExpert, rows: Rows, key: RandomKey) -> Prepared:
     """Untrained members, their neighbour graphs and the rows that each holds out."""
     share, n_members = expert.validation_fraction, expert.n_members
-    labels, kinds = rows.given.duplicate_group, (rows.given.n_distinct, rows.has_replicates)
     held_out = hold_out(
-        labels,
+        rows.given.duplicate_group,
         share,
         n_members,
         key,
@@ -171,7 +168,7 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: RandomKey) -> Prepar
     networks, own_center = expert.init(rows, X, key)
     graphs = neighborhoods(coordinates, sizes)
     parts = networks, own_center, graphs, held_out, keys, len(y)
-    return Prepared(expert, stages, rows, *kinds, X, y, *parts)
+    return Prepared(expert, stages, rows, X, y, *parts)
 
 
 def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: RandomKey) -> Prepared:

@@ -81,12 +81,10 @@ class TrainingRows:
 
     def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
         """Some of the rows."""
-        table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
-        group = None if self.group is None else self.group[rows]
-        error = None if self.error is None else self.error[rows]
-        bounds = None if self.bounds is None else self.bounds[rows]
-        indices, is_single = self.indices[rows], self.is_single_output
-        return TrainingRows(table, y, weight, indices, is_single, group, error, bounds)
+        names = ("table", "y", "weight", "indices", "group", "error", "bounds")
+        parts = {name: getattr(self, name) for name in names}
+        some = {name: part if part is None else part[rows] for name, part in parts.items()}
+        return replace(self, **some)
 
     @property
     def is_exact(self) -> bool:

@@ -461,7 +461,13 @@ def averaged_posterior(
 
 def likelier_noise(models: list[tuple[GPRows, list[Found]]]) -> tuple[Posterior, Found, float]:
     """Mode of constant or of varying noise, by the Laplace approximation of the evidence."""
-    found = best([laplace_evidence(best(modes), rows) for rows, modes in models])
+    ends = []
+    for rows, modes in models:  # the evidence in place of the density at the mode
+        mode = best(modes)
+        log_det = np.sum(np.log(np.diag(laplace_root(mode.model, pad(rows)))))
+        log_volume = float(log_det + 0.5 * len(mode.model) * math.log(2 * math.pi))
+        ends.append(mode._replace(log_evidence=mode.log_evidence + log_volume))
+    found = best(ends)
     noisy = models[-1][0]
     n_parameters = noisy.n_length_scales + 1 + noisy.n_noise_functions
     theta = np.pad(found.model, (0, n_parameters - len(found.model)))
@@ -475,13 +481,6 @@ def noise_modes(modes: list[Found], rows: GPRows, max_iter: int) -> tuple[GPRows
     noisy = with_noise(rows)
     starts = [np.r_[best(modes).model, np.zeros(noisy.n_noise_functions)], prior_of(noisy)[0]]
     return noisy, [mode_search(theta, noisy, max_iter) for theta in starts]
-
-
-def laplace_evidence(mode: Found, rows: GPRows) -> Found:
-    """Mode, with the evidence of the model around it in place of the density there."""
-    log_det = np.sum(np.log(np.diag(laplace_root(mode.model, pad(rows)))))
-    log_volume = log_det + 0.5 * len(mode.model) * math.log(2 * math.pi)
-    return mode._replace(log_evidence=mode.log_evidence + float(log_volume))
 
 
 def resample(

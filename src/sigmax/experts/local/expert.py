@@ -271,8 +271,8 @@ class Local(AbstractNetworkExpert):
         found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
         dist = found.dist
         if self.recalibrate:
-            factor, most_df = mixture_recalibration(found, not start.has_replicates)
-            factor = factor * few_rows_factor(start.n_distinct)
+            factor, most_df = mixture_recalibration(found, not start.rows.has_replicates)
+            factor = factor * few_rows_factor(start.rows.given.n_distinct)
             values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
             networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
             dist = dist.with_tails(most_df).widen(factor)

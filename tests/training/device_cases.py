@@ -20,8 +20,17 @@ from sigmax.experts.combined import (
 from sigmax.generative import CombVAE, fit_together
 from sigmax.inputs import Inputs
 from sigmax.networks import TabularMLP
-from sigmax.training import Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import spread_members, start_members, train_chunk
+from sigmax.training import (
+    Fold,
+    Part,
+    Phase,
+    Stage,
+    TrainingData,
+    spread_members,
+    start_members,
+    train_chunk,
+    train_stage,
+)
 
 N_MEMBERS, N_ROWS = 5, 60
 

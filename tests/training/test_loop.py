@@ -27,8 +27,19 @@ from sigmax.neighbors import neighbor_graph
 from sigmax.networks import TabularMLP
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
-from sigmax.training import AbstractStage, Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import AVERAGED, row_weights, start_members, train_chunk
+from sigmax.training import (
+    AVERAGED,
+    AbstractStage,
+    Fold,
+    Part,
+    Phase,
+    Stage,
+    TrainingData,
+    row_weights,
+    start_members,
+    train_chunk,
+    train_stage,
+)
 
 N_MEMBERS = 3
 

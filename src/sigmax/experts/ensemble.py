@@ -28,8 +28,15 @@ from sigmax.inputs import Inputs
 from sigmax.neighbors import neighborhoods
 from sigmax.random import RandomKey, jax_key, named_key
 from sigmax.settings import COUNT, number
-from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage, validate_members
-from sigmax.training.loop import progress_bar
+from sigmax.training import (
+    Fold,
+    Stage,
+    Supply,
+    TrainingData,
+    progress_bar,
+    train_stage,
+    validate_members,
+)
 
 N_MEMBERS = (
     5,

@@ -64,7 +64,7 @@ from sigmax.settings import (
     store,
 )
 from sigmax.tables.table import in_fitted_order
-from sigmax.training.loop import (
+from sigmax.training import (
     AbstractStage,
     Graph,
     Report,

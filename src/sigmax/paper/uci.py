@@ -1,6 +1,4 @@
-"""Experiments on the UCI sets: the benchmark on the standard splits and its timings, the ablation of
-the four ideas, and active learning.
-"""
+"""Experiments on the UCI sets: the benchmark, its timings, the ablation, and active learning."""
 
 import itertools
 from collections import Counter

@@ -17,7 +17,6 @@ from scipy import special
 from sigmax.experts.combined import (
     InverseGammaSpread,
     VarianceNetwork,
-    log_likelihood,
     negative_log_likelihood,
     negative_squared_error,
     squared_error,
@@ -42,6 +41,11 @@ from sigmax.training import (
 )
 
 N_MEMBERS = 3
+
+
+def log_likelihood(network, batch, data):
+    return -negative_log_likelihood(network, batch, data)
+
 
 MEAN = Phase(
     parts=(Part(name="mean", learning_rate=1e-2),),

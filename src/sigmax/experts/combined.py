@@ -181,15 +181,11 @@ def density(network: VarianceNetwork, batch: Batch, data: TrainingData) -> Abstr
     return network(batch.X, batch.own_center)
 
 
-def log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -> RowValues:
-    """Log-density of every row; outputs are independent given x, so theirs add up."""
-    return jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
-
-
 def negative_log_likelihood(
     network: VarianceNetwork, batch: Batch, data: TrainingData
 ) -> RowValues:
-    return -log_likelihood(network, batch, data)
+    """Minus the log-density of a row; outputs are independent given x, so theirs add up."""
+    return -jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
 
 
 def beta_negative_log_likelihood(

@@ -783,7 +783,11 @@ class SparseGaussianProcess(AbstractGaussianProcess):
         some = some_rows(rows, SEARCH_ROWS, rng)
         ends = self.from_starts(exact_search, some, rng, advance)
         advance("all rows")
-        points = inducing_points(np.asarray(rows.X), self.n_inducing, rng)
+        points, X = np.unique(rows.X, axis=0), np.asarray(rows.X)
+        if len(points) > self.n_inducing:  # centres of k-means on a sample
+            seed = int(rng.integers(2**31))
+            sample = X[rng.choice(len(X), min(len(X), 100 * self.n_inducing), replace=False)]
+            points = k_means_centers(sample, self.n_inducing, seed)
         n_slots = slots(len(points))
         live, points = pad_rows(np.ones(len(points)), n_slots), pad_rows(points, n_slots)
         some = some_rows(rows, SPARSE_ROWS, rng)
@@ -800,13 +804,3 @@ class SparseGaussianProcess(AbstractGaussianProcess):
 
 EXACT_PRESETS = {"default": GaussianProcess()}
 SPARSE_PRESETS = {"default": SparseGaussianProcess()}
-
-
-def inducing_points(X: np.ndarray, n_points: int, rng: np.random.Generator) -> np.ndarray:
-    """All distinct rows where there are few, otherwise centres of k-means on a sample."""
-    distinct = np.unique(X, axis=0)
-    if len(distinct) <= n_points:
-        return distinct
-    seed = int(rng.integers(2**31))
-    sample = X[rng.choice(len(X), min(len(X), 100 * n_points), replace=False)]
-    return k_means_centers(sample, n_points, seed)

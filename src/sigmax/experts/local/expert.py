@@ -252,7 +252,18 @@ class Local(AbstractNetworkExpert):
             named_generator(start.keys[0], "edges"),
         )
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
-        networks, dist = self.calibrate(trained)
+        dist = None
+        if self.validation_fraction:
+            found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
+            dist = found.dist
+            if self.recalibrate:
+                factor, most_df = mixture_recalibration(found, not start.rows.has_replicates)
+                factor = factor * few_rows_factor(given.n_distinct)
+                parts = [jnp.broadcast_to(one, networks.factor.shape) for one in (factor, most_df)]
+                networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, parts)
+                dist = dist.with_tails(most_df).widen(factor)
+            dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
+            dist = Mixture(dist.components, None, dist.log_weight, self.n_components)
         n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
         weight = (given.weight / given.weight.mean()).astype(np.float32)
         return LocalFitted(
@@ -262,22 +273,6 @@ class Local(AbstractNetworkExpert):
             history=trained.history,
             reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing),
         )
-
-    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, Mixture | None]:
-        """Recalibrated members and their densities of held-out rows, None without such rows."""
-        networks, start = trained.networks, trained.prepared
-        if not self.validation_fraction:
-            return networks, None
-        found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
-        dist = found.dist
-        if self.recalibrate:
-            factor, most_df = mixture_recalibration(found, not start.rows.has_replicates)
-            factor = factor * few_rows_factor(start.rows.given.n_distinct)
-            values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
-            networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
-            dist = dist.with_tails(most_df).widen(factor)
-        dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
-        return networks, Mixture(dist.components, None, dist.log_weight, self.n_components)
 
 
 # Trends beyond the range of the training data.

@@ -312,9 +312,12 @@ def held_out_densities(networks: Any, folds: Fold, data: TrainingData, stage: St
 def held_out_factor(dist: Any, folds: Fold, data: TrainingData) -> Float[Array, ""]:
     """Factor on all scales that makes the members' held-out rows likeliest, each on its own."""
     y = data.y[folds.group[:, None], folds.validation]
-    parts = dist, y, folds.validation_weight
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), parts)
-    return best_scale_factor(*flat)
+    return best_scale_factor(*joined((dist, y, folds.validation_weight)))
+
+
+def joined(tree: Any) -> Any:
+    """Rows of all members, one member after the other."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
 
 
 @final
@@ -330,12 +333,6 @@ class HeldOutPredictions(eqx.Module):
     """Densities of all members at some rows of every fold: leaves (folds, members, some, ...)."""
     is_row: Bool[Array, "folds some"]
     """False for padding."""
-
-    def flat(self) -> tuple[Any, Float[Array, "rows outputs"], Float[Array, " rows"]]:
-        """Densities, values and weights, one member after the other."""
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (self.dist, self.y, self.weight)
-        )
 
 
 def held_out_predictions(
@@ -382,7 +379,7 @@ def mixture_recalibration(
     hardly any, it is not. The factor is the one by which intervals of 50, 80 and 90 % have their
     nominal coverage, corrected for the mixture by `factor_of_mixture`.
     """
-    dist, y, weight = found.flat()
+    dist, y, weight = joined((found.dist, found.y, found.weight))
 
     def score(most_df: Float[Array, ""]) -> Float[Array, ""]:
         tailed = dist.with_tails(most_df)

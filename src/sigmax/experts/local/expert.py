@@ -26,7 +26,7 @@ from sigmax.experts.ensemble import (
     held_out_predictions,
     mixture_recalibration,
 )
-from sigmax.experts.local.fitted import LocalFitted, Reference
+from sigmax.experts.local.fitted import LocalFitted
 from sigmax.experts.local.network import (
     COMPONENT_GAIN,
     Edges,
@@ -264,14 +264,16 @@ class Local(AbstractNetworkExpert):
                 dist = dist.with_tails(most_df).widen(factor)
             dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
             dist = Mixture(dist.components, None, dist.log_weight, self.n_components)
-        n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
         weight = (given.weight / given.weight.mean()).astype(np.float32)
         return LocalFitted(
             networks=eqx.tree_at(lambda n: n.edges, jax.tree.map(np.asarray, networks), edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
             held_out=trained.held_out(dist),
             history=trained.history,
-            reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing),
+            n_fitted=len(weight),
+            n_learned=start.n_learned,
+            n_centers=int(np.sum(np.asarray(networks.gate.is_used)[0])),
+            n_inducing=self.n_inducing,
         )
 
 

@@ -490,13 +490,6 @@ def likelier_noise(models: list[tuple[GPRows, list[Found]]]) -> tuple[Posterior,
     return posterior, found, jitter
 
 
-def noise_modes(modes: list[Found], rows: GPRows, max_iter: int) -> tuple[GPRows, list[Found]]:
-    """Rows with noise functions, and modes searched from constant noise and from the prior mean."""
-    noisy = with_noise(rows)
-    starts = [np.r_[best(modes).model, np.zeros(noisy.n_noise_functions)], prior_of(noisy)[0]]
-    return noisy, [mode_search(theta, noisy, max_iter) for theta in starts]
-
-
 def resample(
     thetas: np.ndarray, weights: np.ndarray, rows: GPRows, n_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
@@ -616,7 +609,6 @@ class GPFitted(AbstractFitted):
             raise ValueError(f"df must be above 0, got {self.df}")
 
 
-Advance = Callable[[str], None]
 Inferred = tuple[Posterior, Found, LeftOut]
 """Processes of one output, leaves (draws, ...), the last search, leave-one-out densities."""
 
@@ -649,35 +641,20 @@ class AbstractGaussianProcess(AbstractExpert):
         """Degrees of freedom: above 2, so that variances are finite, and infinite if Normal."""
         return 2 * rows.variance_prior[0] + len(rows.y) if self.averages(rows) else math.inf
 
-    def from_starts(
-        self, search: Callable[..., Found], rows: GPRows, rng: np.random.Generator, advance: Advance
-    ) -> list[Found]:
-        """Results of a search from every start: ``search(start, rows, max_iter)``."""
-        found = []
-        for number, start in enumerate(starts(self.n_restarts, rows, rng), 1):
-            advance(f"start {number} of {self.n_restarts}")
-            found.append(search(start, rows, self.max_iter))
-        return found
-
     @abstractmethod
-    def infer(
-        self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
-    ) -> Inferred:
+    def infer(self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator) -> Inferred:
         """Infer the process of one output at the hyper-parameters of largest evidence."""
 
     def infer_average(
-        self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator, advance: Advance
+        self, rows: GPRows, groups: DuplicateGroups, rng: np.random.Generator
     ) -> Inferred:
         """Infer the processes of one output, one for every draw of the hyper-parameters."""
-
-        def search(start: Hyper, rows: GPRows, max_iter: int) -> Found:
-            return mode_search(from_hyper(start, rows), rows, max_iter)
-
-        modes = self.from_starts(search, rows, rng, advance)
-        advance("averaging")
-        models = [(rows, modes)]
-        if self.noise == "varying":
-            models.append(noise_modes(modes, rows, self.max_iter))
+        thetas = [from_hyper(start, rows) for start in starts(self.n_restarts, rows, rng)]
+        models = [(rows, [mode_search(theta, rows, self.max_iter) for theta in thetas])]
+        if self.noise == "varying":  # from constant noise, and from the prior mean
+            noisy, constant = with_noise(rows), best(models[0][1]).model
+            thetas = [np.r_[constant, np.zeros(noisy.n_noise_functions)], prior_of(noisy)[0]]
+            models.append((noisy, [mode_search(theta, noisy, self.max_iter) for theta in thetas]))
         if self.noise == "constant" or len(rows.y) <= largest_averaged(rows.n_length_scales):
             posterior, found, jitter = averaged_posterior(models, rng)
         else:
@@ -686,7 +663,7 @@ class AbstractGaussianProcess(AbstractExpert):
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> GPFitted:
         """Fit one process per output. A ``verbose`` above 0 shows a progress bar."""
-        from rich.progress import Progress
+        from rich.progress import track
         from threadpoolctl import threadpool_limits
 
         self.check_size(len(rows))
@@ -699,21 +676,12 @@ class AbstractGaussianProcess(AbstractExpert):
         ]
         groups, inferred = DuplicateGroups.of(rows), []
         # On busy cores, threads that wait for each other slow a Cholesky factor down 70-fold.
-        with (
-            jax.enable_x64(True),
-            threadpool_limits(1, user_api="blas"),
-            Progress(disable=verbose == 0) as bar,
-        ):
-            task = bar.add_task("", total=len(targets) * (self.n_restarts + 1))
-            for output, target in enumerate(targets):
-
-                def advance(step: str, output: int = output) -> None:
-                    name = step if len(targets) == 1 else f"output {output + 1}: {step}"
-                    bar.update(task, description=name, advance=1)
-
+        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+            shown = track(targets, "Gaussian process of every output", disable=verbose == 0)
+            for output, target in enumerate(shown):
                 rng = named_generator(key, f"output {output}")
                 infer = self.infer_average if self.averages(target) else self.infer
-                inferred.append(infer(target, groups, rng, advance))
+                inferred.append(infer(target, groups, rng))
         posteriors, found, left_out = zip(*inferred, strict=True)
         parts = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
         return GPFitted(
@@ -754,10 +722,10 @@ class GaussianProcess(AbstractGaussianProcess):
         if n_rows > most:
             raise InvalidDataError(f"{name} takes at most {most} rows, got {n_rows}: use {other}.")
 
-    def infer(self, rows, groups, rng, advance) -> Inferred:
+    def infer(self, rows, groups, rng) -> Inferred:
         some = some_rows(rows, SEARCH_ROWS, rng)
-        found = best(self.from_starts(exact_search, some, rng, advance))
-        advance("all rows")
+        hypers = starts(self.n_restarts, some, rng)
+        found = best([exact_search(hyper, some, self.max_iter) for hyper in hypers])
         if len(rows.y) > SEARCH_ROWS:
             found = exact_search(found.model, rows, self.max_iter)
         padded = pad(rows)
@@ -779,10 +747,10 @@ class SparseGaussianProcess(AbstractGaussianProcess):
     def averages(self, rows: GPRows) -> bool:
         return super().averages(rows) and len(np.unique(rows.X, axis=0)) <= self.n_inducing
 
-    def infer(self, rows, groups, rng, advance) -> Inferred:
+    def infer(self, rows, groups, rng) -> Inferred:
         some = some_rows(rows, SEARCH_ROWS, rng)
-        ends = self.from_starts(exact_search, some, rng, advance)
-        advance("all rows")
+        hypers = starts(self.n_restarts, some, rng)
+        ends = [exact_search(hyper, some, self.max_iter) for hyper in hypers]
         points, X = np.unique(rows.X, axis=0), np.asarray(rows.X)
         if len(points) > self.n_inducing:  # centres of k-means on a sample
             seed = int(rng.integers(2**31))

@@ -42,7 +42,7 @@ SigmaxRegressor({effort!r}, random_state=0).fit(X, y).predict_interval(X[:50])
 """
 )
 COMMAND = "from sigmax.cli import app; app({arguments!r}.split())"
-DELIVERIES = "from sigmax.data.deliveries import make_deliveries as make; "
+DELIVERIES = "from sigmax.data.synthetic import make_deliveries as make; "
 DELIVERIES += "make(900).to_csv('table.csv'); make(1000).drop(columns='minutes').to_csv('new.csv')"
 
 

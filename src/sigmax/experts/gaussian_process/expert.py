@@ -693,10 +693,6 @@ class AbstractGaussianProcess(AbstractExpert):
         )
 
 
-def one_draw(posterior: Posterior) -> Posterior:
-    return jax.tree.map(lambda leaf: leaf[None], posterior)
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
 class GaussianProcess(AbstractGaussianProcess):
@@ -730,7 +726,7 @@ class GaussianProcess(AbstractGaussianProcess):
             found = exact_search(found.model, rows, self.max_iter)
         padded = pad(rows)
         posterior, jitter = with_jitter(lambda j: exact_posterior(found.model, padded, j))
-        posterior = one_draw(posterior)
+        posterior = jax.tree.map(lambda leaf: leaf[None], posterior)
         return posterior, found, exact_left_out(posterior, rows, jitter, groups, math.inf)
 
 
@@ -767,7 +763,8 @@ class SparseGaussianProcess(AbstractGaussianProcess):
             found = sparse_search(found.model, rows, min(self.max_iter, POLISH_ITER))
         padded = pad(rows, multiple=BLOCK)
         posterior, jitter = with_jitter(lambda j: sparse_posterior(found.model, padded, j))
-        return one_draw(posterior), found, sparse_left_out(found.model, padded, jitter, groups)
+        posterior = jax.tree.map(lambda leaf: leaf[None], posterior)
+        return posterior, found, sparse_left_out(found.model, padded, jitter, groups)
 
 
 EXACT_PRESETS = {"default": GaussianProcess()}

@@ -199,7 +199,17 @@ class JointUncertainty:
     def of_model(cls, model: Any, X: Any) -> "JointUncertainty":
         """Create from an ensemble, or a model with ``predict(X, return_cov=True)``."""
         if not hasattr(model, "predict_dist"):
-            return cls.of_matrix(*_given_covariance(model, X))
+            try:
+                _, covariance = model.predict(X, return_cov=True)
+            except (AttributeError, TypeError) as error:
+                raise _unsupported(model) from error
+            if np.ndim(covariance) != 2:
+                raise InvalidArgumentError(
+                    "The covariance of several outputs is not supported. Fit one model per output."
+                )
+            alpha = getattr(model, "alpha", 0.0)  # of scikit-learn: the noise variance
+            noise = np.full(len(X), float(alpha) if np.ndim(alpha) == 0 else 0.0)
+            return cls.of_matrix(np.asarray(covariance, np.float64), noise)
         dist: Any = model.predict_dist(X).dist
         mixture = dist.base if isinstance(dist, Bounded) else dist
         if not isinstance(mixture, Mixture):
@@ -284,21 +294,6 @@ def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:
     mean = (weight * means).sum(axis=1) / of_member
     center = (of_member * mean).sum(axis=0) / of_member.sum(axis=0)
     return np.sqrt(of_member) * (mean - center)
-
-
-def _given_covariance(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance that a model predicts, and its noise variance ``alpha``."""
-    try:
-        _, covariance = model.predict(X, return_cov=True)
-    except (AttributeError, TypeError) as error:
-        raise _unsupported(model) from error
-    covariance = np.asarray(covariance, np.float64)
-    if covariance.ndim != 2:
-        raise InvalidArgumentError(
-            "The covariance of several outputs is not supported. Fit one model per output."
-        )
-    alpha = getattr(model, "alpha", 0.0)
-    return covariance, np.full(len(covariance), float(alpha) if np.ndim(alpha) == 0 else 0.0)
 
 
 def _unsupported(model: Any) -> InvalidArgumentError:

@@ -101,9 +101,6 @@ ABOVE, BELOW = "targets above the predictions", "targets below the predictions"
 LARGER, SMALLER = "errors larger than predicted", "errors smaller than predicted"
 MISSED, OUT_OF_DISTRIBUTION = "targets outside their intervals", "rows out of distribution"
 
-NOTICES = (SMALLER,)
-"""Tests that give a notice instead of an alarm."""
-
 
 @final
 @dataclass(frozen=True)
@@ -123,8 +120,8 @@ class DriftTest:
 
     @property
     def is_alarm(self) -> bool:
-        """True if the hypothesis is rejected and that is not only a notice."""
-        return self.since is not None and self.name not in NOTICES
+        """True if the hypothesis is rejected; smaller errors than predicted are only a notice."""
+        return self.since is not None and self.name != SMALLER
 
     def __str__(self) -> str:
         state = "quiet"

@@ -126,8 +126,9 @@ class TwoMoons:
         even = np.arange(n_directions) / n_directions, np.full(n_directions, 1 / n_directions)
         moons = np.array([True, False]), np.full(2, 0.5)
         rules = [moons, roots_sh_legendre(n_along), even, roots_sh_legendre(n_distances)]
-        is_upper, *shares = grid([points for points, _ in rules])
-        weight = np.prod(grid([weights for _, weights in rules]), axis=0)
+        parts = (np.meshgrid(*axes, indexing="ij") for axes in zip(*rules, strict=True))
+        (is_upper, *shares), weights = ([axis.ravel() for axis in axes] for axes in parts)
+        weight = np.prod(weights, axis=0)
         latent = self.latent(is_upper, *shares)
         mean, precision = self.mean(latent), self.std(latent) ** -2
         # the squares of (x - mean) / std as one matrix product
@@ -137,10 +138,6 @@ class TwoMoons:
         blocks = [X[i : i + n_block] for i in range(0, len(X), n_block)]
         squares = (np.concatenate([rows**2, rows], axis=1) @ slopes + constant for rows in blocks)
         return np.concatenate([logsumexp(-0.5 * block, axis=1, b=weight) for block in squares])
-
-
-def grid(axes: list[NDArray]) -> list[NDArray]:
-    return [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
 
 
 def unit(angle: NDArray) -> NDArray:

@@ -1,8 +1,4 @@
-"""Experiments with one input: models as curves, against a toy problem's truth and years of weather.
-
-The toy problem has a true mean and std, inside and outside the data. In the weather experiment,
-models learn one year of temperatures, and are scored on the variance of all years.
-"""
+"""Experiments with one input, so that predictions are curves: the toy problem, and weather."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +18,7 @@ from sigmax.runs.experiments import Experiment
 from sigmax.runs.methods import METHODS, SIX_METHODS, create_model, fit_models
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done, in_order
 
-# The toy problem.
+# The toy problem: models against the true mean and std, inside and outside the data.
 
 TOY_PROBLEM = ToyProblem()
 GRID = np.linspace(-4, 14, 361)
@@ -129,7 +125,7 @@ TOY = Experiment(
 )
 
 
-# Weather.
+# Weather: models trained on one year of temperatures, scored on the variance of all years.
 
 DAYS = np.arange(1, 366)
 

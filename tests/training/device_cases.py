@@ -14,7 +14,7 @@ import numpy as np
 from sigmax.experts.combined import (
     NormalSpread,
     VarianceNetwork,
-    log_likelihood,
+    density,
     negative_log_likelihood,
 )
 from sigmax.generative import CombVAE, fit_together
@@ -46,7 +46,7 @@ STAGE = Stage(
     phases=(PHASE,),
     n_cycles=60,
     cycles_per_chunk=2,
-    score=log_likelihood,
+    predict=density,
     keep_best=True,
     patience=3,
 )

@@ -55,7 +55,7 @@ jax.monitoring.register_event_duration_secs_listener(note)
     + "print(len(found))"
 )
 COMMAND = "from sigmax.cli import app; app({arguments!r}.split())"
-DELIVERIES = "from sigmax.data.deliveries import make_deliveries as make; "
+DELIVERIES = "from sigmax.data.synthetic import make_deliveries as make; "
 DELIVERIES += "make(900).to_csv('table.csv'); make(1000).drop(columns='minutes').to_csv('new.csv')"
 
 

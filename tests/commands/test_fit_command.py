@@ -18,7 +18,7 @@ from sigmax import SigmaxRegressor
 from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.cli.fit import FitOptions, fit_table
 from sigmax.cli.rows import ColumnOptions, UsableRows
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.estimators import load_estimator
 from sigmax.experts.local import LOCAL_PRESETS

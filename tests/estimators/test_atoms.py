@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sigmax import SigmaxRegressor
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError
 from sigmax.features import RepeatedValues, TargetUnits
 from sigmax.table_model import PredictOptions, SavedTableModel, predict_rows

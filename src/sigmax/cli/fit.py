@@ -208,7 +208,7 @@ def fit(
         if not FITTED[options.method].is_network:
             text = f"not {options.method!r}: choose `--method local`."
             raise InvalidArgumentError(f"`--engine ray` trains ensembles of networks, {text}")
-        from sigmax.training import on_ray  # which imports JAX
+        from sigmax.ray_training import on_ray  # which imports JAX
 
         training = on_ray(engine.address, engine.workers, engine.device)
     is_stack = options.method == "sigmax"

@@ -12,7 +12,7 @@ import numpy as np
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
 from sigmax.estimators import AbstractGPRegressor, AbstractRegressor
 from sigmax.experts.gaussian_process import GPFitted
-from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
+from sigmax.experts.gaussian_process.expert import SMALLEST_JITTER
 from sigmax.integrations.surrogates import fit_surrogate
 from sigmax.tables import Kind
 

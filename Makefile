@@ -1,9 +1,9 @@
-# make demo       own virtual environment, install, a table from file to intervals, the toy picture
-# make test       the same, with the development tools, and the quick tests: at most 8 minutes on two idle cores
-# make test-all   all tests, also those that are slow or train for longer
-# make browser    Debian's Chromium for the tests of reports, where apt-get can install it
-# make check      formatting, lint and types
-# make docs       the documentation as pages in site/, every link checked
+# make demo       create a virtual environment, install sigmax, fit a table and the toy problem
+# make test       install the development tools, too, and run the quick tests: at most 8 minutes on two idle cores
+# make test-all   run all tests, also those that are slow or train for longer
+# make browser    install Debian's Chromium for the tests of reports, if apt-get can
+# make check      check formatting, lint and types
+# make docs       build the documentation as pages in site/ and check every link
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -57,7 +57,7 @@ clean:
 	rm -rf $(VENV) build dist demo site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sigmax needs Python 3.11 or newer; say make PYTHON=python3.12")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sigmax needs Python 3.11 or newer: run make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python

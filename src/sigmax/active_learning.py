@@ -68,24 +68,27 @@ def choose(
     y_labelled: Any = None,
     random_state: Any = None,
 ) -> Int[np.ndarray, " chosen"]:
-    """Select the ``n`` pool rows to label next, as indices into the pool, the best first.
-
-    Of ties, earlier rows are the better ones.
+    """Select the pool rows to label next.
 
     Parameters
     ----------
     model
         Fitted model.
     X_pool : array-like of shape (n_pool, d)
-    n
+    n : int
         Number of rows, at most that of the pool.
-    acquisition
+    acquisition : str or function
         Name or function, see above.
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, p)
-        Labels so far: the variances of several outputs are added in units of their standard
-        deviations, or as they are without labels. With one output it makes no difference.
+        Labels so far. With several outputs, the variances are added in units of the standard
+        deviations of these labels, or in their own units without labels.
     random_state : int, RandomState, Generator or None
         Seed of ``"random"`` and of the ``rng`` of a function.
+
+    Returns
+    -------
+    array of shape (n,)
+        Indices into the pool, the best first; of equal rows, the earlier one is first.
 
     Examples
     --------
@@ -189,7 +192,18 @@ class JointUncertainty:
     def of_matrix(
         cls, covariance: Float[np.ndarray, "rows rows"], noise: Float[np.ndarray, " rows"]
     ) -> "JointUncertainty":
-        """Create from a covariance matrix."""
+        """Create from a covariance matrix.
+
+        Parameters
+        ----------
+        covariance : array of shape (n, n)
+        noise : array of shape (n,)
+            Noise variance of each label.
+
+        Returns
+        -------
+        JointUncertainty
+        """
         variance = np.diag(covariance)[:, None].astype(np.float64)
         floor = LEAST_NOISE * np.maximum(variance, 1e-300)
         noise = np.maximum(noise[:, None].astype(np.float64), floor)
@@ -197,7 +211,18 @@ class JointUncertainty:
 
     @classmethod
     def of_model(cls, model: Any, X: Any) -> "JointUncertainty":
-        """Create from an ensemble, or a model with ``predict(X, return_cov=True)``."""
+        """Create from an ensemble, or a model with ``predict(X, return_cov=True)``.
+
+        Parameters
+        ----------
+        model
+            Fitted model.
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        JointUncertainty
+        """
         if not hasattr(model, "predict_dist"):
             try:
                 _, covariance = model.predict(X, return_cov=True)
@@ -241,13 +266,38 @@ class JointUncertainty:
     def condition(
         self, rows: Int[np.ndarray, " chosen"]
     ) -> tuple[Float[np.ndarray, " chosen"], Float[np.ndarray, "rows outputs"]]:
-        """Information gain in nats of each label given earlier ones, and the remaining variance."""
+        """Compute the information of labels, and the variance that remains after them.
+
+        Parameters
+        ----------
+        rows : array of int
+            Rows to label, in order.
+
+        Returns
+        -------
+        gains : array of shape (len(rows),)
+            Information gain in nats of each label, given earlier ones.
+        variance : array of shape (n, p)
+            Remaining epistemic variance of all rows.
+        """
         return self._label(rows)[1:]
 
     def most_informative(
         self, n: int
     ) -> tuple[Int[np.ndarray, " chosen"], Float[np.ndarray, " chosen"]]:
-        """Greedy selection of ``n`` rows by information gain, and their gains."""
+        """Select rows greedily by information gain.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        rows : array of shape (n,)
+        gains : array of shape (n,)
+            Information gain in nats of each label, given earlier ones.
+        """
         return self._label([None] * n)[:2]
 
     def _label(self, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -270,11 +320,32 @@ class JointUncertainty:
 
 
 def expected_gain(model: Any, X_pool: Any, chosen: Any) -> float:
-    """Expected relative reduction of the pool's mean predictive variance by the chosen labels.
+    """Compute the expected relative reduction of the pool's mean variance by labels.
 
-    The variance includes noise and is that of the model before it has the labels; several outputs
-    are averaged. When the gain of a round is small, it is time to stop: the remaining variance is
-    noise, or cannot be learned by this model.
+    The variance includes noise, and is that of the model before it has the labels; several outputs
+    are averaged. Stop when the gain of a round is small: the remaining variance is noise, or this
+    model cannot learn it.
+
+    Parameters
+    ----------
+    model
+        Fitted ensemble, or a model with ``predict(X, return_cov=True)``.
+    X_pool : array-like of shape (n_pool, d)
+    chosen : array of int
+        Indices of the rows to label.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> model = GaussianProcessRegressor().fit([[0.0], [1.0], [5.0]], [0.0, 1.0, 2.0])
+    >>> X_pool = [[0.5], [2.8], [2.9], [4.0]]
+    >>> bool(expected_gain(model, X_pool, [2]) > expected_gain(model, X_pool, [0]))
+    True
     """
     joint = JointUncertainty.of_model(model, X_pool)
     _, left = joint.condition(np.asarray(chosen, dtype=int))

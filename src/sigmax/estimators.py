@@ -79,7 +79,19 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     verbose: int = 0
 
     def expert(self) -> AbstractExpert:
-        """Expert with all settings in force: those of the preset, and the given ones."""
+        """Return the expert with all settings in force: those of the preset and the arguments.
+
+        Returns
+        -------
+        AbstractExpert
+            Frozen dataclass of `sigmax.experts`.
+
+        Examples
+        --------
+        >>> from sigmax import GPRegressor
+        >>> GPRegressor(n_restarts=1).expert().n_restarts
+        1
+        """
         given = self.changed_arguments()
         name = "default" if self.preset is None else self.preset
         if isinstance(self.preset, AbstractExpert):
@@ -98,18 +110,45 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return given
 
     def settings(self) -> dict[str, Any]:
-        """Values of the constructor's settings in force, by name, those of the preset included."""
+        """Return the values of the constructor's settings, including those of the preset.
+
+        Returns
+        -------
+        dict
+            Value of each setting by name.
+
+        Examples
+        --------
+        >>> from sigmax import GPRegressor
+        >>> GPRegressor(n_restarts=1).settings()["n_restarts"]
+        1
+        """
         expert = self.expert()
         names = [name for name in self.get_params(deep=False) if name not in NO_SETTINGS]
         return {name: getattr(expert, name) for name in names}
 
     def set_settings(self: R, **settings: Any) -> R:
-        """Set arguments of the constructor, or further fields of the expert as a preset.
+        """Set arguments of the constructor, or further fields of the expert.
+
+        Parameters
+        ----------
+        **settings
+            Values by name. Fields of the expert that are not arguments are stored in ``preset``.
+
+        Returns
+        -------
+        self
 
         Raises
         ------
         InvalidArgumentError
             If the expert has no such field, or a value does not obey its rule.
+
+        Examples
+        --------
+        >>> from sigmax import GPRegressor
+        >>> GPRegressor().set_settings(n_restarts=1).n_restarts
+        1
         """
         arguments = self._get_param_names()
         fields = {name: value for name, value in settings.items() if name not in arguments}
@@ -129,7 +168,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return "default" in self.presets and self.presets["default"].is_network
 
     def fit(self: R, X, y, sample_weight=None) -> R:
-        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+        """Fit the model to rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
         ----------
@@ -137,10 +176,22 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             Numbers, categories, truth values, times and dates, with missing values: an array, or a
             frame of pandas, polars or another library that narwhals reads.
         y : array-like of shape (n,) or (n, p)
-            One target, or p targets with their own variances.
+            One target, or p targets, each with its own variance.
         sample_weight : array-like of shape (n,), optional
             Weight of each row; a row of weight 0 has no effect. For Gaussian processes it is the
             precision: twice the weight is half the noise variance.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> LinearRegressor().fit(X, 2 * X[:, 0]).predict([[0.5]]).round(2)
+        array([1.])
         """
         fit_together([self], [(X, y, sample_weight)])
         return self
@@ -161,26 +212,51 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:
-        """Predictive distribution of every row and output, in the units of ``y``.
+        """Predict the distribution of every row and output, in the units of ``y``.
 
-        It has ``mean``, ``std``, ``log_prob``, ``cdf``, ``quantile``, ``interval``, ``crps`` and
-        ``sample``.
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+
+        Returns
+        -------
+        Predictive
+            With ``mean``, ``std``, ``log_prob``, ``cdf``, ``sf``, ``quantile``, ``interval``,
+            ``crps`` and ``sample``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> dist = LinearRegressor().fit(X, 2 * X[:, 0]).predict_dist([[0.5], [1.0]])
+        >>> dist.cdf([1.0, 9.0]).round(2)
+        array([0.5, 1. ])
         """
         table = self.read(X)
         return self.model_.predict(table)
 
     def predict(self, X, return_std: bool = False) -> Any:
-        """Mean of the predictive distribution and, on request, its standard deviation.
+        """Predict the mean of every row and, on request, the standard deviation.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or frame of shape (n, d)
         return_std : bool
             True to return the total predictive standard deviation as well.
 
         Returns
         -------
         mean, or (mean, std) : arrays of shape (n,) or (n, p)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> mean, std = LinearRegressor().fit(X, 2 * X[:, 0]).predict([[0.5]], return_std=True)
+        >>> mean.round(2), bool(std[0] < 0.01)
+        (array([1.]), True)
         """
         dist = self.predict_dist(X)
         return (dist.mean, dist.std) if return_std else dist.mean
@@ -188,23 +264,33 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def predict_interval(
         self, X, coverage: float = 0.9, method: str = "distribution"
     ) -> NDArray[np.float64]:
-        """Prediction interval of every row and output.
+        """Predict an interval for every row and output.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or frame of shape (n, d)
         coverage : float
-            Nominal coverage: the probability with which a new y is meant to lie in its interval.
+            Nominal coverage: the probability that a new y is inside its interval.
         method : "conformal" or "distribution"
-            "distribution" is the central interval that holds ``coverage`` of the distribution.
-            "conformal" takes the mean and the relative spread from the distribution, and the width
-            from the errors of held-out training rows. Intervals are infinite where these are too
-            few, fewer than nine for a coverage of 0.9.
+            "distribution" is the central interval of the predictive distribution. "conformal" takes
+            the mean and the relative spread from the distribution, and the width from the errors of
+            held-out training rows. Conformal intervals are infinite if there are too few such rows,
+            fewer than nine for a coverage of 0.9.
 
         Returns
         -------
         array of shape (n, 2), or (n, p, 2) for p outputs
             The last axis has the lower and the upper end.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(size=(200, 1))
+        >>> model = LinearRegressor().fit(X, X[:, 0] + rng.normal(size=200))
+        >>> model.predict_interval([[0.5]]).round(0)
+        array([[-1.,  2.]])
         """
         if check_choice("method", method, INTERVALS) == "conformal":
             table = self.read(X)
@@ -212,22 +298,55 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return self.predict_dist(X).interval(coverage)
 
     def predict_quantiles(self, X, alpha=(0.05, 0.5, 0.95)) -> NDArray[np.float64]:
-        """Quantiles at the levels ``alpha``: shape (n, levels), or (n, p, levels) for p outputs."""
-        return self.predict_dist(X).quantile(np.atleast_1d(np.asarray(alpha, dtype=float)))
+        """Predict quantiles of every row and output.
 
-    def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
-        """Parts of the uncertainty, as standard deviations: total² = aleatoric² + epistemic².
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+        alpha : float or sequence of float
+            Levels between 0 and 1.
 
         Returns
         -------
-        dict with
-            ``total``, the standard deviation of the predictive distribution;
-            ``aleatoric``, the noise, which more data would not take away;
-            ``epistemic``, which they would: the disagreement of the ensemble members, and the
-            uncertainty of each about its mean where it has one;
-            and, where the estimator has them, ``gate``, 0 near the training rows and 1 for rows out
-            of distribution, and ``evidence``, the effective number of training rows behind a
-            prediction.
+        array of shape (n, levels), or (n, p, levels) for p outputs
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> LinearRegressor().fit(X, 2 * X[:, 0]).predict_quantiles([[0.5]], alpha=[0.1, 0.9]).shape
+        (1, 2)
+        """
+        return self.predict_dist(X).quantile(np.atleast_1d(np.asarray(alpha, dtype=float)))
+
+    def predict_uncertainty(self, X) -> dict[str, NDArray[np.float64]]:
+        """Predict the parts of the uncertainty as standard deviations.
+
+        The parts satisfy total² = aleatoric² + epistemic².
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+
+        Returns
+        -------
+        dict
+            ``total``: standard deviation of the predictive distribution.
+            ``aleatoric``: noise, which more rows would not reduce.
+            ``epistemic``: lack of data, which more rows would reduce. It consists of the
+            disagreement of the ensemble members, and of the uncertainty of each member about its
+            mean if it has one.
+            ``gate``: 0 near the training rows, 1 out of distribution (estimators with a gate).
+            ``evidence``: effective number of training rows behind a prediction (`LocalRegressor`).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> sorted(LinearRegressor().fit(X, 2 * X[:, 0]).predict_uncertainty(X))
+        ['aleatoric', 'epistemic', 'total']
         """
         table = self.read(X)
         dist, others = self.model_.describe(table)
@@ -239,12 +358,12 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         }
 
     def explain_uncertainty(self, X, part: str = "total", columns=None) -> pd.DataFrame:
-        """Change of each prediction's standard deviation when one column becomes unknown.
+        """Compute how much each prediction's standard deviation would change without a column.
 
-        The cell of a column is replaced by those of 16 similar training rows, as a missing cell
-        would be, and the prediction is the mixture over them. A positive number is how much wider
-        the prediction would be without the cell; a negative number names a cell that makes it
-        wider than it usually is.
+        The cell of a column is replaced by those of 16 similar training rows, like a missing cell,
+        and the prediction is the mixture over them. A positive number means that the prediction
+        would be wider by this number without the cell. A negative number means that the cell makes
+        the prediction wider than a usual value would.
 
         Parameters
         ----------
@@ -252,7 +371,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         part : "total", "aleatoric" or "epistemic"
             Part of the uncertainty, as in `predict_uncertainty`.
         columns : sequence of names, optional
-            Columns to explain, all by default; each costs a prediction of 16 rows per row.
+            Columns to explain, all by default. Each column takes a prediction of 16 rows per row.
 
         Returns
         -------
@@ -292,7 +411,25 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return pd.concat(frames, axis=1, keys=range(len(frames)))
 
     def predict_gate(self, X) -> NDArray[np.float64] | None:
-        """Gate of every row: 0 near the training rows, 1 out of distribution; None without one."""
+        """Predict the gate of every row: 0 near the training rows, 1 out of distribution.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n,), or None if the estimator has no gate
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = SigmaxRegressor("quick", random_state=0).fit(X, X[:, 0])
+        >>> model.predict_gate([[0.5], [9.0]]).round(1)
+        array([0., 1.])
+        """
         table = self.read(X)
         return self.model_.gate(table)
 
@@ -310,16 +447,16 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     def add_rows(self: R, X, y, sample_weight=None) -> R:
         """Add rows to a fitted model without fitting again.
 
-        Networks, hyper-parameters, weights of experts and units of the target stay; predictions
-        near the new rows rest on them from now on, and the gate is closed there. `LocalRegressor`
-        and the linear model, the processes, forests and networks of `SigmaxRegressor` follow new
-        rows; other estimators raise an error. On an error the model is as it was.
+        Networks, hyper-parameters, weights of experts and units of the target do not change, but
+        predictions near the new rows are based on them, and the gate is closed there. This works
+        for `LocalRegressor`, and for the linear model, the processes, forests and networks of
+        `SigmaxRegressor`; other estimators raise an error. If an error is raised, the model is
+        unchanged.
 
         `LocalRegressor` predicts each new row that is out of distribution from all others, and
-        widens predictions that rest on such rows as these errors ask for. Calibration and conformal
-        scores stay those of the fit. A row with a category that no row of the fit has counts as a
-        neighbour of all categories alike; a missing number or time in a column without any raises
-        an error.
+        widens predictions near such rows according to these errors. Calibration and conformal
+        scores remain those of the fit. A row with an unseen category is equally far from all
+        categories; a missing number or time in a column without missing values raises an error.
 
         Parameters
         ----------
@@ -327,7 +464,12 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
             The columns of the fit.
         y : array-like of shape (n,) or (n, p)
         sample_weight : array-like of shape (n,), optional
-            In the units of those of the fit; without, each row counts as one of the fit on average.
+            In the units of the weights of the fit. By default, each row has the average weight of a
+            row of the fit.
+
+        Returns
+        -------
+        self
 
         Examples
         --------
@@ -356,19 +498,36 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return self
 
     def explain_neighbors(self, X, k: int = 10) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Training rows that contribute most to each prediction, and their weights.
+        """Find the training rows that contribute most to each prediction.
 
-        Networks of `LocalRegressor` and forests average over training rows; other methods have no
-        such weights and raise an error. A weight is the row's share in the mean; the rest to 1 is
-        the share of other rows and of experts that do not average.
+        Forests and the networks of `LocalRegressor` average over training rows; other methods have
+        no such weights and raise an error. A weight is the row's share in the mean. Other rows, and
+        experts that do not average over rows, have the rest.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+        k : int
+            Number of training rows for each prediction.
 
         Returns
         -------
         rows : array of shape (n, k)
             Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
-            are numbered on. Fewer columns than ``k`` where no prediction has so many.
+            follow them. Fewer columns than ``k`` if no prediction has so many.
         weights : array of shape (n, k)
-            Weight 0 where fewer rows than in another prediction contribute.
+            0 where fewer rows contribute than to another prediction.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(size=(50, 1))
+        >>> model = SigmaxRegressor(experts=["forest"], random_state=0).fit(X, X[:, 0])
+        >>> rows, weights = model.explain_neighbors([[0.5]], k=3)
+        >>> bool(np.all(abs(X[rows] - 0.5) < 0.3)), bool(weights.sum() < 1)
+        (True, True)
         """
         table, k = self.read(X), check_count("k", k)
         found = self.fitted.explain_neighbors(self.model_.encode(table), k)
@@ -380,10 +539,29 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return found
 
     def monitor(self, X=None, y=None, **settings: Any) -> Monitor:
-        """Tests whether predictions still hold on labelled rows, valid at any time.
+        """Return tests of whether predictions still hold on labelled rows.
 
-        Without rows, the `Monitor` waits for its first ``update(X, y)``; with rows it has taken
-        these in. The ``settings`` are those of `Monitor`, such as ``alpha`` and ``coverage``.
+        Parameters
+        ----------
+        X, y : array-like or frame, and array-like, optional
+            Labelled rows to begin with; more rows can be added with ``update(X, y)``.
+        **settings
+            Settings of `Monitor`, such as ``alpha`` and ``coverage``.
+
+        Returns
+        -------
+        Monitor
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(400, 1))
+        >>> y = X[:, 0] + rng.normal(size=400)
+        >>> model = LinearRegressor().fit(X[:200], y[:200])
+        >>> model.monitor(X[200:], y[200:]).has_alarm, model.monitor(X[200:], y[200:] + 2).has_alarm
+        (False, True)
         """
         found = Monitor(self, **settings)
         return found if X is None else found.update(X, y)
@@ -431,12 +609,33 @@ def read_bounds(y: Any, censoring: Any, error: Any) -> NDArray[np.float64]:
 
 
 def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple]) -> None:
-    """Fit each estimator to its own ``(X, y)`` or ``(X, y, sample_weight)``.
+    """Fit each estimator to its own ``(X, y)`` or ``(X, y, sample_weight)`` in one call.
 
-    The estimators share class and settings, up to the seed: the splits of a cross-validation, say,
-    or repeats of an experiment. Every one ends as if it had been fitted alone, up to rounding.
-    Networks of all are trained at once: one compilation serves them all, and they are spread over
+    The estimators have the same class and settings, except for the seed, as for the splits of a
+    cross-validation or the repeats of an experiment. Up to rounding, each is the same as if fitted
+    alone. All networks are trained at the same time: they are compiled once, and distributed over
     all devices.
+
+    Parameters
+    ----------
+    estimators : sequence of estimators
+        They are fitted in place.
+    data : sequence of tuples
+        Arguments of `fit` for each estimator.
+
+    Returns
+    -------
+    None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax import LinearRegressor
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> models = [LinearRegressor(), LinearRegressor()]
+    >>> fit_together(models, [(X, X[:, 0]), (X, -X[:, 0])])
+    >>> [round(float(model.predict([[0.5]])[0]), 2) for model in models]
+    [0.5, -0.5]
     """
     copies = [estimator.unfitted() for estimator in estimators]
     experts = [copy.expert() for copy in copies]  # raises errors of wrong settings first
@@ -458,10 +657,10 @@ def fit_together(estimators: Sequence[AbstractRegressor], data: Sequence[tuple])
 class CombinedRegressor(AbstractRegressor):
     """Regression with reliable variances: the "Combined" method of Detlefsen et al. (2019).
 
-    Four ideas, each a switch: batches of neighbours with Horvitz-Thompson weights (`locality`),
-    mean and variance never trained in the same step (`split`), a Student-t predictive from an
-    inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that of y far from the
-    data (`extrapolate`). `sigmax.experts.combined` has the method in one file.
+    The method has four ideas, each with a switch: batches of neighbours with Horvitz-Thompson
+    weights (`locality`), separate training steps for mean and variance (`split`), a Student-t
+    prediction from an inverse-Gamma variance (`inverse_gamma`), and a variance that tends to that
+    of y far from the data (`extrapolate`). `sigmax.experts.combined` has the method in one file.
 
     Parameters
     ----------
@@ -470,19 +669,20 @@ class CombinedRegressor(AbstractRegressor):
         replaces the preset's value if it differs from its own default. All further settings are
         fields of `sigmax.experts.Combined`, as in ``preset=Combined(batch_size=64)``.
     n_members : int
-        Ensemble members, trained at once, of which the prediction is the equal mixture.
+        Number of ensemble members. They are trained together, and the prediction is their mixture
+        with equal weights.
     locality, split, inverse_gamma, extrapolate : bool
         The four ideas of the paper: LS, MV, IG and EX.
     hidden_sizes : tuple of int
         Units of the hidden layers of each network.
     n_steps : int
-        Training steps in all, of the mean and of the variance together.
+        Total number of training steps, of the mean and of the variance.
     learning_rate : float
         Step size of Adam for the mean.
     validation_fraction : float
         Share of the rows that each ensemble member holds out to choose its best checkpoint, at
-        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows of equal
-        X are held out together.
+        least 20 rows or 40 % of them; 0 holds out none and keeps the last checkpoint. Rows with
+        equal X are held out together.
     support, categorical_features, numeric_features, random_state, verbose
         As in `SigmaxRegressor`.
 
@@ -528,23 +728,24 @@ class MeanVarianceRegressor(AbstractRegressor):
     """Mean-variance network: `CombinedRegressor` with its four switches off.
 
     A mean network and a variance network, trained together on the Gaussian likelihood (Nix and
-    Weigend). With ``n_members=5`` it is the deep ensemble of Lakshminarayanan et al., scored as the
-    mixture that it is.
+    Weigend). With ``n_members=5`` it is the deep ensemble of Lakshminarayanan et al.; its
+    prediction is the exact mixture of the members.
 
     Parameters
     ----------
     preset : None, "fast", "paper" or a `sigmax.experts.Combined`
         Other defaults and further settings, as in `CombinedRegressor`.
     n_members : int
-        Ensemble members, trained at once, of which the prediction is the equal mixture. One is a
-        single network.
+        Number of ensemble members. They are trained together, and the prediction is their mixture
+        with equal weights. 1 is a single network.
     loss : "beta", "faithful" or "likelihood"
-        Plain likelihood; β-NLL with β = ½ (Seitzer et al.); or the squared error for the mean and
-        the likelihood around it for the variance (Stirn et al.).
+        "likelihood" is the Gaussian likelihood, "beta" is β-NLL with β = ½ (Seitzer et al.), and
+        "faithful" combines the squared error for the mean with the likelihood for the variance
+        (Stirn et al.).
     hidden_sizes : tuple of int
         Units of the hidden layers of each network.
     n_steps : int
-        Training steps in all.
+        Total number of training steps.
     learning_rate : float
         Step size of Adam for the mean.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
@@ -585,12 +786,12 @@ class MeanVarianceRegressor(AbstractRegressor):
 
 @final
 class MCDropoutRegressor(AbstractRegressor):
-    """MC dropout: dropout before every weight layer, kept on in prediction (Gal and Ghahramani).
+    """MC dropout: dropout before every weight layer, also in prediction (Gal and Ghahramani).
 
-    Trained on the squared error. The precision of the observations is the one that makes the
-    validation rows likeliest or, where nothing is held out, the training rows, which is too high if
-    the network overfits. The prediction is the mixture of the networks under ``n_draws`` masks,
-    each with that noise.
+    The network is trained on the squared error. The precision of the noise maximises the
+    likelihood of the validation rows; if nothing is held out, it maximises that of the training
+    rows, which is too high if the network overfits. The prediction is the mixture of the networks
+    under ``n_draws`` random masks, each with this noise.
 
     Parameters
     ----------
@@ -598,15 +799,15 @@ class MCDropoutRegressor(AbstractRegressor):
         Other defaults and further settings, as in `CombinedRegressor`: "fast" is smaller and stops
         early.
     dropout_rate : float
-        Probability that a unit, inputs included, is dropped.
+        Probability that a unit, including an input, is dropped.
     n_draws : int
-        Draws of the network in the prediction.
+        Number of random masks in the prediction.
     n_members : int
-        Networks trained; 1 is the method as published.
+        Number of networks; 1 is the method as published.
     hidden_sizes : tuple of int
         Units of the hidden layers.
     n_steps : int
-        Training steps. Draws are noise to the training as well: it takes many.
+        Training steps. Random masks make training noisy, so many steps are needed.
     learning_rate : float
         Step size of Adam.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
@@ -648,11 +849,11 @@ class MCDropoutRegressor(AbstractRegressor):
 
 @final
 class BayesianRegressor(AbstractRegressor):
-    """Mean-field Gaussian weights with Flipout gradients (Wen et al.), and a learned noise.
+    """Bayesian neural network: Gaussian weights, Flipout gradients (Wen et al.), learned noise.
 
-    The prior of every weight is N(0, 1), over the square root of the layer's inputs. The prediction
-    is the mixture of the networks under ``n_draws`` draws of all weights, each with the noise of
-    the observations.
+    The prior of every weight is N(0, 1), divided by the square root of the number of inputs of its
+    layer. The prediction is the mixture of the networks under ``n_draws`` draws of all weights,
+    each with the learned noise.
 
     Parameters
     ----------
@@ -660,9 +861,9 @@ class BayesianRegressor(AbstractRegressor):
         Other defaults and further settings, as in `CombinedRegressor`: "fast" has a quarter of the
         steps.
     n_draws, n_members, n_steps, learning_rate
-        As in `MCDropoutRegressor`.
+        As in `MCDropoutRegressor`; a draw is one of all weights.
     hidden_sizes : tuple of int
-        Units of the hidden layers. Wider networks fit worse: every weight costs evidence.
+        Units of the hidden layers. Wider networks fit worse, because every weight costs evidence.
     validation_fraction, support, categorical_features, numeric_features, random_state, verbose
         As in `CombinedRegressor` and `SigmaxRegressor`.
 
@@ -703,15 +904,16 @@ class BayesianRegressor(AbstractRegressor):
 class LocalRegressor(AbstractRegressor):
     """Kernel regression in a learned metric, with a neural prior updated in closed form.
 
-    Networks give a normal-inverse-Gamma prior at every x. Training rows that are near, in a learned
-    embedding and in input space, update it in closed form, each weighted by a kernel: the paper's
-    local likelihood, with a metric that is learned. All networks are trained on the leave-one-out
-    likelihood of the training rows. Where no row is near, the prediction is the prior, which tends
-    to the mean and the variance of y. The prediction is the mixture of the ensemble members.
+    Networks give a normal-inverse-Gamma prior at every x. Training rows that are near, both in a
+    learned embedding and in input space, update it in closed form, each with a kernel weight. This
+    is the paper's local likelihood with a learned metric. All networks are trained on the
+    leave-one-out likelihood of the training rows. If no row is near, the prediction is the prior,
+    which tends to the mean and the variance of y. The prediction is the mixture of the ensemble
+    members.
 
-    The fitted model stores the training rows; with more than 524,288, the networks learn from all,
-    in random shards, and one of at most 65,536 is stored. A memory-mapped array is then never read
-    as a whole.
+    The fitted model stores the training rows. With more than 524,288 rows, the networks learn from
+    all rows, in random shards, and one shard of at most 65,536 rows is stored; a memory-mapped
+    array is then never read as a whole.
 
     Parameters
     ----------
@@ -720,11 +922,12 @@ class LocalRegressor(AbstractRegressor):
     n_members, hidden_sizes, validation_fraction
         As in `CombinedRegressor`.
     n_steps : int, optional
-        Training steps, at most; by default they grow with the square root of the number of rows.
+        Maximum number of training steps; by default it grows with the square root of the number of
+        rows.
     learning_rate : float
-        Step size of Adam, which falls to 0 along half a cosine.
+        Initial step size of Adam, which decreases to 0 along half a cosine.
     weight_decay : float
-        Decoupled weight decay, times 1,500 plus the number of rows.
+        Decoupled weight decay, multiplied by 1,500 plus the number of rows.
     support, categorical_features, numeric_features, random_state, verbose
         As in `SigmaxRegressor`.
 
@@ -836,46 +1039,47 @@ class AbstractGPRegressor(AbstractRegressor):
 class GPRegressor(AbstractGPRegressor):
     """Exact Gaussian process with one length-scale per column and Gaussian noise.
 
-    The noise is the same everywhere, unless ``noise="varying"``. All categories of a column are
-    equally far apart, by a length-scale of their own.
+    The noise is the same for all rows, unless ``noise="varying"``. All categories of a column are
+    equally far apart; each such column has one length-scale.
 
     With many rows the hyper-parameters maximise the marginal likelihood. Up to 200 rows, or ten per
     column up to 500, they are averaged over, under weak priors: the prediction is the mixture of
-    the processes of 32 draws from the posterior of the hyper-parameters, each with an unknown
-    constant added and with its total variance integrated out, which makes its densities Student-t.
-    Time grows with the cube of the number of rows and memory with its square, so more than 5,000
-    rows raise an error.
+    the processes of 32 draws from the posterior of the hyper-parameters. Each process has an
+    unknown constant, and its total variance is integrated out, so its densities are Student-t. Time
+    grows with the cube of the number of rows and memory with its square, so more than 5,000 rows
+    raise an error.
 
     Parameters
     ----------
     n_restarts : int
-        Starts of the optimiser, of which the best counts: the first is always the same (length-
-        scales √d, noise 0.1 on standardised data), further ones are random. With more than 1,000
-        rows the starts compete on 1,000 of them and the best goes on with all.
+        Number of starts of the optimiser; the best result is used. The first start is always the
+        same (length-scales √d, noise 0.1 on standardised data), and the others are random. With
+        more than 1,000 rows, the starts are compared on 1,000 of them, and the best continues with
+        all.
     max_iter : int
-        Largest number of L-BFGS iterations of a start; 0 keeps the first start as it is.
+        Largest number of L-BFGS iterations of a start; 0 uses the first start unchanged.
     average : bool
-        True to average over the hyper-parameters with few rows. False maximises the marginal
-        likelihood at any number of rows, which with few gives intervals that are too narrow.
+        True to average over the hyper-parameters if there are few rows. False always maximises the
+        marginal likelihood, which with few rows gives intervals that are too narrow.
     noise : "constant" or "varying"
         "varying" averages over constant noise and noise whose logarithm is a smooth function of x,
-        each by its evidence; with more rows than are averaged over the likelier one is taken, and
-        more than 1,000 raise an error. It implies `average`.
+        weighted by their evidence. With more rows than are averaged over, the likelier one is used;
+        more than 1,000 rows raise an error. It implies `average`.
     variance_prior : "sample" or "wide"
-        Prior of the total variance in averaging: "wide" lets it be far larger than that of the
-        sample, "sample" holds it near that, as optimisation wants it.
+        Prior of the total variance if hyper-parameters are averaged over: with "wide" it may be far
+        larger than that of the sample, with "sample" it is close to it, as optimisation needs.
     support, categorical_features, numeric_features, random_state, verbose
         As in `SigmaxRegressor`.
 
     Attributes
     ----------
     log_evidence_ : array of shape (p,)
-        Log marginal likelihood of every output, on standardised data; where hyper-parameters are
+        Log marginal likelihood of every output, on standardised data; if hyper-parameters are
         averaged over, the log of its average over their prior.
     length_scale_ : array of shape (d,) or (p, d)
         In the units of the columns of ``X``.
     df_ : float
-        Degrees of freedom of the Student-t densities; infinite where they are Normal.
+        Degrees of freedom of the Student-t densities; infinite if they are Normal.
     n_iter_ : int
         L-BFGS iterations of the last step, the largest number of any output.
 
@@ -919,13 +1123,13 @@ class SparseGPRegressor(AbstractGPRegressor):
     Parameters
     ----------
     n_inducing : int
-        Inducing points, at most one per distinct row; they start as centres of k-means.
+        Number of inducing points, at most one per distinct row; they start as centres of k-means.
     n_restarts : int
-        Starts of the optimiser, as in `GPRegressor`; they compete on at most 1,000 rows, as exact
-        processes, and the one of largest bound goes on with the inducing points.
+        Number of starts of the optimiser, as in `GPRegressor`. They are compared on at most 1,000
+        rows, as exact processes; the one with the largest bound continues with the inducing points.
     max_iter : int
-        Largest number of L-BFGS iterations of each of these steps; 0 keeps the first start. With
-        more than 5,000 rows they are done on 5,000 of them, and ten more on all.
+        Largest number of L-BFGS iterations of each of these steps; 0 uses the first start. With
+        more than 5,000 rows they use 5,000 of them, and ten more iterations use all.
     average : bool
         True to average over the hyper-parameters, as in `GPRegressor`, if there are as few rows and
         no more distinct ones than inducing points.
@@ -969,15 +1173,16 @@ class SparseGPRegressor(AbstractGPRegressor):
 class LinearRegressor(AbstractRegressor):
     r"""Bayesian linear regression with a Student-t prediction, in closed form.
 
-    Numbers and times are standardised, missing values are at the mean and flagged, categories are
-    one-hot or, in columns of many, the mean and the spread of the target. Coefficients have the
-    prior $\beta \sim N(0, \sigma^2 / \lambda)$, the noise variance an inverse-gamma prior, and the
-    $\lambda$ that maximises the marginal likelihood is taken. Any other model should beat it.
+    Numbers and times are standardised, and missing values are replaced by the mean and flagged.
+    Categories are one-hot or, in columns with many categories, replaced by the mean and the spread
+    of the target. The coefficients have the prior $\beta \sim N(0, \sigma^2 / \lambda)$ and the
+    noise variance an inverse-gamma prior; $\lambda$ maximises the marginal likelihood. It is the
+    baseline that any other model should beat.
 
     Parameters
     ----------
     categorical_features, numeric_features : list of str or int, optional
-        Columns to read as categories or as numbers, whatever their type says.
+        Columns to read as categories or as numbers, regardless of their type.
 
     Examples
     --------
@@ -999,15 +1204,24 @@ class LinearRegressor(AbstractRegressor):
 
 @final
 class MarginalRegressor(AbstractRegressor):
-    """Overall distribution of the training targets, whatever the columns say.
+    """Overall distribution of the training targets; all columns are ignored.
 
-    It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
-    narrower than Silverman's bandwidth. A model that does no better has learned nothing.
+    It is a smoothed histogram: a mixture of Normal distributions at 99 quantiles, each as wide as
+    the distance to its neighbours, but no narrower than Silverman's bandwidth. A model that is not
+    better has learned nothing.
 
     Parameters
     ----------
     categorical_features, numeric_features : list of str or int, optional
         Columns to read as categories or as numbers; predictions do not depend on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sigmax.estimators import MarginalRegressor
+    >>> y = np.arange(100.0)
+    >>> MarginalRegressor().fit(np.zeros((100, 1)), y).predict([[5.0]]).round(0)
+    array([49.])
     """
 
     presets = MappingProxyType({"default": Marginal()})
@@ -1018,38 +1232,38 @@ class MarginalRegressor(AbstractRegressor):
 
 @final
 class SigmaxRegressor(AbstractRegressor):
-    r"""Several experts, stacked: linear, Gaussian process, forest and networks.
+    """Stack of a linear model, a Gaussian process, a forest and networks.
 
-    Each expert is fitted to all rows, or to a random sample of as many as it can take, and predicts
-    training rows from a fit that has not seen them. The weights of the mixture maximise the
-    likelihood of these predictions (Yao et al. 2018), so that the data decide which experts count.
-    Rows out of distribution are predicted by the overall distribution of the target.
+    Each expert is fitted to all rows, or to the largest random sample that it accepts, and predicts
+    training rows with fits that have not seen them. The weights of the mixture maximise the
+    likelihood of these predictions (Yao et al. 2018), so the data decide which experts count. Rows
+    out of distribution are predicted by the overall distribution of the target.
 
     Parameters
     ----------
     effort : "quick", "default" or "best"
         "quick" fits the experts that take seconds: marginal, linear, Gaussian process and forest,
-        the last three also on a transformed target where it is skewed. "default" adds networks
-        (`LocalRegressor`), "best" also the paper's method (`CombinedRegressor`).
+        the last three also on a transformed target if it is skewed. "default" adds networks
+        (`LocalRegressor`), and "best" also the paper's method (`CombinedRegressor`).
     experts : "auto" or list
         Names ("linear", "gp", "forest", "local", "combined", "dropout", "bayesian") or experts of
-        `sigmax.experts`, instead of those of the effort.
+        `sigmax.experts`, in place of those of the effort.
     time_limit : float, optional
-        Seconds after which no further expert is begun and networks stop training, with the best
-        checkpoint so far. Warnings say which experts are left out or stopped.
+        Seconds after which no further expert is started, and networks stop training and keep their
+        best checkpoint. Warnings say which experts are left out or stopped.
     support : "auto" or (low, high)
-        Least and greatest possible value of y, of which either may be None: densities and intervals
+        Smallest and largest possible value of y, or None for no bound: densities and intervals
         end there. "auto" is (0, None) if no y is negative and many are near 0 or the distribution
         is skewed, and otherwise no bound.
     atoms : list of float
-        Values of y with a probability of their own, such as 0 for days without rain or a cap.
-        Counts, rounded targets and values of at least 2 % of the rows are recognised without it.
+        Values of y with a positive probability, such as 0 for days without rain, or a cap. Counts,
+        rounded targets and values of at least 2 % of the rows are recognised automatically.
     categorical_features, numeric_features : list of str or int, optional
-        Columns of ``X`` to read as categories or as numbers, whatever their type says. By default
+        Columns of ``X`` to read as categories or as numbers, regardless of their type. By default,
         text, truth values and pandas' categories are categories, and text that is a date throughout
         is a time.
     random_state : int, RandomState, Generator or None
-        Seed of all draws.
+        Seed of all random draws.
     verbose : int
         1 shows the progress and, before networks are trained, the scores of the other experts in
         standard deviations of y. An interruption (Ctrl-C) then keeps the fitted experts.
@@ -1100,41 +1314,74 @@ class SigmaxRegressor(AbstractRegressor):
     def fit(
         self, X, y, sample_weight=None, groups=None, y_error=None, censoring=None
     ) -> "SigmaxRegressor":
-        """Learn from rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
+        """Fit the stack to rows ``X`` (n, d) and targets ``y`` (n,) or (n, p).
 
         Parameters
         ----------
         X : array-like or frame of shape (n, d)
             Numbers, categories, truth values, times and dates, with missing values: an array, or a
-            frame of pandas, polars or another library that narwhals reads. Of more than 524,288
-            rows, so many random ones are learned from.
+            frame of pandas, polars or another library that narwhals reads. A random sample of
+            524,288 rows is used if there are more.
         y : array-like of shape (n,) or (n, p)
-            One target, or p targets with their own variances.
+            One target, or p targets, each with its own variance.
         sample_weight : array-like of shape (n,), optional
             Weight of each row; a row of weight 0 has no effect.
         groups : array-like of shape (n,), optional
             Group of each row, such as a patient or a site, if new rows will belong to other groups.
-            The experts are then weighted and calibrated by how well they predict groups that they
-            have not seen.
+            The experts are then weighted and calibrated according to predictions of groups that
+            they have not seen.
         y_error : number or array-like of shape (n,), optional
-            Standard deviation of the known measurement error of each row, in the units of ``y``:
-            the variance of y is that of the noise plus its square. Only the marginal, linear models
-            and Gaussian processes take errors into account, and are fitted.
+            Standard deviation of the known measurement error of each row, in the units of ``y``.
+            The variance of y is the noise variance plus the square of the error. Only the marginal
+            distribution, linear models and Gaussian processes can use errors, so only they are
+            fitted.
         censoring : array-like of shape (n,), or pair of arrays, optional
             "above" for rows whose target is at least ``y`` (right-censored), "below" for those
-            whose target is at most ``y``, "no" or None for observed ones. For intervals a tuple
-            ``(low, high)`` of bounds, which may be infinite and are equal to ``y`` where it is
+            whose target is at most ``y``, "no" or None for observed ones. For intervals, a tuple
+            ``(low, high)`` of bounds, which may be infinite and are equal to ``y`` if it is
             observed. The same experts are fitted as with ``y_error``.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = SigmaxRegressor("quick", random_state=0).fit(X, 2 * X[:, 0])
+        >>> model.predict([[0.5]]).round(2)
+        array([1.])
         """
         fit_together([self], [(X, y, sample_weight, groups, y_error, censoring)])
         return self
 
     def predict_dist(self, X, y_error=None) -> Predictive:
-        """Predictive distribution of every row and output, in the units of ``y``.
+        """Predict the distribution of every row and output, in the units of ``y``.
 
-        ``y_error``, a number or an array of shape (n,), is the standard deviation of the errors of
-        the new measurements. Without it, the distribution is that of a measurement without further
-        error: of the function and of the noise that the model has learned.
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+        y_error : number or array-like of shape (n,), optional
+            Standard deviation of the errors of new measurements. Without it, the distribution is
+            that of a value measured without error: the function, and the noise that the model has
+            learned.
+
+        Returns
+        -------
+        Predictive
+            With ``mean``, ``std``, ``log_prob``, ``cdf``, ``sf``, ``quantile``, ``interval``,
+            ``crps`` and ``sample``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = SigmaxRegressor("quick", random_state=0).fit(X, 2 * X[:, 0])
+        >>> model.predict_dist([[0.5]]).quantile(0.5).round(2)
+        array([1.])
         """
         table = self.read(X)
         if y_error is None:
@@ -1180,9 +1427,26 @@ class SigmaxRegressor(AbstractRegressor):
         return self.fitted
 
     def predict_shares(self, X) -> pd.DataFrame:
-        """Share of every expert in the prediction of every row: one column per expert.
+        """Predict the share of every expert in the prediction of every row.
 
-        For rows out of distribution, the share of the marginal distribution tends to 1.
+        Out of distribution, the share of the marginal distribution tends to 1.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+
+        Returns
+        -------
+        data frame of shape (n, experts)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import SigmaxRegressor
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = SigmaxRegressor("quick", random_state=0).fit(X, X[:, 0])
+        >>> model.predict_shares([[0.5], [9.0]])["marginal"].round(1).tolist()
+        [0.0, 1.0]
         """
         gate = self.predict_gate(X)
         assert gate is not None
@@ -1221,12 +1485,21 @@ def find_class(name: str) -> type[AbstractRegressor]:
 
 
 def load_estimator(path: str | Path) -> AbstractRegressor:
-    """Read a model of any of our estimators that `save` wrote; nothing in it is ever executed.
+    """Load a model of any estimator that `save` wrote; no code in the folder is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder of the model.
+
+    Returns
+    -------
+    fitted estimator
 
     Raises
     ------
     ModelFileError
-        If a file is missing, too many or changed in any byte, or holds no estimator of ours.
+        If a file is missing, unknown or changed, or does not contain an estimator of sigmax.
     """
     header = Path(path) / HEADER
     if not header.is_file():
@@ -1242,11 +1515,11 @@ def fit_parquet(
     Parameters
     ----------
     model : estimator
-        A `LocalRegressor` learns from more than 524,288 rows in shards, in bounded memory, as it
-        does from arrays; any other estimator, and fewer rows, are read into memory.
+        A `LocalRegressor` learns from more than 524,288 rows in shards, in bounded memory, as
+        from arrays. For other estimators, or fewer rows, the files are read into memory.
     source : str or list of str
-        A file, a folder, or a pattern such as ``"rows/*.parquet"``; also of a store, as
-        ``"s3://bucket/rows/*.parquet"``. All files have the same columns.
+        A file, a folder, or a pattern such as ``"rows/*.parquet"``; also in an object store, such
+        as ``"s3://bucket/rows/*.parquet"``. All files have the same columns.
     target : str
         The column to predict. Rows without it are left out.
     drop : list of str
@@ -1255,7 +1528,7 @@ def fit_parquet(
     Returns
     -------
     model
-        The one that was given, fitted.
+        The given estimator, fitted.
 
     Raises
     ------

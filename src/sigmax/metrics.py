@@ -1,8 +1,8 @@
 """Scores of predictive distributions: ``metric(y, dist)`` is one number.
 
-``dist`` is a ``Predictive``, or anything with its methods. For y of shape (n, p) every score is the
-mean over rows and outputs, except ``log_likelihood``: the outputs of a row are one observation,
-whose log-density is the sum of theirs. ``sample_weight`` has one weight per row.
+``dist`` is a ``Predictive``, or an object with the same methods. For y of shape (n, p) every score
+is the mean over rows and outputs, except ``log_likelihood``: the outputs of a row are one
+observation, whose log-density is the sum of theirs. ``sample_weight`` has one weight per row.
 """
 
 import numpy as np
@@ -34,7 +34,19 @@ CENSORED_NODES = 32
 
 
 def log_likelihood(y, dist, *, sample_weight=None) -> float:
-    """Mean over rows of the log-density at ``y``, summed over outputs: higher is better.
+    """Compute the mean log-density of the targets; higher is better.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+        Targets. The log-densities of the outputs of a row are added.
+    dist : Predictive
+        Predictions of the same shape.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -48,18 +60,52 @@ def log_likelihood(y, dist, *, sample_weight=None) -> float:
 
 
 def crps(y, dist, *, sample_weight=None) -> float:
-    """Mean continuous ranked probability score, in the units of y: lower is better."""
+    """Compute the mean continuous ranked probability score; lower is better.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the units of y.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(2), np.ones(2)))
+    >>> round(crps([0.0, 0.0], dist), 3)
+    0.234
+    """
     return _mean(dist.crps(_like(y, dist)), sample_weight)
 
 
 def energy_score(
     y, dist, *, n_samples: int = 200, random_state: int = 0, sample_weight=None
 ) -> float:
-    r"""Mean energy score of the outputs of a row together: lower is better.
+    r"""Compute the mean energy score, which scores the outputs of a row together; lower is better.
 
-    $E\|Y - y\| - \tfrac12 E\|Y - Y'\|$ with independent draws $Y$ and $Y'$ of the prediction, as
-    many pairs as ``n_samples``. It is the CRPS for one output, and unlike the CRPS of every output
-    it is better for the right dependence between them. Bring outputs to comparable units first.
+    The score is $E\|Y - y\| - \tfrac12 E\|Y - Y'\|$ with independent draws $Y$ and $Y'$ of the
+    prediction. For one output it is the CRPS. Unlike the mean CRPS of the outputs, it is better if
+    the dependence between them is right. Convert the outputs to comparable units first.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    n_samples : int
+        Number of pairs of draws.
+    random_state : int
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -79,9 +125,23 @@ def energy_score(
 
 
 def censored_log_likelihood(y, dist, censoring, *, sample_weight=None) -> float:
-    """Mean log-density of targets or, where they are censored, log-probability of their bounds.
+    """Compute the mean log-likelihood of censored targets; higher is better.
 
-    ``censoring`` is as in `SigmaxRegressor.fit`.
+    It is the log-density of observed targets, and the log-probability between the bounds of the
+    others.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+    dist : Predictive
+        Predictions of the same shape.
+    censoring
+        As in `SigmaxRegressor.fit`.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -100,12 +160,26 @@ def censored_log_likelihood(y, dist, censoring, *, sample_weight=None) -> float:
 
 
 def threshold_crps(y, dist, upto, *, sample_weight=None) -> float:
-    r"""Mean CRPS of targets that are observed up to ``upto``, in their units: lower is better.
+    r"""Compute the mean CRPS of targets that are observed up to a bound; lower is better.
 
-    $\int_{-\infty}^u (F(t) - 1[y \le t])^2 dt$, the integral of the Brier score up to u, one number
-    or one of each row, such as the end of a study. A target that is censored at u has y = u. The
-    bound must be known for all rows, also for observed ones: with bounds of censored rows
-    alone, the score does not prefer the truth.
+    It is $\int_{-\infty}^u (F(t) - 1[y \le t])^2 dt$, the integral of the Brier score up to the
+    bound u. A target that is censored at u has y = u. The bound must be known for all rows,
+    including observed ones: with the bounds of censored rows alone, the score does not prefer the
+    truth.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+    dist : Predictive
+        Predictions of the same shape.
+    upto : float or array-like of shape (n,)
+        Bound, such as the end of the study.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the units of y.
 
     Examples
     --------
@@ -139,7 +213,7 @@ def crps_of_cells(low: np.ndarray, high: np.ndarray, dist) -> np.ndarray:
 
 
 def censoring_bounds(y, censoring) -> np.ndarray:
-    """Least and greatest possible value (n, 2) of targets, equal where they are observed."""
+    """Bounds (n, 2) of the possible values of targets, equal if they are observed."""
     y = np.asarray(y, np.float64)
     if y.ndim != 1:
         raise InvalidArgumentError("`censoring` needs a single target: fit one model per output.")
@@ -172,9 +246,31 @@ def censoring_bounds(y, censoring) -> np.ndarray:
 
 
 def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
-    r"""Mean Winkler score of the central interval: its width plus a penalty for each miss.
+    r"""Compute the mean Winkler score of the central interval; lower is better.
 
-    $(u - l) + \frac{2}{1 - c} \max(l - y, 0, y - u)$, in the units of y: lower is better.
+    The score is the width plus a penalty for each miss,
+    $(u - l) + \frac{2}{1 - c} \max(l - y, 0, y - u)$.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    coverage : float
+        Nominal coverage c of the interval.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the units of y.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> dist = Predictive(Normal(np.zeros(2), np.ones(2)))
+    >>> round(interval_score([0.0, 2.0], dist, coverage=0.9), 2)
+    6.84
     """
     y, bounds = _like(y, dist), dist.interval(coverage)
     lower, upper = bounds[..., 0], bounds[..., 1]
@@ -183,19 +279,49 @@ def interval_score(y, dist, *, coverage: float = 0.9, sample_weight=None) -> flo
 
 
 def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
-    """Share of ``y`` in its central interval, including the ends: best at ``level``.
+    """Compute the share of targets inside their central interval; best if equal to ``level``.
 
-    Intervals of a rounded target end at values that can occur, as those of ``dist.interval``.
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape. Intervals of rounded targets end at observed values.
+    level : float
+        Nominal coverage.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> coverage([0.0, 2.0], Predictive(Normal(np.zeros(2), np.ones(2))))
+    0.5
     """
     level = check_number("level", level, above=0.0, below=1.0)
     return _mean(_is_inside(_like(y, dist), dist.interval(level)), sample_weight)
 
 
 def covering_levels(y, dist, levels) -> np.ndarray:
-    """Smallest of ``levels`` whose central interval contains ``y``; infinite where none does.
+    """Find the smallest level whose central interval contains each target.
 
-    ``levels`` increase. Intervals of larger levels contain those of smaller ones, so that a
-    bisection computes only few of them.
+    Intervals of larger levels contain those of smaller ones, so only few of them are computed, by
+    bisection.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    levels : sequence of float
+        Nominal coverages, increasing.
+
+    Returns
+    -------
+    array of the shape of ``y``
+        Infinite if no interval contains the target.
 
     Examples
     --------
@@ -216,18 +342,71 @@ def covering_levels(y, dist, levels) -> np.ndarray:
 
 
 def interval_width(y, dist, *, coverage: float = 0.9, sample_weight=None) -> float:
-    """Mean width of the central interval (``y`` is ignored): lower is better if calibrated."""
+    """Compute the mean width of the central interval; lower is better at equal coverage.
+
+    Parameters
+    ----------
+    y
+        Ignored.
+    dist : Predictive
+    coverage : float
+        Nominal coverage.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the units of y.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> round(interval_width(None, Predictive(Normal(np.zeros(2), np.ones(2)))), 2)
+    3.29
+    """
     bounds = dist.interval(coverage)
     return _mean(bounds[..., 1] - bounds[..., 0], sample_weight)
 
 
 def rmse(y, dist, *, sample_weight=None) -> float:
-    """Root of the mean squared error of the mean: lower is better."""
+    """Compute the root mean squared error of the predicted mean; lower is better.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
+        In the units of y.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> rmse([3.0, -3.0], Predictive(Normal(np.zeros(2), np.ones(2))))
+    3.0
+    """
     return float(np.sqrt(_mean((_like(y, dist) - dist.mean) ** 2, sample_weight)))
 
 
 def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
-    """Mean absolute difference of nominal and observed coverage of central intervals: best at 0.
+    """Compute the mean absolute difference of nominal and observed coverage; best at 0.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    levels : sequence of float
+        Nominal coverages of central intervals.
+    sample_weight : array-like of shape (n,), optional
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -244,12 +423,42 @@ def calibration_error(y, dist, *, levels=LEVELS, sample_weight=None) -> float:
 
 
 def pit(y, dist) -> np.ndarray:
-    """Probability integral transform, the cdf at ``y``: uniform on (0, 1) if calibrated."""
+    """Compute the probability integral transform, the predicted cdf at each target.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+
+    Returns
+    -------
+    array of the shape of ``y``
+        Uniform on (0, 1) if predictions are calibrated.
+
+    Examples
+    --------
+    >>> from sigmax.distributions import Normal, Predictive
+    >>> pit([0.0, 1.0], Predictive(Normal(np.zeros(2), np.ones(2)))).round(2)
+    array([0.5 , 0.84])
+    """
     return dist.cdf(_like(y, dist))
 
 
 def pit_histogram(y, dist, bins: int = 10) -> np.ndarray:
-    """Heights of the histogram of the probability integral transform: all 1 if calibrated.
+    """Compute the histogram of the probability integral transform.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    bins : int
+
+    Returns
+    -------
+    array of shape (bins,)
+        Heights of the bars, all 1 if predictions are calibrated.
 
     Examples
     --------
@@ -263,9 +472,21 @@ def pit_histogram(y, dist, bins: int = 10) -> np.ndarray:
 
 
 def evaluate(y, dist, *, level: float = 0.9, sample_weight=None) -> dict[str, float]:
-    """All scores of this module by name, for intervals of coverage ``level``.
+    """Compute the scores of this module by name.
 
-    ``sample_weight`` has one weight per row: a row of weight 2 counts as two such rows.
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, p)
+    dist : Predictive
+        Predictions of the same shape.
+    level : float
+        Nominal coverage of the intervals.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two such rows.
+
+    Returns
+    -------
+    dict of float
 
     Examples
     --------

@@ -136,12 +136,12 @@ class DriftTest:
 class DriftTests:
     """Tests of PIT, coverage and share of rows out of distribution, updated row by row.
 
-    All of them together raise a false alarm in at most a share ``alpha`` of all streams of any
-    length, checked at any time, if the hypotheses hold for every row given those before it:
+    Together they raise a false alarm in at most a share ``alpha`` of all streams, of any length and
+    checked at any time, if these hypotheses hold for every row given those before it:
 
-    - the mean of the PIT lies within ``tolerance`` of a half, and so does the mean of its distance
-      from the middle, |2 PIT - 1|;
-    - at most ``1 - coverage + tolerance`` of the targets lie outside their intervals;
+    - the mean of the PIT is within ``tolerance`` of a half, and so is the mean of its distance from
+      the middle, |2 PIT - 1|;
+    - at most ``1 - coverage + tolerance`` of the targets are outside their intervals;
     - at most ``most_off_data`` of the rows are out of distribution.
 
     Examples
@@ -178,10 +178,12 @@ class DriftTests:
 
     @property
     def names(self) -> list[str]:
+        """Names of the tests."""
         return [ABOVE, BELOW, LARGER, SMALLER, MISSED, OUT_OF_DISTRIBUTION][: len(self.since)]
 
     @property
     def n_rows(self) -> int:
+        """Number of rows added so far."""
         return self.bets.n_rows
 
     @property
@@ -195,7 +197,21 @@ class DriftTests:
         missed: Float[np.ndarray, " rows *outputs"],
         is_off_data: Any = None,
     ) -> "DriftTests":
-        """Add rows; several outputs of a row count as their mean."""
+        """Add rows; several outputs of a row count as their mean.
+
+        Parameters
+        ----------
+        pit : array of shape (n,) or (n, p)
+            Probability integral transform of each target.
+        missed : array of shape (n,) or (n, p)
+            1 if the target is outside its interval, otherwise 0.
+        is_off_data : array of shape (n,), optional
+            True for rows out of distribution.
+
+        Returns
+        -------
+        self
+        """
         n_rows = len(pit)
         pit, missed = (np.asarray(part, np.float64).reshape(n_rows, -1) for part in (pit, missed))
         mean, spread = pit.mean(axis=1), np.abs(2 * pit - 1).mean(axis=1)
@@ -232,13 +248,32 @@ class DriftTests:
         return any(test.is_alarm for test in self.tests)
 
     def to_json(self) -> dict[str, Any]:
-        """Settings and state, from which the tests can continue."""
+        """Return settings and state, from which the tests can continue.
+
+        Returns
+        -------
+        dict
+        """
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate", "since")
         return {name: getattr(self, name) for name in names} | {"bets": self.bets.to_json()}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "DriftTests":
-        """Restore from `to_json`; a ValueError if the state is inconsistent."""
+        """Restore from `to_json`.
+
+        Parameters
+        ----------
+        state : dict
+
+        Returns
+        -------
+        DriftTests
+
+        Raises
+        ------
+        ValueError
+            If the state is inconsistent.
+        """
         names = ("alpha", "coverage", "tolerance", "most_off_data", "has_gate")
         found = cls(**{name: state[name] for name in names})
         bets, since = Bets.from_json(state["bets"]), list(state["since"])
@@ -265,7 +300,7 @@ class Monitor:
     """Sequential tests of a model's predictions on labelled rows.
 
     `DriftTests` lists the hypotheses; ``model.monitor()`` creates a monitor. A model is calibrated
-    on its validation rows, only as precisely as their number allows: the default ``tolerance`` is
+    only as precisely as the number of its validation rows allows: the default ``tolerance`` is
     two standard errors of the mean of that many PITs, at least 0.03.
 
     Parameters
@@ -283,6 +318,18 @@ class Monitor:
         Largest share of rows out of distribution without an alarm.
     random_state : int
         Seed of the randomised PITs of rounded targets.
+
+    Examples
+    --------
+    >>> from sigmax import LinearRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 1))
+    >>> y = X[:, 0] + rng.normal(size=400)
+    >>> monitor = Monitor(LinearRegressor().fit(X[:200], y[:200]))
+    >>> monitor.update(X[200:300], y[200:300]).has_alarm
+    False
+    >>> monitor.update(X[300:], y[300:] + 5).has_alarm
+    True
     """
 
     def __init__(
@@ -306,9 +353,19 @@ class Monitor:
         self._n_drawn = 0
 
     def update(self, X: Any, y: Any, y_error: Any = None) -> "Monitor":
-        """Add labelled rows that the model was not trained on and that were not added to it.
+        """Add labelled rows, in the order in which they arrived.
 
-        ``y_error`` are known errors of the targets, as in `SigmaxRegressor.predict_dist`.
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, d)
+            Rows that the model was not trained on, and that were not added to it.
+        y : array-like of shape (n,) or (n, p)
+        y_error : array-like of shape (n,), optional
+            Known errors of the targets, as in `SigmaxRegressor.predict_dist`.
+
+        Returns
+        -------
+        self
         """
         dist, gate = self.model.predict_dist_and_gate(X)
         if y_error is not None:
@@ -362,17 +419,42 @@ class Monitor:
         return "\n".join([head, *(f"  {test}" for test in self.tests), foot])
 
     def to_json(self) -> dict[str, Any]:
-        """State without the model, as plain JSON."""
+        """Return the state without the model, as plain JSON.
+
+        Returns
+        -------
+        dict
+        """
         own = {"format": FORMAT, "random_state": self.random_state, "n_drawn": self._n_drawn}
         return own | self.drift.to_json()
 
     def save(self, path: str | Path) -> None:
-        """Write the state without the model as JSON."""
+        """Write the state without the model to a JSON file.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        None
+        """
         Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> "Monitor":
-        """Restore a state that `save` wrote, for the same model."""
+        """Load a state that `save` wrote, for the same model.
+
+        Parameters
+        ----------
+        path : str or Path
+        model
+            The fitted model.
+
+        Returns
+        -------
+        Monitor
+        """
         try:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
             if state["format"] != FORMAT:

@@ -2,7 +2,7 @@
 
 A display takes a fitted model and rows that were not used for training (``from_estimator``), or
 targets and their predictive distributions (``from_predictions``). It draws on ``ax``, by default on
-a new figure, and keeps both as ``ax_`` and ``figure_``.
+a new figure, and keeps them as ``ax_`` and ``figure_``.
 """
 
 import warnings
@@ -57,6 +57,7 @@ class Curve:
 
 
 def tidy(axes: Axes) -> None:
+    """Remove the upper and the right spine, and use small tick labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9)
 
@@ -112,7 +113,17 @@ def draw_spread(
 
 
 def draw_monitor(axes: Axes, monitor: Any) -> None:
-    """Draw the e-values of a `Monitor` after every row, and the threshold of an alarm."""
+    """Draw the e-values of a `Monitor` after every row, and the threshold of an alarm.
+
+    Parameters
+    ----------
+    axes : matplotlib axes
+    monitor : Monitor
+
+    Returns
+    -------
+    None
+    """
     drift = monitor.drift
     path = np.concatenate(drift.path) / np.log(10)
     rows = np.arange(drift.n_rows - len(path), drift.n_rows) + 1
@@ -173,7 +184,18 @@ class AbstractDisplay(ABC):
     """Figure of these axes."""
 
     def plot(self: D, ax: Axes | None = None) -> D:
-        """Draw on the axes, by default on those of a new figure; returns the display."""
+        """Draw on the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            By default, those of a new figure.
+
+        Returns
+        -------
+        self
+            With the axes ``ax_`` and the figure ``figure_``.
+        """
         if ax is None:
             from matplotlib import pyplot
 
@@ -195,14 +217,36 @@ class AbstractTargetDisplay(AbstractDisplay):
     @classmethod
     @abstractmethod
     def from_predictions(cls: type[T], y, dist, *, ax: Axes | None = None) -> T:
-        """Draw targets ``y`` and their distributions, those of ``predict_dist``."""
+        """Draw targets ``y`` and their predictive distributions."""
 
     @classmethod
     def from_estimator(cls: type[T], estimator, X, y, *, ax: Axes | None = None, **settings) -> T:
-        """Draw targets ``y`` and what a fitted estimator predicts for the rows ``X``.
+        """Draw targets and the predictions of a fitted estimator.
 
-        Rows of the training would look too good. Further arguments are those of
-        `from_predictions`.
+        Parameters
+        ----------
+        estimator
+            Fitted estimator with `predict_dist`.
+        X, y
+            Rows and their targets. Training rows would look too good.
+        ax : matplotlib axes, optional
+        **settings
+            Further arguments of `from_predictions`.
+
+        Returns
+        -------
+        display
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> from sigmax.plots import PITDisplay
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(200, 1)), rng.normal(size=200)
+        >>> model = LinearRegressor().fit(X[:100], y[:100])
+        >>> PITDisplay.from_estimator(model, X[100:], y[100:], bins=5).density.shape
+        (5,)
         """
         return cls.from_predictions(y, estimator.predict_dist(X), ax=ax, **settings)
 
@@ -210,11 +254,11 @@ class AbstractTargetDisplay(AbstractDisplay):
 @final
 @dataclass(eq=False)
 class CalibrationDisplay(AbstractTargetDisplay):
-    """Observed coverage of central intervals by their nominal coverage.
+    """Observed coverage of central intervals against their nominal coverage.
 
-    Calibrated predictions are on the diagonal; intervals above it are wider than needed, below it
-    too narrow. The grey range holds 95 % of calibrated models, at each level separately, for as
-    many independent targets. Several outputs per row are pooled.
+    Calibrated predictions are on the diagonal. Above it, intervals are wider than needed; below it,
+    they are too narrow. The grey range contains 95 % of calibrated models with the same number of
+    independent targets, at each level separately. Several outputs per row are pooled.
 
     Examples
     --------
@@ -237,7 +281,21 @@ class CalibrationDisplay(AbstractTargetDisplay):
     def from_predictions(
         cls, y, dist, *, ax: Axes | None = None, levels: Any = LEVELS
     ) -> "CalibrationDisplay":
-        """Draw the coverage of intervals of the nominal coverages ``levels``."""
+        """Draw the observed coverage for each nominal coverage.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, p)
+        dist : Predictive
+            Predictions of the same shape.
+        ax : matplotlib axes, optional
+        levels : sequence of float
+            Nominal coverages.
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
         nominal = np.sort(np.asarray(levels, np.float64))
         found = covering_levels(y, dist, nominal)
         observed = np.array([np.mean(found <= level) for level in nominal])
@@ -275,7 +333,21 @@ class PITDisplay(AbstractTargetDisplay):
 
     @classmethod
     def from_predictions(cls, y, dist, *, ax: Axes | None = None, bins: int = 10) -> "PITDisplay":
-        """Draw a histogram with so many ``bins``."""
+        """Draw the histogram of the PIT.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, p)
+        dist : Predictive
+            Predictions of the same shape.
+        ax : matplotlib axes, optional
+        bins : int
+            Number of bars.
+
+        Returns
+        -------
+        PITDisplay
+        """
         return cls(pit_histogram(y, dist, bins), np.size(y)).plot(ax)
 
     def draw(self, ax: Axes) -> None:
@@ -318,7 +390,25 @@ class IntervalDisplay(AbstractTargetDisplay):
     def from_predictions(
         cls, y, dist, *, ax: Axes | None = None, coverage=0.9, x=None, xlabel=""
     ) -> "IntervalDisplay":
-        """Draw intervals of the given ``coverage``, at the positions ``x`` (n,) if given."""
+        """Draw targets and intervals.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+        dist : Predictive
+            Predictions of the same shape.
+        ax : matplotlib axes, optional
+        coverage : float
+            Nominal coverage of the intervals.
+        x : array-like of shape (n,), optional
+            Horizontal positions; by default the predicted means.
+        xlabel : str
+            Label of ``x``.
+
+        Returns
+        -------
+        IntervalDisplay
+        """
         y, mean = np.asarray(y, np.float64), dist.mean
         if mean.ndim != 1 or y.shape != mean.shape:
             shapes = f"got shapes {y.shape} and {mean.shape}"
@@ -348,9 +438,9 @@ class IntervalDisplay(AbstractTargetDisplay):
 class DependenceDisplay(AbstractDisplay):
     """Partial dependence of the predicted mean and the 90 % interval on one column.
 
-    Each of at most twelve values of the column is given to the same 64 random rows; their means and
-    the ends of their intervals are averaged. Of categories, the most frequent are shown. Other
-    times of a row move along with a time.
+    Each of at most twelve values of the column replaces the cell in the same 64 random rows; the
+    means and the ends of the intervals of these rows are averaged. For a column of categories, the
+    most frequent ones are shown. If the column is a time, other times of a row are shifted with it.
 
     Examples
     --------
@@ -376,9 +466,21 @@ class DependenceDisplay(AbstractDisplay):
     def from_estimator(
         cls, estimator, X, feature: str | int, *, ax: Axes | None = None
     ) -> "DependenceDisplay":
-        """Draw the dependence on a column, by name or position, of a model of one target.
+        """Draw the dependence of a model of one target on a column.
 
-        ``X`` has the rows whose other columns are kept: an array or a frame of pandas.
+        Parameters
+        ----------
+        estimator
+            Fitted estimator.
+        X : array or pandas frame
+            Rows whose other columns are kept.
+        feature : str or int
+            Name or position of the column.
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        DependenceDisplay
         """
         rows, schema = pd.DataFrame(X), estimator.model_.features.schema
         if not hasattr(X, "columns"):

@@ -37,7 +37,17 @@ SPARSE_WALK = 8  # rows per primary row beyond which a chunk of batches draws wi
 
 
 def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
-    r"""Number $R_j$ of neighbour lists that contain row $j$.
+    """Count the neighbour lists that contain each row.
+
+    Parameters
+    ----------
+    neighbors : array of shape (n, k)
+        Neighbour list of every row.
+
+    Returns
+    -------
+    array of shape (n,)
+        The numbers $R_j$.
 
     Examples
     --------
@@ -50,10 +60,20 @@ def neighbor_counts(neighbors: Int[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
 def expected_counts(
     neighbors: Int[np.ndarray, "n k"] | Int[np.ndarray, " n"], n_primary: int, n_secondary: int
 ) -> Float[np.ndarray, " n"]:
-    r"""Expected number of occurrences of each row in a batch with repeats.
+    r"""Compute the expected number of occurrences of each row in a batch with repeats.
 
-    It is $n_\text{primary} n_\text{secondary} R_j / (n k)$. ``neighbors`` may also be the counts
-    $R_j$ themselves, which sum to $n k$.
+    It is $n_\text{primary} n_\text{secondary} R_j / (n k)$.
+
+    Parameters
+    ----------
+    neighbors : array of shape (n, k) or (n,)
+        Neighbour list of every row, or the counts $R_j$, which sum to $n k$.
+    n_primary, n_secondary : int
+        Neighbourhoods per batch, and rows drawn from each.
+
+    Returns
+    -------
+    array of shape (n,)
 
     Examples
     --------
@@ -74,11 +94,24 @@ def expected_count(
 def inclusion_probabilities(
     counts: Int[np.ndarray, " n"], n_rows: int, k: int, n_primary: int, n_secondary: int
 ) -> Float[np.ndarray, " n"]:
-    r"""Inclusion probability of each row: that it is in a batch at least once.
+    r"""Compute the probability that each row is in a batch at least once.
 
     Row $j$ is in the lists of $h$ of the primary rows with hypergeometric probability, and is left
-    out of each of those with probability $1 - n_\text{secondary} / k$, so that
+    out of each of these lists with probability $1 - n_\text{secondary} / k$, so
     $\pi_j = \sum_h \text{Hyp}(h; n, R_j, n_\text{primary}) (1 - (1 - n_\text{secondary} / k)^h)$.
+
+    Parameters
+    ----------
+    counts : array of shape (n,)
+        The counts $R_j$ of `neighbor_counts`.
+    n_rows, k : int
+        Number of rows, and size of a neighbourhood.
+    n_primary, n_secondary : int
+        Neighbourhoods per batch, and rows drawn from each.
+
+    Returns
+    -------
+    array of shape (n,)
 
     Examples
     --------
@@ -93,7 +126,17 @@ def inclusion_probabilities(
 
 
 def horvitz_thompson(expected: Any) -> Any:
-    """Horvitz-Thompson weight: 1 / expected count or inclusion probability; 0 for padding.
+    """Compute Horvitz-Thompson weights.
+
+    Parameters
+    ----------
+    expected : array
+        Expected counts or inclusion probabilities; 0 for padding.
+
+    Returns
+    -------
+    array
+        1 over ``expected``, or 0 for padding.
 
     Examples
     --------
@@ -114,12 +157,29 @@ def draw_batches(
 ) -> Int[Array, "{n_batches} {n_primary*n_secondary}"]:
     """Draw the rows of many batches at once, neighbourhood by neighbourhood, with repeats.
 
-    For compiled loops: shapes depend on the settings and the padded size alone. Primary rows follow
-    a random order of the rows, which starts again at its end: with ``n_primary <= n_rows`` they are
-    distinct within a batch, and every batch on its own is a uniform draw. Where all batches
-    together take few of the rows, primary rows are drawn with replacement. Either way the expected
-    counts are the same: weigh each row by ``horvitz_thompson(expected_counts(...))``. Lists drawn
-    as a whole (``n_secondary == k``) keep their order.
+    For compiled loops: shapes depend only on the settings and the padded size. Primary rows follow
+    a random order of the rows, which starts again at its end. With ``n_primary <= n_rows`` they are
+    distinct within a batch, and every batch is a uniform draw. If all batches together contain only
+    few of the rows, primary rows are drawn with replacement. In both cases the expected counts are
+    the same: the weight of each row is ``horvitz_thompson(expected_counts(...))``. Lists that are
+    drawn as a whole (``n_secondary == k``) keep their order.
+
+    Parameters
+    ----------
+    key
+        Key of JAX.
+    n_batches : int
+    neighbors : array of shape (n_rows_padded, k)
+        Neighbour list of every row.
+    n_rows : scalar array
+        Number of rows without padding.
+    n_primary, n_secondary : int
+        Neighbourhoods per batch, and rows drawn from each.
+
+    Returns
+    -------
+    array of shape (n_batches, n_primary * n_secondary)
+        Row numbers.
 
     Examples
     --------
@@ -193,23 +253,24 @@ def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]
 class LocalitySampler:
     """Endless locality batches ``(indices, weights)`` for training loops in any framework.
 
-    Over many batches every row's weights average to 1, so that the weighted sum of a batch, over
-    the number of rows (never over the batch size), is an unbiased mean of all rows.
+    Over many batches the weights of every row average to 1, so the weighted sum of a batch divided
+    by the number of rows (never by the batch size) is an unbiased estimate of the mean over all
+    rows.
 
     Parameters
     ----------
-    n_primary, n_secondary, n_neighbors
-        Neighbourhoods per batch, rows taken of each, and the size of one; reduced where the data
-        are smaller.
-    design
-        ``"counts"`` keeps repeats: batches of one size. ``"set"`` removes them.
-    standardize
-        Divide the columns by their standard deviation before measuring Euclidean distances;
-        constant columns are ignored. Otherwise distances are those of ``X`` as given.
-    method
+    n_primary, n_secondary, n_neighbors : int
+        Neighbourhoods per batch, rows drawn from each, and size of a neighbourhood; reduced if the
+        data are smaller.
+    design : "counts" or "set"
+        "counts" keeps repeated rows, so all batches have the same size; "set" removes them.
+    standardize : bool
+        True to divide the columns by their standard deviation before Euclidean distances are
+        computed; constant columns are ignored. False uses ``X`` as given.
+    method : str
         Neighbour search; see `sigmax.neighbors.neighbor_graph`.
-    random_state
-        An int, RandomState, Generator or None; with an int every ``iter`` repeats the batches.
+    random_state : int, RandomState, Generator or None
+        With an int, every ``iter`` repeats the same batches.
 
     Attributes
     ----------
@@ -251,7 +312,16 @@ class LocalitySampler:
         make_generator(deepcopy(random_state))  # an error here rather than in the loop
 
     def fit(self, X: ArrayLike) -> "LocalitySampler":
-        """Search the neighbours of the rows of ``X`` and compute their weights."""
+        """Find the neighbours of the rows of ``X`` and compute their weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        self
+        """
         rows = as_rows("X", X)
         if self.standardize:
             peak = np.abs(rows).max(axis=0)  # divided out first, so that no square overflows
@@ -276,7 +346,16 @@ class LocalitySampler:
     def batches(
         self, random_state: Any
     ) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, " b"]]]:
-        """Endless batches with another ``random_state``, such as that of an epoch or a process."""
+        """Return endless batches with another seed, such as that of an epoch or a process.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        iterator of (indices, weights)
+        """
         if not hasattr(self, "neighbors_"):
             raise InvalidArgumentError("The sampler has no rows yet: call `fit(X)` first.")
         rng = make_generator(random_state)

@@ -55,10 +55,30 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors, no pickle).
+        """Write the fitted model to a folder (JSON and safetensors, no pickle).
 
         An older model in this folder is replaced; a folder with any other file raises an error. A
         ``random_state`` that is not an int is saved as None.
+
+        Parameters
+        ----------
+        path : str or Path
+            Folder of the model, which is created if necessary.
+
+        Returns
+        -------
+        None
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from sigmax import LinearRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     LinearRegressor().fit(X, X[:, 0]).save(f"{folder}/model")
+        ...     LinearRegressor.load(f"{folder}/model").predict([[0.5]]).round(2)
+        array([0.5])
         """
         check_is_fitted(self)
         params = self.get_params(deep=False)
@@ -86,10 +106,23 @@ class AbstractSavable(BaseEstimator, metaclass=ABCMeta):
     def load(cls: type[S], path: str | Path) -> S:
         """Load a model that `save` wrote; no code in the folder is executed.
 
+        Parameters
+        ----------
+        path : str or Path
+            Folder of the model.
+
+        Returns
+        -------
+        fitted estimator
+
         Raises
         ------
         ModelFileError
             If a file is missing, unknown or changed, or contains another model.
+
+        Examples
+        --------
+        See `save`.
         """
         header, arrays = sigmax.files.read_model(path)
         if header.get("estimator") != cls.__name__:

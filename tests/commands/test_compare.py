@@ -58,7 +58,7 @@ def test_methods_are_ranked_and_a_second_run_fits_nothing(table, tmp_path):
     page = (out / "report.html").read_text()
     assert "ranked by CRPS" in page and "other scores" in page
     assert "than a linear model" in page
-    assert "predicts minutes best of 3 methods" in page
+    assert re.search(r"Of 3 methods, \S+ predicts minutes best", page)
     methods = "--methods=marginal,linear,sigmax-quick"
     assert f"sigmax compare {table} --target=minutes --out={out} {methods}" in page
     data = json.loads(page.split('id="charts">')[1].split("</script>")[0])
@@ -147,8 +147,8 @@ def test_the_page_says_which_method_is_best_and_whether_that_may_be_chance(tmp_p
         make_record(hostile, 0, 3.0, [2.9, 3.1, 3.0]),
     ]
     assert best_method(records) == (
-        "a predicts y best of 3 methods; the next, b, has a 20 % larger error (CRPS), more than"
-        " chance would explain."
+        "Of 3 methods, a predicts y best; the next, b, has a 20 % higher CRPS, more than chance"
+        " would explain."
     )
     close = [
         make_record("a", 0, 1.0, [0.9, 1.1, 1.0], sha256="1"),
@@ -229,7 +229,7 @@ def test_mistakes_are_reported_before_anything_is_run(table, tmp_path):
         (table, "--target", "minutes", "--set", "n_stepz=1"): ["'n_stepz'"],
         (table, "--target", "minutes", "--address", "auto"): ["--address", "--engine ray"],
         (table, "--target", "minutes", "--engine", "ray", "--device", "x"): ["`device`", "gpu"],
-        ("-", "--target", "minutes"): ["give it a file"],
+        ("-", "--target", "minutes"): ["name a file"],
         (tmp_path / "nowhere.csv", "--target", "y"): ["does not exist"],
     }.items():
         assert fails_with(run("compare", *arguments, "--out", out), *words), arguments

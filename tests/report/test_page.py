@@ -127,7 +127,7 @@ def test_a_model_without_gate_and_neighbors_has_a_page():
     made = make_report(120, model=BareModel(KnownModel()), training=None).page()
     page = made.to_html()
     assert "out of distribution" not in made.headline
-    assert "How far these rows are from the training rows is not known" in page
+    assert "The method has no measure of distance to the training rows" in page
     assert "does not name training rows" in page and 'class="opens"' not in page
 
 

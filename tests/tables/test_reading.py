@@ -271,7 +271,7 @@ def test_chunks_that_are_not_wanted_leave_nothing_open(tmp_path, monkeypatch):
 
 DAMAGED: dict[str, tuple[bytes, str]] = {
     "empty.csv": (b"", "is empty"),
-    "blank.csv": (b"\n \n\n", "nothing but blank lines"),
+    "blank.csv": (b"\n \n\n", "only blank lines"),
     "header.csv": (b"a,b\n", "has a header and no rows"),
     "long.csv": (b"a,b\n1,2\n\n1,2,3\n", "line 4: the header has 2 columns and this row has 3"),
     "short.csv": (b"a,b\n1,2\n1\n", "line 3: the header has 2 columns and this row has 1"),
@@ -312,10 +312,10 @@ def test_an_error_names_the_file_and_the_line(name, write):
 def test_wrong_options_raise_an_error(write):
     path = write("größe\n1\n".encode("cp1252"))
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"encoding": "utf-8"}, "line 1: a byte that is no character"),
-        ({"encoding": "utf-16"}, "no character"),
-        ({"encoding": "klingon"}, "no encoding 'klingon'"),
-        ({"encoding": "base64"}, "no encoding 'base64'"),
+        ({"encoding": "utf-8"}, "line 1: a byte that is not a character"),
+        ({"encoding": "utf-16"}, "not a character"),
+        ({"encoding": "klingon"}, "Unknown encoding 'klingon'"),
+        ({"encoding": "base64"}, "Unknown encoding 'base64'"),
         ({"encoding": "cp1252", "delimiter": "ab"}, "one character"),
         ({"encoding": "cp1252", "delimiter": '"'}, "one character"),
         ({"encoding": "cp1252", "decimal": "x"}, "decimal sign"),
@@ -355,7 +355,7 @@ def test_files_that_expand_too_much_raise_an_error(write, monkeypatch):
         read_table(write(packed.getvalue(), "bomb.xlsx"))
     monkeypatch.setattr("sigmax.tables.excel.MAX_UNPACKED", 1 << 30)
     monkeypatch.setattr("sigmax.tables.excel.SMALL_UNPACKED", 1 << 20)
-    with pytest.raises(TableFileError, match=r"2\.1 MB when .* size is read up to 1\.0 MB"):
+    with pytest.raises(TableFileError, match=r"2\.1 MB when .* its size is 1\.0 MB"):
         read_table(write(packed.getvalue(), "bomb.xlsx"))
 
 

@@ -232,7 +232,7 @@ def test_plain_numbers_keep_their_order_and_copies_nothing():
 
 
 def test_columns_of_lists_and_repeated_names_raise_an_error():
-    with pytest.raises(InvalidDataError, match="Column 'a' is of type List"):
+    with pytest.raises(InvalidDataError, match="Column 'a' has the type List"):
         infer_schema(pl.DataFrame({"a": [[1], [2]]}))
     twice = pd.DataFrame([[1, "a"], [2, "b"]], columns=np.array(["a", "a"]))
     with pytest.raises((InvalidDataError, ValueError), match="a"):
@@ -270,7 +270,7 @@ def test_a_column_without_any_cell_takes_whatever_comes(empty):
 @pytest.mark.parametrize("cells", [[[1], [2]], [{"a": 1}, {"b": 1}], [1j, 2j]], ids=str)
 def test_cells_of_unusable_types_raise_an_error(cells):
     column = pd.Series(cells, dtype=object)
-    with pytest.raises(InvalidDataError, match=r"Column 'a' (holds .* objects|is of type)"):
+    with pytest.raises(InvalidDataError, match=r"Column 'a' (contains .* objects|has the type)"):
         Reader().fit(pd.DataFrame({"a": column, "b": ["x", "y"]}))
 
 

@@ -96,8 +96,8 @@ class CompareOptions:
     methods: Annotated[
         str,
         typer.Option(
-            help="Comma-separated; by default sigmax, sigmax-quick, linear, marginal and, if it is"
-            f" installed, catboost; also {', '.join(OURS)}."
+            help="Comma-separated methods. Default: sigmax, sigmax-quick, linear, marginal and, if"
+            f" installed, catboost. Others: {', '.join(OURS)}."
         ),
     ] = ""
     seed: Seed = 0
@@ -146,7 +146,7 @@ def plan_comparison(
 ) -> Choice:
     """The tasks for a file; errors of the file or the options are raised here."""
     if str(source) == "-":
-        raise TableFileError("`compare` reads its table more than once: give it a file.")
+        raise TableFileError("`compare` reads its table more than once: name a file.")
     options.check()
     columns.check()
     reading = {name: value for name, value in reading.items() if value is not None}
@@ -456,8 +456,8 @@ def best_method(records: Sequence[Record]) -> str:
     sure = "more than chance would explain" if is_sure(delta, 1) else "which may well be chance"
     target = records[0].task.settings["table"]["options"]["target"]
     return (
-        f"{best} predicts {target} best of {len(methods)} methods; the next, {others[0]}, has a"
-        f" {100 * share:.2g} % larger error (CRPS), {sure}."
+        f"Of {len(methods)} methods, {best} predicts {target} best; the next, {others[0]}, has a"
+        f" {100 * share:.2g} % higher CRPS, {sure}."
     )
 
 

@@ -123,7 +123,9 @@ def monitor(
     data: Source,
     *,
     alpha: Annotated[float, typer.Option(help="Largest probability of a false alarm.")] = 0.05,
-    state: Annotated[Path | None, typer.Option(help="JSON file to continue and to write.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="JSON file that keeps the tests between runs.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="JSON file for the result of each test.")] = None,
     reading: Reading,
 ) -> None:

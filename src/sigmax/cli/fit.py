@@ -100,7 +100,7 @@ class FitOptions:
 
     method: Annotated[
         str,
-        typer.Option(help=f"sigmax (a stack of several), linear, marginal, {', '.join(METHODS)}."),
+        typer.Option(help=f"sigmax (a stack of experts), linear, marginal, {', '.join(METHODS)}."),
     ] = "sigmax"
     effort: Annotated[
         str, typer.Option(help="quick (seconds, no networks), default or best (more networks).")
@@ -110,17 +110,17 @@ class FitOptions:
     ] = None
     holdout: Annotated[
         float | None,
-        typer.Option(help="Share of rows held out to score a separate fit, 0.2 if one is needed."),
+        typer.Option(help="Share of rows held out for a separate fit; 0.2 if one is needed."),
     ] = None
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="Hold rows out; keep the model fitted to the others.")
+        bool, typer.Option("--no-refit", help="Keep the model fitted without the held-out rows.")
     ] = False
     conformal: Annotated[
         bool, typer.Option("--conformal", help="Conformal intervals, from errors on held-out rows.")
     ] = False
     error_column: Annotated[
         str | None,
-        typer.Option(help="Standard deviation of the known error of each target, no feature."),
+        typer.Option(help="Column with the standard deviation of each target's measurement error."),
     ] = None
     seed: Seed = 0
     settings: Mapping[str, Any] = field(default_factory=dict)

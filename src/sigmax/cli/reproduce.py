@@ -26,7 +26,7 @@ N_NEW = 100
 """Number of last rows that are predicted without their targets."""
 N_SHOWN = 8
 
-Names = Annotated[str, typer.Option(help="Names, separated by commas; the usual ones by default.")]
+Names = Annotated[str, typer.Option(help="Comma-separated names; by default all usual ones.")]
 
 
 @report_errors(CONTINUES)
@@ -50,7 +50,10 @@ def reproduce(
     set_: Settings = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="For moons and images: few steps and rows, minutes on a CPU."),
+        typer.Option(
+            "--quick",
+            help="For moons and images: fewer steps and rows, for a few minutes on a CPU.",
+        ),
     ] = False,
     engine: EngineOptions,
     retry_failed: RetryFailed = False,

@@ -1,4 +1,4 @@
-"""Predictions as people receive them: NumPy in, NumPy float64 out, no JAX in sight."""
+"""Predictions for users: NumPy in, NumPy float64 out, without JAX."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -32,18 +32,19 @@ ROWS_AT_ONCE = 1024
 
 @final
 class Predictive:
-    """One predictive density per row (and output), in the units of y.
+    """Predictive distribution of every row (and output), in the units of y.
 
-    Everything is computed in float64, whatever JAX is set to. Rows are padded to a power of two and
-    large sets cut into blocks, so scoring another number of rows compiles nothing and needs no more
-    memory. Methods that take ``y`` take one number per density, or one number for all of them.
+    Everything is computed in float64, regardless of the settings of JAX. Rows are padded to a power
+    of two, and large sets are divided into blocks, so scoring another number of rows compiles
+    nothing and needs no more memory. Methods with an argument ``y`` take one number per
+    distribution, or one number for all of them.
 
     Parameters
     ----------
     dist
         The density, with the rows on the first axis of its batch shape.
     ends
-        Makes bounds of `interval` those of observed values, where these repeat.
+        Function that moves the ends of `interval` to observed values, if these repeat.
     correlation
         Correlation (p, p) of the normal scores of the outputs of a row, a Gaussian copula: `sample`
         draws them together. None for independent outputs.
@@ -103,7 +104,7 @@ class Predictive:
 
     @property
     def variance(self) -> np.ndarray:
-        """Variance, aleatoric and epistemic together; infinite where it does not exist."""
+        """Total variance, aleatoric and epistemic; infinite if it does not exist."""
         return self._compute("variance")
 
     @property
@@ -113,24 +114,63 @@ class Predictive:
 
     @property
     def aleatoric_variance(self) -> np.ndarray:
-        """The part of the variance that is noise, which more data would not take away."""
+        """Variance of the noise, which more rows would not reduce."""
         return self._compute("aleatoric_variance")
 
     @property
     def epistemic_variance(self) -> np.ndarray:
-        """Uncertainty about the mean: the members' disagreement, and the uncertainty of each."""
+        """Variance due to lack of data: disagreement of the members, and uncertainty of each."""
         return self._compute("epistemic_variance")
 
     def log_prob(self, y) -> np.ndarray:
-        """Logarithm of the density at ``y``."""
+        """Compute the logarithm of the density at ``y``.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
+            Higher is better.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.zeros(2), np.ones(2))).log_prob([0.0, 1.0]).round(2)
+        array([-0.92, -1.42])
+        """
         return self._compute("log_prob", self._check_y(y))
 
     def cdf(self, y) -> np.ndarray:
-        """Probability of at most ``y``."""
+        """Compute the probability of at most ``y``.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.array([0.0, 10.0]), np.array([1.0, 2.0]))).cdf(10.0)
+        array([1. , 0.5])
+        """
         return self._compute("cdf", self._check_y(y))
 
     def sf(self, y) -> np.ndarray:
-        """Probability of more than ``y``: the survival function.
+        """Compute the probability of more than ``y``: the survival function.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
 
         Examples
         --------
@@ -141,10 +181,18 @@ class Predictive:
         return 1 - self.cdf(y)
 
     def probability_of(self, y) -> np.ndarray:
-        """Probability of exactly ``y``: the jump of the cdf, 0 where the density is continuous.
+        """Compute the probability of exactly ``y``, which is 0 for a continuous density.
 
-        A stack has jumps at repeated values of the target, such as counts and many zeros; other
-        densities at the bounds of their support alone.
+        A stack gives a probability to repeated values of the target, such as counts and many zeros;
+        other distributions only to the bounds of their support.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
 
         Examples
         --------
@@ -158,15 +206,55 @@ class Predictive:
         return np.maximum(self.cdf(y) - self.cdf(below), 0.0)
 
     def crps(self, y) -> np.ndarray:
-        """Continuous ranked probability score at ``y``, in the units of y: lower is better."""
+        """Compute the continuous ranked probability score at ``y``.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
+            In the units of y; lower is better.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.zeros(2), np.array([1.0, 0.1]))).crps(0.0).round(3)
+        array([0.234, 0.023])
+        """
         return self._compute("crps", self._check_y(y))
 
     def absolute_error(self, y) -> np.ndarray:
-        """E|X − y|: how far a draw is from ``y`` on average."""
+        """Compute E|X − y|, the expected distance of a draw from ``y``.
+
+        Parameters
+        ----------
+        y : number or array of the prediction's shape
+
+        Returns
+        -------
+        array of the prediction's shape
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.zeros(1), np.ones(1))).absolute_error(0.0).round(3)
+        array([0.798])
+        """
         return self._compute("absolute_error", self._check_y(y))
 
     def inverse_cdf(self, q) -> np.ndarray:
-        """The values at which the cdf is ``q``, one level per density.
+        """Compute the value at which the cdf is ``q``, with one level per distribution.
+
+        Parameters
+        ----------
+        q : array of the prediction's shape
+            Levels between 0 and 1.
+
+        Returns
+        -------
+        array of the prediction's shape
 
         Examples
         --------
@@ -182,9 +270,25 @@ class Predictive:
         return self._compute("quantile", levels)
 
     def quantile(self, q) -> np.ndarray:
-        """The values below which a share ``q`` lies.
+        """Compute quantiles, with the same levels for all distributions.
 
-        Of the shape of the prediction; for a list of levels, with a last axis of their number.
+        Parameters
+        ----------
+        q : float or sequence of float
+            Levels between 0 and 1.
+
+        Returns
+        -------
+        array of the prediction's shape
+            For a sequence of levels, with an additional last axis.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> dist = Predictive(Normal(np.array([0.0, 10.0]), np.array([1.0, 2.0])))
+        >>> dist.quantile([0.5, 0.9]).round(2)
+        array([[ 0.  ,  1.28],
+               [10.  , 12.56]])
         """
         if np.ndim(q) == 1:
             return np.stack([self.quantile(level) for level in q], axis=-1)
@@ -192,23 +296,63 @@ class Predictive:
         return self._compute("quantile", np.full(self.shape, level))
 
     def interval(self, coverage: float = 0.9) -> np.ndarray:
-        """Central interval that holds a share ``coverage``: (lower, upper) on a new last axis.
+        """Compute the central interval of each distribution.
 
-        Ends are moved to observed values where these repeat, as counts and rounded numbers do: a
-        density is continuous, and stands for a value by what it has in the cell around it.
+        If values of the target repeat, as counts and rounded numbers do, the ends are moved to
+        observed values.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability of the interval.
+
+        Returns
+        -------
+        array of shape (n, 2), or (n, p, 2) for p outputs
+            The last axis has the lower and the upper end.
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.zeros(1), np.ones(1))).interval(0.9).round(2)
+        array([[-1.64,  1.64]])
         """
         coverage = check_number("coverage", coverage, above=0.0, below=1.0)
         return self.to_values(self.quantile([(1 - coverage) / 2, (1 + coverage) / 2]))
 
     def to_values(self, bounds: np.ndarray) -> np.ndarray:
-        """Bounds of an interval of the density as bounds of observed values, where these repeat."""
+        """Move the ends of intervals to observed values of the target, if these repeat.
+
+        Parameters
+        ----------
+        bounds : array of shape (n, 2) or (n, p, 2)
+
+        Returns
+        -------
+        array of the same shape
+        """
         return bounds if self.ends is None else self.ends(bounds)
 
     def sample(self, n: int, random_state=None) -> np.ndarray:
-        """``n`` independent draws of every row, along a new first axis.
+        """Draw independent samples of every row.
 
-        The outputs of a row are drawn together if the prediction has a ``correlation`` of them.
-        ``random_state`` is an int, RandomState, Generator or None.
+        The outputs of a row are drawn together if the prediction has a ``correlation``.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        array of shape (n, rows) or (n, rows, p)
+
+        Examples
+        --------
+        >>> from sigmax.distributions import Normal
+        >>> Predictive(Normal(np.zeros(2), np.ones(2))).sample(1000, random_state=0).shape
+        (1000, 2)
         """
         n, seed = check_count("n", n), draw_seed(random_state)
         if self.correlation is not None:

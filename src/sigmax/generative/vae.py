@@ -534,10 +534,7 @@ V = TypeVar("V", bound="AbstractVAE")  # beartype knows no Self
 
 
 class AbstractVAE(AbstractSavable):
-    """A variational autoencoder with a standard Normal prior; a final class has its settings.
-
-    A ``random_state`` is an int, RandomState, Generator or None, different in every call.
-    """
+    """A variational autoencoder with a standard Normal prior; a final class has its settings."""
 
     model_type = VAEModel
     presets: ClassVar[Mapping[str, AbstractVAESettings]]  # settings by name, those of "default"
@@ -549,9 +546,19 @@ class AbstractVAE(AbstractSavable):
     verbose: Any
 
     def fit(self: V, X, y=None) -> V:
-        """Learn from the rows of ``X`` (n, d); ``y`` is ignored.
+        """Fit the model to the rows of ``X``.
 
-        A fit that fails or is interrupted leaves the model as it was before.
+        A fit that fails or is interrupted leaves the model unchanged.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y
+            Ignored.
+
+        Returns
+        -------
+        self
         """
         fit_together([self], [X])
         return self
@@ -562,29 +569,77 @@ class AbstractVAE(AbstractSavable):
         return {name: values.tolist() for name, values in self.model_.history.items()}
 
     def encode(self, X) -> NDArray[np.float64]:
-        """Means of the codes of the rows of ``X``, of shape (n, n_latent)."""
+        """Compute the means of the codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, n_latent)
+        """
         return self.encode_dist(X).mean
 
     def encode_dist(self, X) -> Predictive:
-        """q(z | x) of every row: one Normal per latent dimension."""
+        """Compute the distribution q(z | x) of the code of every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        Predictive
+            One Normal distribution per latent dimension, of shape (n, n_latent).
+        """
         rows = self._read(X)
         return Predictive(self.model_.encode(rows))
 
     def decode_dist(self, z) -> Predictive:
-        """p(x | z) of every row of ``z``: one density per feature, in the units of X."""
+        """Compute the distribution p(x | z) for every code.
+
+        Parameters
+        ----------
+        z : array-like of shape (n, n_latent)
+
+        Returns
+        -------
+        Predictive
+            One distribution per feature, in the units of X, of shape (n, d).
+        """
         codes = self._check_codes(z)
         return Predictive(self.model_.decode(codes))
 
     def reconstruct(self, X) -> NDArray[np.float64]:
-        """Mean of the decoder at the mean of every row's code."""
+        """Compute the mean of the decoder at the mean of every row's code.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, d)
+        """
         return self.decode_dist(self.encode(X)).mean
 
     def sample(
         self, n: int = 1, with_noise: bool = True, random_state: Any = None
     ) -> NDArray[np.float64]:
-        """``n`` new rows: codes from the prior, then draws from the decoder's density.
+        """Draw new rows: codes from the prior, then features from the decoder's distribution.
 
-        Without ``with_noise``, means of that density.
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        with_noise : bool
+            False to return the mean of the decoder's distribution instead of a draw.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        array of shape (n, d)
         """
         check_is_fitted(self)
         n, with_noise = check_count("n", n), check_flag("with_noise", with_noise)
@@ -595,18 +650,53 @@ class AbstractVAE(AbstractSavable):
         return dist.sample(1, random_state=int(rng.integers(2**31 - 1)))[0]
 
     def elbo(self, X, n_samples: int = 1, random_state: Any = 0) -> NDArray[np.float64]:
-        """Evidence lower bound of every row, from ``n_samples`` draws of its code."""
+        """Compute the evidence lower bound of every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        n_samples : int
+            Number of draws of each code.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        array of shape (n,)
+        """
         return self._bounds(X, n_samples, random_state)[0]
 
     def log_prob(self, X, n_samples: int = 500, random_state: Any = 0) -> NDArray[np.float64]:
-        """log p(x) of every row, by importance sampling with q(z | x): a lower bound.
+        """Compute a lower bound of log p(x) for every row, by importance sampling with q(z | x).
 
-        It grows with ``n_samples``, up to the marginal likelihood; the memory used does not.
+        The bound increases with ``n_samples``, up to the marginal likelihood; the memory used does
+        not.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        n_samples : int
+            Number of draws of each code.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        array of shape (n,)
         """
         return self._bounds(X, n_samples, random_state)[1]
 
     def score(self, X, y=None) -> float:
-        """Mean of `log_prob`; ``y`` is ignored."""
+        """Compute the mean of `log_prob`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
         return float(self.log_prob(X).mean())
 
     def _bounds(self, X, n_samples: int, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -801,6 +891,16 @@ class CombVAE(AbstractVAE):
         store(self, locals())
 
     def gate(self, z) -> NDArray[np.float64]:
-        """Gate of every row of ``z``: 0 on the codes of the data, 1 far from them."""
+        """Compute the gate of every code.
+
+        Parameters
+        ----------
+        z : array-like of shape (n, n_latent)
+
+        Returns
+        -------
+        array of shape (n,)
+            0 near the codes of the data, 1 far from them.
+        """
         codes = self._check_codes(z)
         return self.model_.gate(codes)

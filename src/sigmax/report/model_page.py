@@ -200,7 +200,7 @@ def rows_tables(
     else:
         measure, values = "share due to lack of data", rows.epistemic_share
         note = (
-            "How far these rows are from the training rows is not known: they are sorted by the"
+            "The method has no measure of distance to the training rows, so rows are sorted by the"
             " share of variance due to lack of data."
         )
     chance = 1 - rows.centrality

@@ -83,8 +83,8 @@ def sheet_rows(source: Source, sheet: str | None) -> Generator[Row]:
     if size > limit:
         unpacked, most = map(filesize.decimal, (size, limit))
         raise TableFileError(
-            f"{source.name} has {unpacked} when it is unpacked, and an Excel file of its size is"
-            f" read up to {most}: save it as CSV or Parquet."
+            f"{source.name} has {unpacked} when it is unpacked; the limit for an Excel file of its"
+            f" size is {most}. Save it as CSV or Parquet."
         )
     check_memory(source.name, 4 * size)
     book = openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False)

@@ -176,8 +176,8 @@ def profile_table(
         findings.insert(0, Finding("constant target", (target,), text))
     if (share := n_duplicates / len(y)) >= DUPLICATES:
         text = (
-            f"{n_duplicates:,} rows ({share:.1%}) are duplicates of an earlier row; duplicates are"
-            " held out together, or scores would be too good. Drop them if they are mistakes."
+            f"{n_duplicates:,} rows ({share:.1%}) are duplicates of an earlier row. Duplicates are"
+            " held out together so that scores are honest. Drop them if they are mistakes."
         )
         findings.append(Finding("duplicates", (), text))
     if time_column is None and group_column is None:
@@ -276,9 +276,9 @@ def column_findings(frame: pd.DataFrame, columns: Sequence[ColumnProfile]) -> li
     n_rare = sum(once.values())
     texts = {
         "id": (ids, "a different value in every row, which only identifies rows; drop it"),
-        "constant": (constant, "one value in all rows, from which nothing is learned; drop it"),
+        "constant": (constant, "the same value in every row, so it has no information; drop it"),
         "mostly missing": (empty, f"missing in more than {MOSTLY:.0%} of rows; you may drop it"),
-        "rare categories": (rare, f"categories that occur once, {n_rare:,} in all; merge some"),
+        "rare categories": (rare, f"{n_rare:,} categories occur only once; merge some of them"),
     }
     return [
         Finding(code, tuple(names), f"{listed(names)}: {text}.")

@@ -91,7 +91,7 @@ class Source:
                 if self.compression and n_read > limit:
                     raise TableFileError(
                         f"{self.name} becomes more than {MAX_EXPANSION} times as long when it is"
-                        " uncompressed: if that is meant, uncompress it first."
+                        " uncompressed. If you trust it, uncompress it first."
                     )
                 yield block
 
@@ -205,7 +205,7 @@ def check_memory(name: str, needed: int) -> None:
     if available is not None and needed > available:
         have, want = map(filesize.decimal, (available, needed))
         raise TableFileError(
-            f"{name} needs about {want} of memory and {have} are free: take fewer rows or columns."
+            f"{name} needs about {want} of memory and {have} are free: use fewer rows or columns."
         )
 
 

@@ -263,13 +263,13 @@ def column_of_series(name: str, series: Any) -> RawColumn:
         return RawColumn(name, as_floats(series), Kind.NUMBER)
     if isinstance(dtype, nw.List | nw.Struct | nw.Array | nw.Binary):
         raise InvalidDataError(
-            f"Column {name!r} is of type {dtype}, from which nothing is learned."
+            f"Column {name!r} has the type {dtype}, which is not supported. Drop or convert it."
         )
     cells = np.fromiter(series.to_list(), dtype=object, count=len(series))
     unusable = next((cell for cell in cells if isinstance(cell, UNUSABLE)), None)
     if unusable is not None:
         kind = type(unusable).__name__
-        raise InvalidDataError(f"Column {name!r} holds {kind} objects, which cannot be learned.")
+        raise InvalidDataError(f"Column {name!r} contains {kind} objects, which are not supported.")
     if dtype == nw.Time or (len(cells) and all(isinstance(cell, time | None) for cell in cells)):
         clocks = [None if is_missing(cell) else cell for cell in cells]
         seconds = [c and 3600 * c.hour + 60 * c.minute + c.second for c in clocks]

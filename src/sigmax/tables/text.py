@@ -149,7 +149,7 @@ def first_lines(source: Source, encoding: str) -> list[str]:
             if len(lines) == N_SAMPLED or sum(map(len, lines)) > MAX_LINE:
                 break
     if not lines:
-        raise TableFileError(f"{source.name} holds nothing but blank lines.")
+        raise TableFileError(f"{source.name} contains only blank lines.")
     return lines
 
 
@@ -239,14 +239,14 @@ def decode(source: Source, encoding: str, forbidden: re.Pattern[str]) -> tuple[i
         decoder = codecs.getincrementaldecoder(encoding)()
         "".encode(encoding)  # an error for codecs of bytes
     except (LookupError, TypeError, ValueError) as error:
-        raise TableFileError(f"There is no encoding {encoding!r}.") from error
+        raise TableFileError(f"Unknown encoding {encoding!r}.") from error
     n_bytes = n_lines = 0
     for block in chain(source.blocks(), [b""]):  # the empty block marks the end
         try:
             text = decoder.decode(block, final=not block)
         except (UnicodeError, ValueError) as error:
             line = n_lines + 1 + block[: getattr(error, "start", 0)].count(b"\n")
-            return n_bytes, n_lines, f"line {line}: a byte that is no character"
+            return n_bytes, n_lines, f"line {line}: a byte that is not a character"
         if found := forbidden.search(text):
             line = n_lines + 1 + text[: found.start()].count("\n")
             return n_bytes, n_lines, f"line {line}: a NUL or another control character"

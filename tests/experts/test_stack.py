@@ -218,6 +218,9 @@ def test_experts_can_be_chosen_by_name_or_as_objects():
     given = SigmaxRegressor(experts=objects, random_state=0).fit(X, y)
     names = {"marginal", "Linear", "MaternProcess", "Forest"}
     assert set(given.leaderboard_["expert"]) == names
+    forests = [Forest(n_trees=20), Forest(n_trees=30), Forest(n_trees=20)]
+    found = SigmaxRegressor(experts=forests, time_limit=np.int64(9), random_state=0).fit(X, y)
+    assert set(found.leaderboard_["expert"]) == {"marginal", "Forest", "Forest 2"}
     for wrong in ("linear", [], ["nearest"], 3):
         with pytest.raises(InvalidArgumentError, match="`experts` must be"):
             SigmaxRegressor(experts=wrong).fit(X, y)

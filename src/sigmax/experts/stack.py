@@ -49,7 +49,7 @@ from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.metrics import crps_of_cells
 from sigmax.random import RandomKey, named_key
-from sigmax.settings import Rule, one_of, setting
+from sigmax.settings import Rule, check_number, one_of, setting
 from sigmax.tables import Kind
 from sigmax.values import AbstractValue, tree_map
 
@@ -80,7 +80,7 @@ EFFORTS = {
 }
 """Names of the experts of every effort; the marginal, p_0 of the gate, comes first in all."""
 
-TRANSFORMED = ("linear", "gp", "forest")
+TRANSFORMED = (Linear, MaternProcess, Forest)
 """Experts that are also fitted to the transformed target, where it is skewed."""
 
 PRIOR_COUNT = 0.3
@@ -139,9 +139,7 @@ def check_experts(name: str, experts: Any) -> Any:
 
 def check_seconds(name: str, seconds: Any) -> Any:
     """The setting: None, or a number above 0."""
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise InvalidArgumentError(f"`{name}` must be None or above 0, got {seconds!r}.")
-    return None if seconds is None else float(seconds)
+    return None if seconds is None else check_number(name, seconds, above=0.0)
 
 
 def check_atoms(name: str, atoms: Any) -> Any:
@@ -562,9 +560,11 @@ class Stack(AbstractExpert):
         chosen = EFFORTS[self.effort] if self.experts == "auto" else ("marginal", *self.experts)
         found: dict[str, AbstractExpert] = {}
         for one in chosen:
-            found[one if isinstance(one, str) else type(one).__name__] = (
-                EXPERTS[one]() if isinstance(one, str) else one
-            )
+            is_name = isinstance(one, str)
+            name, expert = (one, EXPERTS[one]()) if is_name else (type(one).__name__, one)
+            same = [known for known in found if known.split()[0] == name]
+            if all(found[known] != expert for known in same):
+                found[f"{name} {len(same) + 1}" if same else name] = expert
         return found
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> StackFitted:
@@ -615,7 +615,7 @@ class Stack(AbstractExpert):
             if not (rows.given.is_exact or expert.knows_errors):
                 continue
             entries.append((name, expert, None))
-            if transform is not None and name in TRANSFORMED and rows.error is None:
+            if transform is not None and isinstance(expert, TRANSFORMED) and rows.error is None:
                 entries.append((f"{name} (transformed)", expert, transform))
         fitted, stopped = [], ""
         with Progress(disable=verbose == 0) as bar:

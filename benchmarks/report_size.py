@@ -54,7 +54,9 @@ def make_page(n_rows: int, n_columns: int) -> str:
     model = Formula()
     dist = model.predict_dist(X)
     y = dist.mean + dist.std * rng.normal(size=n_rows)
-    rows = HeldOutRows.predict(model, X, y, dist=dist, columns=X[["place", "day"]])
+    predicted = dist, dist.interval(0.9), model.predict_gate(X)
+    numbers = np.arange(1, n_rows + 1)
+    rows = HeldOutRows.create(X, y, *predicted, numbers=numbers, columns=X[["place", "day"]])
     return (
         ModelReport(
             title="y of a made-up table",

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 N_CONNECTIONS = 48
 START_SECONDS = 180

@@ -15,7 +15,7 @@ from rich.table import Table
 from sigmax import CombinedRegressor, LocalRegressor, MeanVarianceRegressor, SigmaxRegressor
 from sigmax.data import ToyProblem
 from sigmax.estimators import AbstractRegressor
-from sigmax.paper.toy import score_toy
+from sigmax.paper.curves import score_toy
 
 VARIANTS = {
     "Stack": (SigmaxRegressor, {}),

@@ -1,6 +1,6 @@
 """Files for the first steps: deliveries to learn from, later ones, and new ones to predict."""
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 table = make_deliveries(1400)  # by time; `minutes` is what one would like to know beforehand
 table[:1000].to_csv("deliveries.csv", index=False)

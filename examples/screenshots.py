@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "assets"
 SIGMAX = (sys.executable, "-m", "sigmax")

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from sigmax.training.ray import RayTrainer
+from sigmax.ray_training import RayTrainer
 
 
 def busy_workers(parent: int, task: str) -> list[psutil.Process]:

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sigmax import MeanVarianceRegressor
 from sigmax.active_learning import choose
 from sigmax.errors import InvalidArgumentError
-from sigmax.paper.active import split_rows
+from sigmax.paper.uci import split_rows
 
 X_LINE = np.linspace(0, 10, 60)[:, None]
 Y_LINE = np.sin(X_LINE[:, 0])

@@ -25,6 +25,7 @@ LAYERS = [
     {"extrapolation"},
     {"networks"},
     {"training"},
+    {"ray_training"},
     {"experts", "model"},
     {"estimators"},
     {"active_learning"},

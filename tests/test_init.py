@@ -10,7 +10,8 @@ import sigmax
 SOURCE = Path(sigmax.__file__)
 PRIVATE = set(
     "atomic cli compilation compilation_cache documents extrapolation features files inputs model"
-    " paper random ray_session report runs saving serve settings table_model values version".split()
+    " paper random ray_session ray_training report runs saving serve settings table_model values"
+    " version".split()
 )
 """Not for users of the library: what it stands on, and what the command line runs."""
 

@@ -8,8 +8,7 @@ from scipy.stats import norm
 
 from sigmax.distributions import Normal, Predictive
 from sigmax.errors import InvalidArgumentError, ModelFileError
-from sigmax.monitoring import Bets, DriftTests, Monitor, randomised_pit
-from sigmax.monitoring.bets import STAKES
+from sigmax.monitoring import STAKES, Bets, DriftTests, Monitor, randomised_pit
 
 ALPHA = 0.1
 

@@ -29,6 +29,7 @@ from sigmax import (
     LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
+    SigmaxRegressor,
     SparseGPRegressor,
 )
 from sigmax.estimators import AbstractRegressor, MarginalRegressor
@@ -54,8 +55,14 @@ REGRESSORS: dict[str, AbstractRegressor] = {
     "SparseGPRegressor": SparseGPRegressor(n_inducing=20, average=False, **BRIEF),
     "LinearRegressor": LinearRegressor(),
     "MarginalRegressor": MarginalRegressor(),
+    "SigmaxRegressor quick": SigmaxRegressor("quick", random_state=0),
 }
-CONFORMAL = ("LocalRegressor", "CombinedRegressor", "MeanVarianceRegressor")
+CONFORMAL = (
+    "LocalRegressor",
+    "CombinedRegressor",
+    "MeanVarianceRegressor",
+    "SigmaxRegressor quick",
+)
 """Regressors whose conformal intervals are pinned as well."""
 VAES: dict[str, VAE | CombVAE] = {
     "VAE": VAE(batch_size=32, **SMALL),
@@ -66,6 +73,7 @@ SCORED: dict[str, AbstractRegressor] = {
     "CombinedRegressor": CombinedRegressor(n_members=2, hidden_sizes=(16,), n_steps=200),
     "GPRegressor": GPRegressor(n_restarts=1, max_iter=30),
     "LinearRegressor": LinearRegressor(),
+    "SigmaxRegressor quick": SigmaxRegressor("quick"),
 }
 DATA = ("diabetes", "wine")
 SEEDS = (0, 1)

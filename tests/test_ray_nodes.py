@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import sigmax
 from sigmax.cli import app
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.runs.records import read_records
 
 ray = pytest.importorskip("ray")

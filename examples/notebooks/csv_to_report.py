@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 deliveries = make_deliveries(1200)
 deliveries[:1000].to_csv("deliveries.csv", index=False)

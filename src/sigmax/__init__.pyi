@@ -28,8 +28,8 @@ from .estimators import SparseGPRegressor as SparseGPRegressor
 from .estimators import fit_parquet as fit_parquet
 from .generative import VAE as VAE
 from .generative import CombVAE as CombVAE
+from .ray_training import on_ray as on_ray
 from .sampling import LocalitySampler as LocalitySampler
-from .training import on_ray as on_ray
 from .version import __version__ as __version__
 
 __all__: list[str]

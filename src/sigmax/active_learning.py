@@ -136,7 +136,15 @@ def _scores(
             raise InvalidArgumentError(message) from error
         scores = _sum_squares(std, unit)
     else:
-        parts = _uncertainty(model, X_pool, acquisition)
+        name, rule = type(model).__name__, "a model with `predict_uncertainty(X)`"
+        if not hasattr(model, "predict_uncertainty"):
+            raise InvalidArgumentError(f"`acquisition` {acquisition!r} needs {rule}, got {name}.")
+        parts = model.predict_uncertainty(X_pool)
+        if not np.any(parts["epistemic"] > 0):
+            rule = "epistemic uncertainty, as an ensemble of several members has"
+            raise InvalidArgumentError(
+                f"`acquisition` {acquisition!r} needs {rule}, got a {name} without."
+            )
         if acquisition == "epistemic":
             scores = _sum_squares(parts["epistemic"], unit)
         else:
@@ -149,21 +157,6 @@ def _scores(
             f"`acquisition` must be finite, got {n_bad} scores that are not."
         )
     return scores
-
-
-def _uncertainty(model: Any, X_pool: Any, acquisition: Acquisition) -> dict[str, np.ndarray]:
-    """Parts of the uncertainty; an error if none of it is epistemic."""
-    name = type(model).__name__
-    if not hasattr(model, "predict_uncertainty"):
-        rule = "a model with `predict_uncertainty(X)`"
-        raise InvalidArgumentError(f"`acquisition` {acquisition!r} needs {rule}, got {name}.")
-    parts = model.predict_uncertainty(X_pool)
-    if not np.any(parts["epistemic"] > 0):
-        rule = "epistemic uncertainty, as an ensemble of several members has"
-        raise InvalidArgumentError(
-            f"`acquisition` {acquisition!r} needs {rule}, got a {name} without."
-        )
-    return parts
 
 
 def _sum_squares(std: np.ndarray, unit: Any) -> Float[np.ndarray, " n_pool"]:
@@ -231,7 +224,17 @@ class JointUncertainty:
         JointUncertainty
         """
         if not hasattr(model, "predict_dist"):
-            return cls.of_matrix(*_given_covariance(model, X))
+            try:
+                _, covariance = model.predict(X, return_cov=True)
+            except (AttributeError, TypeError) as error:
+                raise _unsupported(model) from error
+            if np.ndim(covariance) != 2:
+                raise InvalidArgumentError(
+                    "The covariance of several outputs is not supported. Fit one model per output."
+                )
+            alpha = getattr(model, "alpha", 0.0)  # of scikit-learn: the noise variance
+            noise = np.full(len(X), float(alpha) if np.ndim(alpha) == 0 else 0.0)
+            return cls.of_matrix(np.asarray(covariance, np.float64), noise)
         dist: Any = model.predict_dist(X).dist
         mixture = dist.base if isinstance(dist, Bounded) else dist
         if not isinstance(mixture, Mixture):
@@ -240,14 +243,12 @@ class JointUncertainty:
         shape = len(X), -1
         total = known.variance.reshape(shape)
         epistemic = known.epistemic_variance.reshape(shape)
-        own = np.sqrt(np.maximum(epistemic - np.sum(of_members**2, axis=0), 0.0))
-        coordinates = None
-        if isinstance(model, LocalRegressor):
+        variance, coordinates, own = np.sum(of_members**2, axis=0), None, np.zeros(0)
+        if isinstance(model, LocalRegressor):  # otherwise the correlation of the rest is unknown
             fitted: Any = model.model_.fitted
             coordinates = fitted.coordinates(model.model_.encode(model.read(X)))
-        else:  # its correlation is unknown
-            own = np.zeros_like(own)
-        variance = np.sum(of_members**2, axis=0) + own**2
+            own = np.sqrt(np.maximum(epistemic - variance, 0.0))
+            variance = variance + own**2
         if not np.any(variance > 0):
             raise _unsupported(model)
 
@@ -364,21 +365,6 @@ def _deviations(mixture: Mixture) -> Float[np.ndarray, "members rows outputs"]:
     mean = (weight * means).sum(axis=1) / of_member
     center = (of_member * mean).sum(axis=0) / of_member.sum(axis=0)
     return np.sqrt(of_member) * (mean - center)
-
-
-def _given_covariance(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance that a model predicts, and its noise variance ``alpha``."""
-    try:
-        _, covariance = model.predict(X, return_cov=True)
-    except (AttributeError, TypeError) as error:
-        raise _unsupported(model) from error
-    covariance = np.asarray(covariance, np.float64)
-    if covariance.ndim != 2:
-        raise InvalidArgumentError(
-            "The covariance of several outputs is not supported. Fit one model per output."
-        )
-    alpha = getattr(model, "alpha", 0.0)
-    return covariance, np.full(len(covariance), float(alpha) if np.ndim(alpha) == 0 else 0.0)
 
 
 def _unsupported(model: Any) -> InvalidArgumentError:

@@ -25,7 +25,6 @@ ROUNDING = 1e-12
 """Relative tolerance, as (n + 1) times a coverage such as 0.9 may be just above an integer."""
 
 MOST_HALVINGS = 60
-ROWS_AT_ONCE = 16_384
 
 
 @final
@@ -65,9 +64,6 @@ class ConformalScores:
         fold = np.zeros(len(y), dtype=np.int64) if fold is None else fold
         return cls(over(np.abs(y - mean), std), weight, fold)
 
-    def __len__(self) -> int:
-        return len(self.score)
-
     def interval(
         self,
         mean: Float[np.ndarray, "models new outputs"],
@@ -82,15 +78,11 @@ class ConformalScores:
         for output, scores in enumerate(self.score.T):
             own = [self.fold == k for k in range(len(mean))]
             of_models = [ranked(scores[rows], self.weight[rows]) for rows in own]
-            for first in range(0, mean.shape[1], ROWS_AT_ONCE):
-                rows = slice(first, first + ROWS_AT_ONCE)
-                center, spread = mean[:, rows, output], std[:, rows, output]
-                ends = [
-                    -upper_bound(-center, spread, of_models, coverage),
-                    upper_bound(center, spread, of_models, coverage),
-                ]
-                # With a small coverage, models that disagree may swap the ends.
-                bounds[rows, output] = np.sort(np.stack(ends, axis=-1), axis=-1)
+            center, spread = mean[:, :, output], std[:, :, output]
+            lower = -upper_bound(-center, spread, of_models, coverage)
+            upper = upper_bound(center, spread, of_models, coverage)
+            # With a small coverage, models that disagree may swap the ends.
+            bounds[:, output] = np.sort(np.stack([lower, upper], axis=-1), axis=-1)
         return bounds
 
 

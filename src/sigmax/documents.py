@@ -19,14 +19,14 @@ from typing import Any, TypeVar, get_args, get_origin
 import numpy as np
 from jaxtyping import AbstractArray
 
-from sigmax.values import AbstractValue, is_jax, tree_leaves
+from sigmax.values import AbstractValue, is_jax, make_value, tree_leaves
 
 T = TypeVar("T")
 
 KINDS = {"float": "f", "int": "iu", "uint": "u", "bool": "b"}
 
 
-def encode(value: Any, path: str = "") -> tuple[Any, dict[str, np.ndarray]]:
+def encode(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
     """JSON and named arrays of a value.
 
     Examples
@@ -39,7 +39,7 @@ def encode(value: Any, path: str = "") -> tuple[Any, dict[str, np.ndarray]]:
     array([1., 1.])
     """
     arrays: dict[str, np.ndarray] = {}
-    return encode_value(value, path, arrays), arrays
+    return encode_value(value, "", arrays), arrays
 
 
 def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -48,7 +48,7 @@ def encode_value(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, float | np.floating) and not isinstance(value, np.ndarray):
+    if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, np.generic):
         return value.item()
@@ -145,13 +145,7 @@ def decode_dataclass(kind: Any, found: Any, path: str, arrays: dict[str, np.ndar
         for part in tree_leaves([part for part in parts.values() if not isinstance(part, dict)])
     ):
         raise ValueError(f"an array of {path!r} holds NaN")
-    if is_tree:
-        # not the constructor: it may check shapes of one ensemble member, without the members' axis
-        value = object.__new__(known[name])
-        for part_name, part in parts.items():
-            object.__setattr__(value, part_name, part)
-    else:
-        value = known[name](**parts)
+    value = make_value(known[name], parts) if is_tree else known[name](**parts)
     if hasattr(value, "check"):
         value.check()
     return value

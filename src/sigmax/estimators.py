@@ -1,8 +1,11 @@
 """Estimators: scikit-learn on the outside, an expert and its fitted value inside."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import reprlib
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -44,31 +47,17 @@ LARGEST_AT_ONCE = 2**19
 """More rows than this are learned from in shards."""
 
 
-def is_equal(value: Any, default: Any) -> bool:
-    """True if an argument has its default value."""
-    return type(value) is type(default) and bool(value == default)
-
-
 @final
-class LatePresets(Mapping[str, Any]):
+class LatePresets(UserDict[str, Any]):
     """Experts by name, in a dictionary of a module that is imported when they are used."""
 
     def __init__(self, module: str, name: str):
         self.origin = module, name
 
-    def experts(self) -> Mapping[str, Any]:
-        """The dictionary."""
+    @cached_property
+    def data(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         module, name = self.origin
         return getattr(import_module(f"sigmax.experts.{module}"), name)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.experts()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.experts())
-
-    def __len__(self) -> int:
-        return len(self.experts())
 
 
 class AbstractRegressor(RegressorMixin, AbstractSavable):
@@ -111,14 +100,14 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         return presets[check_choice("preset", name, presets)].override(given)
 
     def changed_arguments(self) -> dict[str, Any]:
-        """Arguments of the constructor that differ from their defaults."""
-        defaults = inspect.signature(type(self).__init__).parameters
-        given = self.get_params(deep=False)
-        return {
-            name: value
-            for name, value in given.items()
-            if name not in NO_SETTINGS and not is_equal(value, defaults[name].default)
-        }
+        """Arguments of the constructor that differ from their defaults, or in their types."""
+        given = {}
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value, default = getattr(self, name), parameter.default
+            is_default = type(value) is type(default) and bool(value == default)
+            if name not in NO_SETTINGS and not is_default:
+                given[name] = value
+        return given
 
     def settings(self) -> dict[str, Any]:
         """Return the values of the constructor's settings, including those of the preset.
@@ -219,7 +208,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     @property
     def fitted(self) -> Any:
-        """What the expert has learned from the training rows."""
+        """Fitted value of the expert."""
         return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:
@@ -361,12 +350,12 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         """
         table = self.read(X)
         dist, others = self.model_.describe(table)
-        parts = {
+        return {
             "total": dist.std,
             "aleatoric": np.sqrt(dist.aleatoric_variance),
             "epistemic": np.sqrt(dist.epistemic_variance),
+            **others,
         }
-        return parts | others
 
     def explain_uncertainty(self, X, part: str = "total", columns=None) -> pd.DataFrame:
         """Compute how much each prediction's standard deviation would change without a column.
@@ -405,6 +394,8 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         position = {name: i for i, name in enumerate(self.model_.features.column_names)}
         names = list(getattr(self, "feature_names_in_", table.schema.names))
         if columns is not None:
+            if isinstance(columns, str):
+                raise InvalidArgumentError(f"`columns` must be a list of names, got {columns!r}.")
             if unknown := [name for name in columns if name not in position]:
                 raise InvalidArgumentError(f"`columns` must be columns of X, got {unknown[0]!r}.")
             names = list(columns)
@@ -523,8 +514,9 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
         -------
         rows : array of shape (n, k)
             Indices of rows given to `fit`, the largest contribution first; the rows of `add_rows`
-            follow them.
+            follow them. Fewer columns than ``k`` if no prediction has so many.
         weights : array of shape (n, k)
+            0 where fewer rows contribute than to another prediction.
 
         Examples
         --------
@@ -597,7 +589,9 @@ def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np
     try:
         error = np.asarray(y_error, np.float64)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"`y_error` must be {rule}, got {y_error!r}.") from None
+        raise InvalidArgumentError(
+            f"`y_error` must be {rule}, got {reprlib.repr(y_error)}."
+        ) from None
     is_bad = ~(np.isfinite(error) & (error >= 0))
     if error.shape not in ((), (n_rows,)) or is_bad.any():
         found = f"{error[is_bad].flat[0]:g}" if is_bad.any() else f"shape {error.shape}"
@@ -606,7 +600,6 @@ def read_errors(y_error: Any, n_rows: int, is_single_output: bool) -> NDArray[np
 
 
 def read_bounds(y: Any, censoring: Any, error: Any) -> NDArray[np.float64]:
-    """Bounds of all targets, checked."""
     if error is not None:
         raise InvalidArgumentError("`censoring` and `y_error` exclude each other: choose one.")
     bounds = censoring_bounds(y, censoring)
@@ -721,7 +714,7 @@ class CombinedRegressor(AbstractRegressor):
         n_steps=4000,
         learning_rate=3e-3,
         validation_fraction=0.1,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -782,7 +775,7 @@ class MeanVarianceRegressor(AbstractRegressor):
         n_steps=4000,
         learning_rate=3e-3,
         validation_fraction=0.1,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -845,7 +838,7 @@ class MCDropoutRegressor(AbstractRegressor):
         n_steps=20_000,
         learning_rate=3e-3,
         validation_fraction=0.1,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -898,7 +891,7 @@ class BayesianRegressor(AbstractRegressor):
         n_steps=20_000,
         learning_rate=3e-3,
         validation_fraction=0.1,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -966,7 +959,7 @@ class LocalRegressor(AbstractRegressor):
         learning_rate=4e-3,
         weight_decay=1000.0,
         validation_fraction=0.1,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -998,11 +991,8 @@ class LocalRegressor(AbstractRegressor):
         expert: Any = copy.expert()
         key = make_key(copy.random_state)
 
-        def read(X: Any, schema: Any) -> Table:
-            return Table.read(copy, X, schema)
-
-        options |= {"verbose": copy.verbose}
-        model = fit_stream(expert, stream, key, copy.read_training, read, **options)
+        readers = copy.read_training, partial(Table.read, copy)
+        model = fit_stream(expert, stream, key, *readers, verbose=copy.verbose, **options)
         return self.become(copy, model)
 
     @property
@@ -1114,7 +1104,7 @@ class GPRegressor(AbstractGPRegressor):
         average=True,
         noise="constant",
         variance_prior="wide",
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -1170,7 +1160,7 @@ class SparseGPRegressor(AbstractGPRegressor):
         n_restarts=3,
         max_iter=100,
         average=True,
-        support="auto",
+        support: Any = "auto",
         categorical_features=None,
         numeric_features=None,
         random_state=None,
@@ -1310,9 +1300,9 @@ class SigmaxRegressor(AbstractRegressor):
         self,
         effort="default",
         *,
-        experts="auto",
+        experts: Any = "auto",
         time_limit=None,
-        support="auto",
+        support: Any = "auto",
         atoms=(),
         categorical_features=None,
         numeric_features=None,
@@ -1400,15 +1390,7 @@ class SigmaxRegressor(AbstractRegressor):
         return self.model_.measure(table, read_errors(y_error, len(table), is_single))
 
     def read_training(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        y_error=None,
-        censoring=None,
-        *,
-        merges: bool = True,
+        self, X, y, sample_weight=None, groups=None, y_error=None, censoring=None, *, merges=True
     ) -> TrainingRows:
         """Checked rows, a random sample of them if they are many."""
         n_rows, taken = _num_samples(X), None
@@ -1428,7 +1410,10 @@ class SigmaxRegressor(AbstractRegressor):
         rows = rows if error is None else replace(rows, error=error[rows.indices])
         rows = rows if bounds is None else rows.censored(bounds[rows.indices])
         if groups is not None:
-            label = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+            if np.ndim(groups) != 1:
+                found = f"shape {np.shape(groups)}"
+                raise InvalidArgumentError(f"`groups` must be one label per row, got {found}.")
+            label = pd.factorize(np.asarray(groups), use_na_sentinel=False)[0]
             if label.max() == 0:
                 raise InvalidArgumentError("`groups` must have at least 2 different values, got 1.")
             rows = replace(rows, group=label[rows.indices])
@@ -1490,25 +1475,12 @@ class SigmaxRegressor(AbstractRegressor):
         return super().setting(value)
 
 
-CLASSES: tuple[type[AbstractRegressor], ...] = (
-    BayesianRegressor,
-    CombinedRegressor,
-    GPRegressor,
-    LinearRegressor,
-    LocalRegressor,
-    MCDropoutRegressor,
-    MarginalRegressor,
-    MeanVarianceRegressor,
-    SigmaxRegressor,
-    SparseGPRegressor,
-)
-
-
 def find_class(name: str) -> type[AbstractRegressor]:
-    """A final estimator of the package by its name."""
-    for known in CLASSES:
-        if known.__name__ == name:
-            return known
+    """A final estimator of this module by its name."""
+    found: Any = globals().get(str(name))
+    is_ours = isinstance(found, type) and issubclass(found, AbstractRegressor)
+    if is_ours and not found.__name__.startswith("Abstract"):
+        return found
     raise ModelFileError(f"There is no estimator {name!r} in this sigmax.")
 
 

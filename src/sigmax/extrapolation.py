@@ -7,15 +7,16 @@ Distances see every coordinate multiplied by the relevance of its column for the
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.utils import gen_batches
 
 from sigmax.features import Features
 from sigmax.random import RandomKey, named_generator
@@ -37,10 +38,15 @@ NO_MARGIN = 1e30
 NO_CENTER = -1
 """``own_center`` of a row that is no inducing point."""
 
+Points: TypeAlias = Float[AnyArray, "rows features"]
+OwnCenters: TypeAlias = Int[AnyArray, " rows"]
+"""Inducing point of every row, by number."""
+Distances: TypeAlias = Float[AnyArray, " rows"]
+
 
 @final
 class ExtrapolationGate(AbstractValue):
-    r"""How far from the data: $\tilde\nu(\delta) = (\nu(\delta) - \nu(0)) / (1 - \nu(0))$.
+    r"""Opening at a distance: $\tilde\nu(\delta) = (\nu(\delta) - \nu(0)) / (1 - \nu(0))$.
 
     $\delta$ is the Euclidean distance to the nearest inducing point, less a margin within which a
     row still counts as on the data, and $\nu(\delta) = \text{sigmoid}(\delta/\gamma - 6.9077)$.
@@ -95,9 +101,7 @@ class ExtrapolationGate(AbstractValue):
         """The paper's gamma."""
         return namespace(self.log_scale).exp(self.log_scale)
 
-    def nearest(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Int[AnyArray, " rows"]:
+    def nearest(self, x: Points, own_center: OwnCenters) -> OwnCenters:
         """The nearest inducing point other than the row's own.
 
         On small data every training row is an inducing point; with its own one counted, no
@@ -113,9 +117,7 @@ class ExtrapolationGate(AbstractValue):
         # No comparison with the minimum, of which a fused copy may be rounded differently.
         return xp.argmin(squared, axis=1)
 
-    def offset(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, "rows features"]:
+    def offset(self, x: Points, own_center: OwnCenters) -> Points:
         """Position of each row relative to the nearest inducing point other than its own.
 
         In coordinates times their relevance.
@@ -123,15 +125,11 @@ class ExtrapolationGate(AbstractValue):
         centers = namespace(x).asarray(self.inducing_points)
         return x * fixed(self.relevance)[None] - centers[self.nearest(x, own_center)]
 
-    def distance(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, " rows"]:
+    def distance(self, x: Points, own_center: OwnCenters) -> Distances:
         """Distance to the nearest inducing point other than the row's own."""
         return length(self.offset(x, own_center))
 
-    def __call__(
-        self, x: Float[AnyArray, "rows features"], own_center: Int[AnyArray, " rows"]
-    ) -> Float[AnyArray, " rows"]:
+    def __call__(self, x: Points, own_center: OwnCenters) -> Distances:
         at_zero = 1 / (1 + math.exp(OFFSET))
         offset = self.offset(x, own_center)
         xp = namespace(offset)
@@ -143,7 +141,7 @@ class ExtrapolationGate(AbstractValue):
         return xp.clip((opening - at_zero) / (1 - at_zero), 0, 1)  # or it may round to above 1
 
     def shut_on(
-        self, distances: Float[AnyArray, " rows"], on_data: float | Float[AnyArray, ""] = 0.99
+        self, distances: Distances, on_data: float | Float[AnyArray, ""] = 0.99
     ) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them.
 
@@ -163,7 +161,7 @@ class ExtrapolationGate(AbstractValue):
         wider = {name: np.asarray(factor * getattr(self, name)) for name in names}
         return replace(self, log_scale=np.asarray(self.log_scale + math.log(factor)), **wider)
 
-    def shut_on_offsets(self, offsets: Float[AnyArray, "rows features"]) -> "ExtrapolationGate":
+    def shut_on_offsets(self, offsets: Points) -> "ExtrapolationGate":
         """The gate that is shut on the data, and open soon beyond them in any direction.
 
         ``offsets`` are those of rows that are no inducing points themselves, nan for padding. Along
@@ -191,7 +189,7 @@ def fixed(values: AnyArray) -> AnyArray:
     return lax.stop_gradient(values) if is_jax(values) else values
 
 
-def length(offset: Float[AnyArray, "rows features"]) -> Float[AnyArray, " rows"]:
+def length(offset: Points) -> Distances:
     """The Euclidean length, whose gradient is finite at 0."""
     xp = namespace(offset)
     return xp.sqrt(xp.sum(offset**2, axis=1) + 1e-12)
@@ -262,11 +260,8 @@ def with_centers(
 
 
 def offsets_of_new_rows(
-    gate: ExtrapolationGate,
-    x: Float[np.ndarray, "rows features"],
-    own_center: Int[np.ndarray, " rows"],
-    n_rows: int,
-) -> Float[np.ndarray, "rows features"]:
+    gate: ExtrapolationGate, x: Points, own_center: OwnCenters, n_rows: int
+) -> Points:
     """Offsets from the nearest inducing point, for some of ``n_rows`` rows as if they were new.
 
     A mean of k rows lies nearer to these than to new ones: by a variance of 1 - 1/k instead of
@@ -283,8 +278,8 @@ def offsets_of_new_rows(
 
 def in_blocks(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
     """Values of all rows, computed in blocks of them."""
-    parts = ([array[rows] for array in arrays] for rows in blocks(len(arrays[0])))
-    return np.concatenate([function(*part) for part in parts])
+    blocks = gen_batches(len(arrays[0]), SAMPLE_BLOCK)
+    return np.concatenate([function(*(array[rows] for array in arrays)) for rows in blocks])
 
 
 def inducing_points(
@@ -352,17 +347,13 @@ def nearest_centers(
     lengths, factors = np.einsum("ij,ij->i", centers, centers), -2 * centers.T
     nearest, squared = np.empty(len(rows), int), np.empty(len(rows))
     buffer = np.empty((min(len(rows), SAMPLE_BLOCK), len(centers)), np.float32)
-    for block in blocks(len(rows)):
+    for block in gen_batches(len(rows), SAMPLE_BLOCK):
         products = np.matmul(rows[block], factors, out=buffer[: len(rows[block])])
         products += lengths
         found = nearest[block] = np.argmin(products, axis=1)
         own = np.einsum("ij,ij->i", rows[block], rows[block])
         squared[block] = own + np.take_along_axis(products, found[:, None], axis=1)[:, 0]
     return nearest, np.maximum(squared, 0)
-
-
-def blocks(n_rows: int) -> Iterator[slice]:
-    return (slice(start, start + SAMPLE_BLOCK) for start in range(0, n_rows, SAMPLE_BLOCK))
 
 
 MOST_ROWS = 1000

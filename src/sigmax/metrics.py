@@ -190,6 +190,8 @@ def threshold_crps(y, dist, upto, *, sample_weight=None) -> float:
     """
     y, infinite = _like(y, dist), np.full(dist.shape, np.inf)
     upto = np.broadcast_to(np.asarray(upto, np.float64), dist.shape)
+    if np.isnan(upto).any():
+        raise InvalidArgumentError("`upto` must be numbers, which may be infinite, got NaN.")
     y = np.minimum(y, upto)
     above = crps_of_cells(-infinite, y, dist) - crps_of_cells(-infinite, upto, dist)
     return _mean(crps_of_cells(y, infinite, dist) + above, sample_weight)
@@ -229,12 +231,16 @@ def censoring_bounds(y, censoring) -> np.ndarray:
             found = f"{low[at]:g}, {y[at]:g}, {high[at]:g} in row {at + 1}"
             raise InvalidArgumentError(f"`censoring` must be {rule}, got {found}.")
         return np.stack([low, high], axis=1)
-    flags = np.array(["no" if flag is None else flag for flag in censoring], dtype=object)
-    unknown = [flag for flag in flags if not (isinstance(flag, str) and flag in FLAGS)]
-    if unknown or flags.shape != y.shape:
-        rule = f'one of "no", "above" and "below" for each of the {len(y):,} rows'
-        found = repr(unknown[0]) if unknown else f"shape {flags.shape}"
-        raise InvalidArgumentError(f"`censoring` must be {rule}, got {found}.")
+    flags = np.array(censoring, dtype=object)
+    unknown = [f"shape {flags.shape}"]
+    if flags.shape == y.shape:
+        flags[[flag is None for flag in flags]] = "no"
+        unknown = [repr(one) for one in flags if not (isinstance(one, str) and one in FLAGS)]
+    if unknown:
+        rule = (
+            f'a tuple (low, high), or one of "no", "above" and "below" for each of the {len(y):,}'
+        )
+        raise InvalidArgumentError(f"`censoring` must be {rule} rows, got {unknown[0]}.")
     low, high = np.where(flags == "below", -np.inf, y), np.where(flags == "above", np.inf, y)
     return np.stack([low, high], axis=1)
 

@@ -50,8 +50,8 @@ def ray_session(address: str | None = None, n_workers: int | None = None) -> Ite
         try:
             ray.init(log_to_driver=False, logging_level=logging.WARNING, **settings)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            place = "here" if address is None else f"at {address!r}"
-            raise ClusterError(f"No Ray cluster {place}: {first_line(error)}") from error
+            where = "here" if address is None else f"at {address!r}"
+            raise ClusterError(f"No Ray cluster {where}: {first_line(error)}") from error
     try:
         yield ray
     finally:

@@ -244,9 +244,9 @@ def _complement(dropped: Int[Array, "m r"], size: int) -> Int[Array, "m {size}"]
     """Remaining numbers in order: the p-th is p plus the count of dropped ones before it."""
     rank = jnp.sum(dropped[:, :, None] > dropped[:, None, :], axis=2, dtype=jnp.int32)
     kept_before = dropped - rank
-    place = jnp.arange(size, dtype=jnp.int32)
-    is_before = kept_before[:, None, :] <= place[None, :, None]
-    return place[None] + jnp.sum(is_before, axis=2, dtype=jnp.int32)
+    position = jnp.arange(size, dtype=jnp.int32)
+    is_before = kept_before[:, None, :] <= position[None, :, None]
+    return position[None] + jnp.sum(is_before, axis=2, dtype=jnp.int32)
 
 
 @final

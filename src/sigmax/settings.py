@@ -70,10 +70,8 @@ class Rule:
     check: Callable[[str, Any], Any]
 
 
-def number(
-    *, above: float | int = -math.inf, below: float | int = math.inf, inclusive: bool = False
-) -> Rule:
-    return Rule("float", partial(check_number, above=above, below=below, inclusive=inclusive))
+def number(**bounds: Any) -> Rule:
+    return Rule("float", partial(check_number, **bounds))
 
 
 def one_of(choices: Iterable[str]) -> Rule:

@@ -60,8 +60,8 @@ class SavedTableModel:
     @property
     def important(self) -> list[str]:
         """Features, the most important ones first."""
-        place = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
-        return sorted(self.features, key=lambda name: place.get(name, len(place)))
+        rank = {name: i for i, name in enumerate(self.metadata.get("important", ()))}
+        return sorted(self.features, key=lambda name: rank.get(name, len(rank)))
 
     @property
     def intervals(self) -> str:
@@ -71,6 +71,11 @@ class SavedTableModel:
     @property
     def group_column(self) -> str | None:
         return self.metadata["options"]["group_column"]
+
+    @property
+    def error_column(self) -> str | None:
+        """Column of the known errors of targets."""
+        return self.metadata["options"].get("error_column")
 
     @property
     def atoms(self) -> list[float]:

@@ -5,7 +5,7 @@ import os
 import pytest
 from command_cases import SMALL, run
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 
 @pytest.fixture(scope="session")

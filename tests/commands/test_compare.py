@@ -212,7 +212,7 @@ def test_packages_that_are_not_installed_are_left_out_unless_they_are_named(
 ):
     for module in ("peers", "compare"):
         monkeypatch.setattr(f"sigmax.cli.{module}.is_installed", lambda name: False)
-    choice = plan_comparison(table, ColumnOptions(target="minutes"), CompareOptions())
+    choice = plan_comparison(table, ColumnOptions(target="minutes"), CompareOptions(), {})
     assert choice.methods == ("sigmax", "sigmax-quick", "linear", "marginal")
     options = ("--methods", "catboost", "--out", tmp_path / "out")
     result = run("compare", table, "--target", "minutes", *options)

@@ -13,7 +13,7 @@ import pandas as pd
 from command_cases import SMALL, run
 
 from sigmax.cli import reproduce
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 
 
 def test_deliveries_are_the_same_each_time_and_their_spread_depends_on_the_row():

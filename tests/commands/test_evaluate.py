@@ -122,7 +122,7 @@ def test_a_report_names_columns_with_unseen_categories_and_values_out_of_range(m
     assert "'distance_km' (100 %)" in ranges.text and "'ordered' (100 %)" in ranges.text
     rows = evaluate_chunks(saved, [changed], EvaluateOptions(), keep_rows=True)
     assert rows.rows is not None
-    page = evaluation_report(saved, "new.csv", rows, rows.rows, EvaluateOptions()).page()
+    page = evaluation_report(saved, "new.csv", rows, EvaluateOptions()).page()
     assert {"unseen categories", "out of range"} <= {warning.code for warning in page.warnings}
 
 

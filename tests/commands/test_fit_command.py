@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,10 @@ import pytest
 from command_cases import SMALL, fails_with, run
 
 from sigmax import SigmaxRegressor
+from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.cli.fit import FitOptions, fit_table
 from sigmax.cli.rows import ColumnOptions, UsableRows
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.estimators import load_estimator
 from sigmax.experts.local import LOCAL_PRESETS
@@ -251,6 +253,14 @@ def test_a_column_of_errors_is_no_feature_and_explains_the_scatter(holdout):
     assert np.median(saved.model.predict_dist(frame[["x"]]).std) < 0.3
     scores = json.loads(texts["scores.json"])
     assert scores["model"]["log_likelihood"]["value"] > scores["linear"]["log_likelihood"]["value"]
+    found = evaluate_chunks(saved, [frame], EvaluateOptions())
+    model: Any = saved.model
+    measured = model.predict_dist(frame[["x"]], y_error=error)
+    assert found.scores["crps"].value == pytest.approx(measured.crps(frame["y"]).mean())
+    exact = evaluate_chunks(saved, [frame.drop(columns="sd")], EvaluateOptions())
+    assert exact.scores["coverage_90"].value < 0.8 < found.scores["coverage_90"].value
+    with pytest.raises(InvalidDataError, match="at least 0, got '-1' in row 1"):
+        evaluate_chunks(saved, [frame.assign(sd=-1)], EvaluateOptions())
 
 
 @pytest.mark.parametrize(

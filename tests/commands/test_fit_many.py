@@ -19,6 +19,7 @@ from sigmax.cli.rows import (
     read_rows,
     training_filter,
 )
+from sigmax.cli.terminal import no_bar
 from sigmax.errors import TableFileError
 from sigmax.experts.rows import duplicate_groups
 from sigmax.tables.reading import ParquetFiles
@@ -99,7 +100,7 @@ def test_what_is_learned_from_is_on_the_other_side(folder, few_at_once, rule):
         time_column="when" if rule == "time_column" else None,
         group_column="kind" if rule == "group_column" else None,
     )
-    many = ManyRows.read(ParquetFiles.open([str(folder)]), options)
+    many = ManyRows.read(ParquetFiles.open([str(folder)]), options, 0, no_bar)
     assert many.n_with_target == N_LEARNED and 650 < len(many.sample) < 950
     data = UsableRows.read(many.sample, options)
     codes = data.X.apply(lambda column: pd.factorize(column)[0]).to_numpy(np.float64)

@@ -19,7 +19,7 @@ from command_cases import fails_with, run
 
 from sigmax.cli import predict
 from sigmax.cli.predict import MANIFEST
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import TableFileError
 from sigmax.tables.sources import find_files, join_path, new_output
 

@@ -4,6 +4,9 @@ Of 800 rows, whose share of zeros has a standard error of 0.017 (0.02 in a half 
 ones. The tolerances of shares are four standard errors.
 """
 
+# Arguments of estimators have the types of their defaults.
+# pyright: reportArgumentType=false
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sigmax import SigmaxRegressor
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError
 from sigmax.features import RepeatedValues, TargetUnits
 from sigmax.table_model import PredictOptions, SavedTableModel, predict_rows
@@ -178,3 +181,16 @@ def test_atoms_that_are_no_values_of_the_target_are_an_error(atoms, message):
     X, y, _, _ = make_rows(50, 0)
     with pytest.raises(InvalidArgumentError, match=message):
         SigmaxRegressor("quick", atoms=atoms).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.zeros(50), r"`atoms` must be values of the target, got \(7\.0,\)"),
+        (np.full((50, 2), 7.0), "`atoms` need a single target: fit one model per output"),
+    ],
+)
+def test_atoms_of_constant_and_of_several_targets_are_an_error(y, message):
+    """Probabilities of several targets are continuous, see `TargetUnits.distribution`."""
+    with pytest.raises(InvalidArgumentError, match=message):
+        SigmaxRegressor("quick", atoms=[7]).fit(make_rows(50, 0)[0], y)

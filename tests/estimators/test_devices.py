@@ -57,7 +57,7 @@ import sys
 import jax
 import numpy as np
 from sigmax import LocalRegressor
-from sigmax.training.loop import divide_rows, over_members, spread_members
+from sigmax.training import divide_rows, over_members, spread_members
 
 n_members, n_devices = map(int, sys.argv[3:])
 assert jax.device_count() == n_devices

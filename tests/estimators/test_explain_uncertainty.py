@@ -66,3 +66,5 @@ def test_an_unknown_part_raises_an_error(model):
         model.explain_uncertainty(table(3)[0], part="all")
     with pytest.raises(ValueError, match="`columns` must be columns of X, got 'age'"):
         model.explain_uncertainty(table(3)[0], columns=["age"])
+    with pytest.raises(ValueError, match="`columns` must be a list of names, got 'age'"):
+        model.explain_uncertainty(table(3)[0], columns="age")

@@ -166,6 +166,12 @@ def test_the_crps_up_to_a_bound_is_the_integral_of_the_brier_score(y, upto):
     assert found == pytest.approx(below + above, rel=1e-3)
 
 
+def test_an_unknown_bound_of_the_crps_is_an_error():
+    dist = Predictive(Normal(np.zeros(3), np.ones(3)))
+    with pytest.raises(InvalidArgumentError, match=r"`upto` must be numbers, .* got NaN"):
+        metrics.threshold_crps(np.zeros(3), dist, [1.0, np.nan, 2.0])
+
+
 def test_the_scores_prefer_the_truth():
     """Differences of the scores of 3,000 rows have standard errors of 3e-3.
 
@@ -201,6 +207,8 @@ FLAGS = np.array(["above"] * 10 + ["no"] * 20)
         (np.where(FLAGS == "no", "no", "right"), {}, 'one of "no", .* 30 rows, got .*right'),
         (FLAGS[:9], {}, r"for each of the 30 rows, got shape \(9,\)"),
         (["above"] * 30, {}, "must leave a target observed"),
+        ("above", {}, r"30 rows, got shape \(\)"),
+        ([np.zeros(30), np.ones(30)], {}, r"a tuple \(low, high\), or .*, got shape \(2, 30\)"),
         ((np.zeros(30), np.ones(29)), {}, r"pair \(low, high\) .* got shapes \(30,\) and \(29,\)"),
         ((np.full(30, 2.0), np.ones(30)), {}, "low <= y <= high, got 2, .*, 1 in row 1"),
         ((np.full(30, np.nan), np.ones(30)), {}, "got nan"),

@@ -17,8 +17,9 @@ from sigmax.experts.combined import (
     negative_log_likelihood,
     squared_error,
 )
+from sigmax.extrapolation import ExtrapolationGate
 from sigmax.inputs import Inputs
-from sigmax.networks import ExtrapolationGate, TabularMLP
+from sigmax.networks import TabularMLP
 from sigmax.training import TrainingData
 
 

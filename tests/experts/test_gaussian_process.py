@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.estimators import GPRegressor, SparseGPRegressor
 from sigmax.experts.gaussian_process import inference
-from sigmax.experts.gaussian_process.hyper import pad, with_jitter
+from sigmax.experts.gaussian_process.expert import pad, with_jitter
 from sigmax.experts.gaussian_process.inference import (
     GPRows,
     Hyper,

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from sigmax.errors import InvalidDataError
 from sigmax.estimators import GPRegressor, SparseGPRegressor
 from sigmax.experts.gaussian_process import expert
-from sigmax.experts.gaussian_process.hyper import (
+from sigmax.experts.gaussian_process.expert import (
     VARIANCE_PRIORS,
     evidence_and_scale,
     from_hyper,

@@ -159,6 +159,12 @@ def test_densities_are_near_the_truth_and_intervals_hold_their_share(model):
     assert model.predict_dist(X).crps(exact).mean() < 0.9 * without.crps(exact).mean()
 
 
+def test_a_monitor_of_measured_targets_needs_their_errors(model):
+    X, _, y, error = made_up(300, seed=5)
+    assert not model.monitor().update(X, y, error).has_alarm
+    assert model.monitor(X, y).has_alarm
+
+
 def test_held_out_densities_have_the_error_of_the_row(model):
     held_out, error = model.model_.held_out(), made_up(300)[3]
     assert held_out.std[error == 1.0].min() > 0.9 > held_out.std[error < 1].max()
@@ -241,6 +247,7 @@ def test_a_model_of_exact_rows_predicts_measurements_with_errors():
         (np.r_[np.nan, np.ones(29)], {}, "got nan"),
         (np.ones(29), {}, r"got shape \(29,\)"),
         ("big", {}, "got 'big'"),
+        (["big"] * 30, {}, r"got \['big', .*, \.\.\.\]\."),
         (1.0, {"experts": ["linear", "forest"]}, "`experts` that take .* not forest"),
         (1.0, {"support": (0, None)}, '`support` must be "auto" with `y_error`'),
     ],

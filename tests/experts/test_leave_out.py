@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sigmax.experts.base import AbstractExpert, HeldOut
 from sigmax.experts.gaussian_process import GaussianProcess, SparseGaussianProcess
 from sigmax.experts.gaussian_process import expert as gp_expert
-from sigmax.experts.gaussian_process.hyper import VARIANCE_PRIORS, pad
+from sigmax.experts.gaussian_process.expert import VARIANCE_PRIORS, pad
 from sigmax.experts.gaussian_process.inference import (
     GPRows,
     Hyper,

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from sigmax import SigmaxRegressor
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, TrainingWarning
-from sigmax.experts import Linear, Local
+from sigmax.experts import Forest, Linear, Local, MaternProcess
 from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
 from sigmax.experts.stack import PRIOR_COUNT, StackFitted, stacking_weights
 from sigmax.tables import Table
@@ -187,11 +187,12 @@ def test_tables_weights_outputs_and_missing_values():
     assert np.all(dist.interval(0.99)[:, 1] >= 0)  # a positive output stays positive
 
 
-def test_scores_do_not_jump_between_numbers_of_rows():
-    X, y = smooth(201)
+@pytest.mark.parametrize("first", [199, 399])  # processes of more than 400 rows have no folds
+def test_scores_do_not_jump_between_numbers_of_rows(first):
+    X, y = smooth(first + 2)
     X_new, y_new = smooth(300, seed=9)
     scores = []
-    for n in (199, 200, 201):
+    for n in range(first, first + 3):
         model = SigmaxRegressor("quick", random_state=0).fit(X[:n], y[:n])
         scores.append(model.predict_dist(X_new).crps(y_new).mean())
     assert max(scores) / min(scores) < 1.05
@@ -213,8 +214,13 @@ def test_experts_can_be_chosen_by_name_or_as_objects():
     X, y = smooth(80)
     named = SigmaxRegressor(experts=["linear", "forest"], random_state=0).fit(X, y)
     assert set(named.leaderboard_["expert"]) == {"marginal", "linear", "forest"}
-    given = SigmaxRegressor(experts=[Linear()], random_state=0).fit(X, y)
-    assert set(given.leaderboard_["expert"]) == {"marginal", "Linear"}
+    objects = [Linear(), MaternProcess(), Forest(n_trees=20)]
+    given = SigmaxRegressor(experts=objects, random_state=0).fit(X, y)
+    names = {"marginal", "Linear", "MaternProcess", "Forest"}
+    assert set(given.leaderboard_["expert"]) == names
+    forests = [Forest(n_trees=20), Forest(n_trees=30), Forest(n_trees=20)]
+    found = SigmaxRegressor(experts=forests, time_limit=np.int64(9), random_state=0).fit(X, y)
+    assert set(found.leaderboard_["expert"]) == {"marginal", "Forest", "Forest 2"}
     for wrong in ("linear", [], ["nearest"], 3):
         with pytest.raises(InvalidArgumentError, match="`experts` must be"):
             SigmaxRegressor(experts=wrong).fit(X, y)
@@ -252,6 +258,16 @@ def test_weights_with_groups_are_those_for_new_groups():
         grouped.fit(frame, y, groups=np.ones(600))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         grouped.fit(frame, y, groups=group[:9])
+    with pytest.raises(InvalidArgumentError, match=r"one label per row, got shape \(600, 2\)"):
+        grouped.fit(frame, y, groups=np.ones((600, 2)))
+
+
+def test_groups_are_labels_of_any_type_and_rows_without_one_are_a_group():
+    X, y = smooth(60)
+    names = [None if row % 6 == 0 else f"site {row % 6}" for row in range(60)]
+    fit = SigmaxRegressor(experts=["linear"], random_state=0).fit
+    found = fit(X, y, groups=names).predict(X)
+    np.testing.assert_array_equal(found, fit(X, y, groups=np.arange(60) % 6).predict(X))
 
 
 def test_shares_of_experts_tend_to_the_marginal_off_the_data(model):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from sigmax.experts.stochastic import DropoutNetwork, FlipoutLayer, FlipoutNetwork
+from sigmax.experts.stochastic import Bayesian, DropoutNetwork, FlipoutLayer
 from sigmax.inputs import Inputs
 from sigmax.networks import TabularMLP
 
@@ -53,9 +53,8 @@ def test_a_linear_layer_is_right_in_the_mean_over_masks():
 
 
 def build_flipout(std=0.3):
-    network = FlipoutNetwork.create(
-        np.random.default_rng(0), Inputs(np.zeros((1, 3))), (16,), 1, activation="tanh"
-    )
+    expert = Bayesian(hidden_sizes=(16,), activation="tanh")
+    network = expert.create(np.random.default_rng(0), Inputs(np.zeros((1, 3))), 1)
     raw = float(np.log(np.expm1(std)))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: jnp.full_like(leaf, raw) if "raw_std" in str(path[-1]) else leaf, network

@@ -167,14 +167,15 @@ def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_shards_hold_every_row_once(tmp_path):
+def test_shards_hold_every_row_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     n, n_shards, room = 5000, 6, 1000
     rows = ShardRows(
         Inputs(np.arange(2 * n, dtype=np.float32).reshape(n, 2)),
         np.arange(n, dtype=np.float32)[:, None],
         np.ones(n, dtype=np.float32),
     )
-    with Shards.create(rows, n_shards, room, tmp_path) as shards:
+    with Shards.create(rows, n_shards, room) as shards:
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]  # nor if it is killed
         for block, start in enumerate(range(0, n, 700)):
             here = np.arange(start, min(start + 700, n))

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sigmax.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.generative.autoencoder import lloyd_step, refit_gate
-from sigmax.networks import NO_CENTER, ExtrapolationGate
 
 
 def clusters(n_codes, seed, shift=0.0):

@@ -13,13 +13,13 @@ from generative_cases import SMALL, two_arcs
 from sklearn.base import clone as sklearn_clone
 from sklearn.exceptions import NotFittedError
 
+import sigmax.training as loop
 from sigmax.errors import InvalidArgumentError, InvalidDataError, ModelFileError, TrainingError
 from sigmax.experts.rows import duplicate_groups
 from sigmax.features import Standardizer
 from sigmax.generative import VAE, CombVAE, fit_together, vae
 from sigmax.generative.vae import VAESettings, as_history, create_stages, split_rows
 from sigmax.random import named_generator
-from sigmax.training import loop
 
 X = two_arcs(200, seed=0)
 MODELS: dict[str, Any] = {

@@ -9,8 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import MiniBatchKMeans
 
 from sigmax.distributions import StudentT, blend_factor
-from sigmax.extrapolation import ON_DATA, create_gate, k_means_centers
-from sigmax.networks import NO_CENTER, ExtrapolationGate
+from sigmax.extrapolation import NO_CENTER, ON_DATA, ExtrapolationGate, create_gate, k_means_centers
 
 
 @pytest.fixture

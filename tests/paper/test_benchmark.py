@@ -5,13 +5,14 @@ import pytest
 from paper_cases import SMALL, run_lines
 
 from sigmax.data import load_uci
-from sigmax.paper.active import active_figures, active_tables
 from sigmax.paper.uci import (
     ABLATION,
     COMBINATIONS,
     UCI,
     ablation_figures,
     ablation_tables,
+    active_figures,
+    active_tables,
     combination,
     describe_split,
     run_splits,

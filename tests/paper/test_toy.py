@@ -5,7 +5,7 @@ import pytest
 from paper_cases import SMALL, run_lines
 
 from sigmax.data import ToyProblem
-from sigmax.paper.toy import TOY, run_toy, toy_figures, toy_tables
+from sigmax.paper.curves import TOY, run_toy, toy_figures, toy_tables
 from sigmax.runs.experiments import Choice
 
 

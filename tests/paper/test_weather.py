@@ -6,7 +6,7 @@ from paper_cases import SMALL, run_lines
 
 from sigmax import CombinedRegressor
 from sigmax.data import Station
-from sigmax.paper.weather import score_weather, weather_figures, weather_tables
+from sigmax.paper.curves import score_weather, weather_figures, weather_tables
 from sigmax.plots import Curve
 
 

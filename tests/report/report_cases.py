@@ -8,6 +8,7 @@ import pandas as pd
 from sigmax.distributions import Normal, Predictive
 from sigmax.report import HeldOutRows, LearnedRows, ModelReport
 from sigmax.report.tables import ReportTable, TableCell
+from sigmax.report.validation import COVERAGE
 from sigmax.tables import infer_schema
 from sigmax.tables.profile import Finding
 
@@ -80,6 +81,14 @@ def make_rows(n: int, seed: int = 0, hostile: bool = False) -> tuple[pd.DataFram
     return X, mean + std * rng.normal(size=n), model
 
 
+def predicted_rows(model: Any, X: pd.DataFrame, y: np.ndarray, **known: Any) -> HeldOutRows:
+    """Rows as a model predicts them, numbered from 1 and without groups unless these are given."""
+    dist, numbers = model.predict_dist(X), np.arange(1, len(y) + 1)
+    known = {"numbers": numbers, "columns": pd.DataFrame(index=range(len(y))), **known}
+    gate = model.predict_gate(X)
+    return HeldOutRows.create(X, y, dist, dist.interval(COVERAGE), gate, **known)
+
+
 def make_report(
     n: int = 400, *, model: Any = None, hostile: bool = False, **changes: Any
 ) -> ModelReport:
@@ -88,7 +97,7 @@ def make_report(
     X_train, y_train, _ = make_rows(40, seed=1, hostile=hostile)
     model = true if model is None else model
     kind = true.names[1]
-    rows = HeldOutRows.predict(model, X, y, columns=X[[kind, "day"]])
+    rows = predicted_rows(model, X, y, columns=X[[kind, "day"]])
     name = HOSTILE if hostile else "y"
     crps = TableCell("1.2 ± 0.1", 1.2)
     scores = ReportTable(title="scores", header=["score", "model"], rows=[["CRPS", crps]])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_cases import make_report, make_rows
+from report_cases import make_report, make_rows, predicted_rows
 from scipy import stats
 
 from sigmax.report.validation import (
@@ -28,7 +28,7 @@ from sigmax.report.validation import (
 @pytest.fixture(scope="module")
 def rows() -> HeldOutRows:
     X, y, model = make_rows(3000)
-    return HeldOutRows.predict(model, X, y, columns=X[["kind", "day"]])
+    return predicted_rows(model, X, y, columns=X[["kind", "day"]])
 
 
 def test_pit_and_intervals_are_those_of_scipy(rows):
@@ -54,7 +54,7 @@ def test_the_true_model_is_inside_both_bands_and_a_narrow_one_is_not(rows):
     assert n_outside(calibration_chart(rows)) < 25 and n_outside(pit_chart(rows)) < 5
     X, y, model = make_rows(3000)
     mean, _ = model.moments(X)
-    narrow = HeldOutRows.predict(model, X, mean + 2 * (y - mean))
+    narrow = predicted_rows(model, X, mean + 2 * (y - mean))
     assert n_outside(calibration_chart(narrow)) > 40 and n_outside(pit_chart(narrow)) > 10
 
 
@@ -140,6 +140,8 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
         assert part.n_rows == members.sum()
         assert part.n_inside == rows.is_inside[members].sum()
         assert part.half_width == pytest.approx(np.median(rows.half_width[members]))
+    unknown = kind.astype("string").where(np.arange(3000) > 0)  # pandas' NA
+    assert "(missing)" in set(group_parts(rows, unknown)["name"])
     times = np.arange(3000, dtype=float)
     times[7] = np.nan
     parts = time_parts(rows, times, are_times=False)
@@ -150,9 +152,9 @@ def test_parts_are_counted_as_a_loop_counts_them(rows):
 
 def test_joined_chunks_equal_the_rows_predicted_at_once():
     X, y, model = make_rows(5000)
-    whole = HeldOutRows.predict(model, X, y, columns=X[["kind"]])
+    whole = predicted_rows(model, X, y, columns=X[["kind"]])
     parts = [
-        HeldOutRows.predict(
+        predicted_rows(
             model,
             X.iloc[part],
             y[part],

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from report_cases import HOSTILE, BareModel, KnownModel, make_report
+from report_cases import HOSTILE, BareModel, KnownModel, make_report, predicted_rows
 
 from sigmax.report.model_page import Headline, find_cautions, rows_tables
 from sigmax.report.page import embed_json
@@ -141,7 +141,6 @@ def test_few_rows_of_one_column_have_a_page():
     X = pd.DataFrame({"x": [1.0, 2.0, 3.0]})
 
     from sigmax.distributions import Normal, Predictive
-    from sigmax.report import HeldOutRows
 
     class Plain:
         def predict_dist(self, X):
@@ -153,7 +152,7 @@ def test_few_rows_of_one_column_have_a_page():
         def explain_uncertainty(self, X, part="total", columns=()):
             return pd.DataFrame(np.full((len(X), len(columns)), np.nan), columns=columns)
 
-    rows = HeldOutRows.predict(Plain(), X, np.array([0.1, -0.3, 5.0]))
+    rows = predicted_rows(Plain(), X, np.array([0.1, -0.3, 5.0]))
     changes = {"group_column": None, "time_column": None, "schema": infer_schema(X)}
     page = make_report(50, model=Plain(), rows=rows, training=None, **changes).page()
     assert page.to_html() and [part.name for part in page.parts].count("parts") == 0

@@ -1,6 +1,7 @@
 """Text of numbers, names and cells in reports."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sigmax.report.importance import choose_values
@@ -47,7 +48,8 @@ def test_means_have_their_standard_errors_and_decimals_show_three_digits():
 
 def test_values_of_the_data_are_rounded_and_shortened():
     assert (cell_text(3.0), cell_text(0.1234567)) == ("3", "0.1235")
-    assert cell_text(None) == "(missing)" and cell_text("a" * 99)[-3:] == "aa…"
+    assert cell_text("a" * 99)[-3:] == "aa…"
+    assert {cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT)} == {"(missing)"}
 
 
 def test_times_at_midnight_are_dates():

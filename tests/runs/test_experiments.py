@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from sigmax.cli.compare import COMPARISON
 from sigmax.paper import PAPER, paper_experiments
-from sigmax.paper.toy import TOY
+from sigmax.paper.curves import TOY
 from sigmax.report.tables import ReportTable
 from sigmax.runs.experiments import Choice, Experiment
 from sigmax.runs.records import RecordFile, Task, done, read_records

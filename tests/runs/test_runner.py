@@ -13,7 +13,7 @@ import psutil
 import pytest
 from ray_cases import once_busy
 
-from sigmax.paper.toy import TOY, run_toy
+from sigmax.paper.curves import TOY, run_toy
 from sigmax.runs.engines import LocalEngine, run_job
 from sigmax.runs.experiments import Choice, run_tasks
 from sigmax.runs.methods import stopwatch

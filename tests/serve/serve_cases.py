@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pandas as pd
 
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.serve.app import create_app
 from sigmax.serve.limits import ServeOptions
 from sigmax.serve.server import create_server

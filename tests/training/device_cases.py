@@ -14,14 +14,23 @@ import numpy as np
 from sigmax.experts.combined import (
     NormalSpread,
     VarianceNetwork,
-    log_likelihood,
+    density,
     negative_log_likelihood,
 )
 from sigmax.generative import CombVAE, fit_together
 from sigmax.inputs import Inputs
 from sigmax.networks import TabularMLP
-from sigmax.training import Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import spread_members, start_members, train_chunk
+from sigmax.training import (
+    Fold,
+    Part,
+    Phase,
+    Stage,
+    TrainingData,
+    spread_members,
+    start_members,
+    train_chunk,
+    train_stage,
+)
 
 N_MEMBERS, N_ROWS = 5, 60
 
@@ -37,7 +46,7 @@ STAGE = Stage(
     phases=(PHASE,),
     n_cycles=60,
     cycles_per_chunk=2,
-    score=log_likelihood,
+    predict=density,
     keep_best=True,
     patience=3,
 )

@@ -17,7 +17,6 @@ from scipy import special
 from sigmax.experts.combined import (
     InverseGammaSpread,
     VarianceNetwork,
-    log_likelihood,
     negative_log_likelihood,
     negative_squared_error,
     squared_error,
@@ -27,10 +26,26 @@ from sigmax.neighbors import neighbor_graph
 from sigmax.networks import TabularMLP
 from sigmax.random import named_key
 from sigmax.sampling import draw_batches
-from sigmax.training import AbstractStage, Fold, Part, Phase, Stage, TrainingData, train_stage
-from sigmax.training.loop import AVERAGED, row_weights, start_members, train_chunk
+from sigmax.training import (
+    AVERAGED,
+    AbstractStage,
+    Fold,
+    Part,
+    Phase,
+    Stage,
+    TrainingData,
+    row_weights,
+    start_members,
+    train_chunk,
+    train_stage,
+)
 
 N_MEMBERS = 3
+
+
+def log_likelihood(network, batch, data):
+    return -negative_log_likelihood(network, batch, data)
+
 
 MEAN = Phase(
     parts=(Part(name="mean", learning_rate=1e-2),),

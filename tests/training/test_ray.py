@@ -16,7 +16,7 @@ import sigmax
 from sigmax.compilation_cache import FOLDER
 from sigmax.errors import ClusterError, InvalidArgumentError, MissingExtraError
 from sigmax.ray_session import wait_for_tasks, worker_nodes
-from sigmax.training.ray import RayTrainer
+from sigmax.ray_training import RayTrainer
 
 ray = pytest.importorskip("ray")
 

@@ -9,7 +9,7 @@ import pytest
 
 import sigmax
 from sigmax import ray_session
-from sigmax.training.ray import GPU_VARIABLES, own_device
+from sigmax.ray_training import GPU_VARIABLES, own_device
 
 ray = pytest.importorskip("ray")
 

@@ -56,8 +56,6 @@ IntervalMethod = Annotated[
 @final
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Format of a table file."""
-
     delimiter: Annotated[
         str | None, typer.Option(help="Delimiter of the text file; detected by default.")
     ] = None
@@ -196,8 +194,6 @@ class LazyCommand(TyperCommand):
 
 @final
 class LazyCommands(TyperGroup):
-    """All commands by name."""
-
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 

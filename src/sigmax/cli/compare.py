@@ -44,7 +44,6 @@ from sigmax.cli.rows import (
 from sigmax.cli.scores import (
     LEVELS,
     Estimate,
-    RowScores,
     ScoreDifference,
     estimate_text,
     is_sure,
@@ -143,17 +142,14 @@ def compare(
 
 
 def plan_comparison(
-    source: str | Path,
-    columns: ColumnOptions,
-    options: CompareOptions,
-    reading: Mapping[str, Any] | None = None,
+    source: str | Path, columns: ColumnOptions, options: CompareOptions, reading: Mapping[str, Any]
 ) -> Choice:
     """The tasks for a file; errors of the file or the options are raised here."""
     if str(source) == "-":
         raise TableFileError("`compare` reads its table more than once: name a file.")
     options.check()
     columns.check()
-    reading = {name: value for name, value in (reading or {}).items() if value is not None}
+    reading = {name: value for name, value in reading.items() if value is not None}
     columns = columns.for_columns([*map(str, read_table(source, **reading, max_rows=1).columns)])
     columns.check()
     chosen = asdict(columns) | {"n_folds": options.n_folds, "seed": options.seed}
@@ -176,8 +172,6 @@ def plan_comparison(
 @final
 @dataclass(frozen=True, eq=False)
 class TaskTable:
-    """A table with its folds."""
-
     data: UsableRows
     table: Table
     folds: list[Fold]
@@ -247,10 +241,13 @@ def run_task(task: Task) -> Record:
         dist = model.predict_dist(X[1])
         scores = score_rows(y[test], dist)
     covered = coverage_curve(covering_levels(y[test], dist, CURVE_LEVELS))
+    order = np.argsort(table.clusters[test], kind="stable")  # duplicates are in one block
+    parts = np.array_split(order, min(MOST_BLOCKS, len(order)))
+    means = {name: [float(scores.values[name][rows].mean()) for rows in parts] for name in PAIRED}
     return done(
         task,
         scores={name: estimate.value for name, estimate in scores.summary().items()},
-        curves=block_means(scores, table.clusters[test]) | {COVERED: covered.tolist()},
+        curves=means | {COVERED: covered.tolist()},
         seconds={**fitting.per_model(1, together=1), "predict": predicting.run},
         data=counts,
         machine=machine,
@@ -266,13 +263,6 @@ def create_model(task: Task) -> Any:
         name: options[chosen] for name, chosen in kinds.items() if name in known and options[chosen]
     }
     return with_settings(model, task.method, settings)
-
-
-def block_means(scores: RowScores, clusters: NDArray[np.int64]) -> dict[str, list[float]]:
-    """Mean scores of blocks of rows, equal for all methods; duplicates are in one block."""
-    order = np.argsort(clusters, kind="stable")
-    blocks = np.array_split(order, min(MOST_BLOCKS, len(order)))
-    return {name: [float(scores.values[name][block].mean()) for block in blocks] for name in PAIRED}
 
 
 def compare_tables(records: Sequence[Record]) -> list[ReportTable]:

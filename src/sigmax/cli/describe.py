@@ -17,7 +17,7 @@ from sigmax.cli.terminal import report_errors, short_name, show_item
 from sigmax.report.model_page import GRAVE
 from sigmax.report.page import Caution
 from sigmax.report.tables import number_text
-from sigmax.tables.profile import ColumnProfile, Finding, Profile, TargetProfile, profile_table
+from sigmax.tables.profile import Finding, Profile, TargetProfile, profile_table
 from sigmax.tables.reading import read_table
 from sigmax.tables.table import Kind, Schema, infer_schema
 
@@ -80,32 +80,22 @@ def screen(profile: Profile, name: str, *, every_column: bool = False) -> list[R
     for header in ("column", "kind", "missing", "values"):
         grid.add_column(header, justify="right" if header == "missing" else "left", no_wrap=True)
     grid.add_column("for example", no_wrap=True, ratio=1)
-    for row in rows_of(profile, every_column=every_column):
+    shown = profile.columns if every_column else profile.columns[:MOST_SHOWN]
+    for column in shown:
+        share = column.n_missing / profile.target.n_rows
+        missing = f"{column.n_missing:,}" if column.n_missing else ""
+        missing = f"{share:.0%}" if share >= 0.01 else missing
+        values = f"{column.low} to {column.high}" if column.low else ""
+        if column.kind is Kind.CATEGORY:
+            values = f"{column.n_distinct:,} categories"
+        row = clean(column.name), str(column.kind), missing, values, clean(column.example)
         grid.add_row(*map(Text, row))
     lines = [target_line(profile.target), *map(caution_line, profile.findings)]
-    if len(profile.columns) > MOST_SHOWN and not every_column:
-        lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
-    return [grid, *lines]
-
-
-def rows_of(profile: Profile, *, every_column: bool = False) -> list[list[str]]:
-    shown = profile.columns if every_column else profile.columns[:MOST_SHOWN]
-    rows = [row_of(column, profile) for column in shown]
     if hidden := profile.columns[len(shown) :]:
         n_missing = sum(column.n_missing > 0 for column in hidden)
-        rows.append([f"… {len(hidden):,} more", "", f"in {n_missing:,}", "", ""])
-    return rows
-
-
-def row_of(column: ColumnProfile, profile: Profile) -> list[str]:
-    share = column.n_missing / profile.target.n_rows
-    missing = (
-        f"{share:.0%}" if share >= 0.01 else f"{column.n_missing:,}" if column.n_missing else ""
-    )
-    values = f"{column.low} to {column.high}" if column.low else ""
-    if column.kind is Kind.CATEGORY:
-        values = f"{column.n_distinct:,} categories"
-    return [clean(column.name), str(column.kind), missing, values, clean(column.example)]
+        grid.add_row(f"… {len(hidden):,} more", "", f"in {n_missing:,}")
+        lines.insert(0, Text("Add --all to `sigmax describe` to see every column."))
+    return [grid, *lines]
 
 
 def target_line(target: TargetProfile) -> Text:

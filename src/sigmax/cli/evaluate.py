@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any, cast, final
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,14 @@ from rich.text import Text
 from sigmax.cli.app import IntervalMethod, ModelFolder, Reading, Source, typed_command
 from sigmax.cli.describe import caution_line
 from sigmax.cli.fit import first_time_column, model_report
-from sigmax.cli.rows import TRAINING_ROWS, hash_rows, time_order, time_parts, training_row_caution
+from sigmax.cli.rows import (
+    TRAINING_ROWS,
+    error_values,
+    hash_rows,
+    time_order,
+    time_parts,
+    training_row_caution,
+)
 from sigmax.cli.scores import (
     Estimate,
     RowScores,
@@ -103,8 +110,8 @@ def evaluate(
         show_item(table)
     if out is not None:
         save_json("Scores", found.to_json(), out)
-    if report is not None and found.rows is not None:
-        page = evaluation_report(saved, short_name(data), found, found.rows, options)
+    if report is not None:
+        page = evaluation_report(saved, short_name(data), found, options)
         with new_file(report) as stream, show_share("report"):
             stream.write(page.page().to_html().encode())
         show_item(f"Report saved to {report}")
@@ -128,10 +135,10 @@ def monitor(
     if state is not None and state.exists():
         found = Monitor.load(state, saved.model)  # with the alpha that it was started with
     chunks = read_chunks(data, rows_per_chunk=ROWS_PER_CHUNK, **asdict(reading))
-    for chunk, y, numbers, _ in labelled_chunks(saved, chunks):
+    for chunk, y, numbers, _ in labelled_chunks(saved, chunks, {}):
         if len(y):
             with InvalidCellError.numbered(numbers):
-                found.update(chunk[saved.features], y)
+                found.update(chunk[saved.features], y, **known_errors(saved, chunk, numbers))
     if state is not None:
         found.save(state)
     show_item(str(found))
@@ -200,16 +207,14 @@ class Evaluation:
 
 
 def labelled_chunks(
-    saved: SavedTableModel,
-    chunks: Iterable[pd.DataFrame],
-    named: Mapping[str, str | None] | None = None,
+    saved: SavedTableModel, chunks: Iterable[pd.DataFrame], named: Mapping[str, str | None]
 ) -> Iterator[tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.int64], int]]:
     """Yield rows with a target, their targets and numbers, and the number of other rows."""
     n_rows, n_known = 0, 0
     for chunk in chunks:
         if not n_rows:
             check_columns(saved, chunk)
-            for option, name in (named or {}).items():
+            for option, name in named.items():
                 check_names([name] if name else [], list(chunk.columns), option=option)
         y = read_target(chunk, saved.target, first_row=n_rows)
         known = np.flatnonzero(~np.isnan(y))
@@ -218,6 +223,14 @@ def labelled_chunks(
         yield chunk.iloc[known], y[known], numbers, len(chunk) - len(known)
     if not n_known:
         raise InvalidDataError(f"The target {saved.target!r} is missing in all {n_rows:,} rows.")
+
+
+def known_errors(
+    saved: SavedTableModel, chunk: pd.DataFrame, numbers: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Argument ``y_error`` of rows, if they have the column of errors of the fit."""
+    name = saved.error_column
+    return {"y_error": error_values(chunk[name], numbers)} if name in chunk else {}
 
 
 def evaluate_chunks(
@@ -237,7 +250,6 @@ def evaluate_chunks(
     by_columns = {options.by, options.time_column, group_column}
     if keep_rows:
         by_columns.add(first_time_column(saved.schema))
-    by_names = {name for name in by_columns if name is not None}
     for chunk, y, numbers, n_without in labelled_chunks(saved, chunks, named):
         n_left_out += n_without
         if not len(y):
@@ -245,19 +257,20 @@ def evaluate_chunks(
         X = chunk.filter(items=saved.features)
         with InvalidCellError.numbered(numbers):
             dist, gate = saved.model.predict_dist_and_gate(X)
+            if errors := known_errors(saved, chunk, numbers):
+                dist = saved.model.predict_dist(X, **errors)
         intervals = intervals_of(saved.model, X, dist, method)
         scores.append(score_rows(y, dist, intervals))
         hashes.append(hash_rows(X, y, saved.schema))
         if saved.linear is not None:
             linear.append(score_rows(y, saved.linear.predict_dist(X)))
-        columns = chunk[sorted(by_names & set(chunk.columns))]
+        columns = chunk[[name for name in chunk if name in by_columns]]
         kept_columns.append(columns)
         kept_numbers.append(numbers)
         if keep_rows:
-            known: Any = {"dist": dist, "bounds": intervals(COVERAGE), "gate": gate}
-            known |= {"numbers": numbers, "columns": columns}
-            known |= {"thresholds": report[0].thresholds} if report else {}
-            report.append(HeldOutRows.predict(saved.model, X, y, **known))
+            bounds, thresholds = intervals(COVERAGE), report[0].thresholds if report else None
+            known = {"numbers": numbers, "columns": columns, "thresholds": thresholds}
+            report.append(HeldOutRows.create(X, y, dist, bounds, gate, **known))
     rows, columns = RowScores.join(scores), pd.concat(kept_columns, ignore_index=True)
     if group_column in columns:
         groups, _ = pd.factorize(columns[group_column], use_na_sentinel=False)
@@ -280,13 +293,9 @@ def evaluate_chunks(
 
 
 def evaluation_report(
-    saved: SavedTableModel,
-    source: str,
-    found: Evaluation,
-    rows: HeldOutRows,
-    options: EvaluateOptions,
+    saved: SavedTableModel, source: str, found: Evaluation, options: EvaluateOptions
 ) -> ModelReport:
-    metadata = saved.metadata
+    metadata, rows = saved.metadata, cast(HeldOutRows, found.rows)
     group_column = saved.group_column if saved.group_column in rows.columns else None
     model = f"{type(saved.model).__name__}, fitted to {metadata['fitted_to']}"
     return model_report(
@@ -295,7 +304,6 @@ def evaluation_report(
         rows,
         found.scores,
         method=options.method or saved.intervals,
-        n_rows=metadata["rows"]["train" if metadata["options"]["no_refit"] else "with_target"],
         about_rows=[
             ("table", f"{source}, {len(rows):,} rows with a target"),
             ("model", f"{model} of {metadata['source']}"),

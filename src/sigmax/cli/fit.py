@@ -36,6 +36,7 @@ from sigmax.cli.rows import (
     ManyRows,
     Split,
     UsableRows,
+    error_values,
     fingerprint,
     group_labels,
     hash_rows,
@@ -49,6 +50,7 @@ from sigmax.cli.scores import (
     BASELINES,
     LEVELS,
     Estimate,
+    Intervals,
     intervals_of,
     score_difference,
     score_rows,
@@ -59,7 +61,7 @@ from sigmax.cli.scores import (
 )
 from sigmax.cli.terminal import Bar, no_bar, report_errors, short_name, show_item, show_share
 from sigmax.distributions import Predictive
-from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError
+from sigmax.errors import InvalidArgumentError, InvalidCellError
 from sigmax.estimators import (
     AbstractRegressor,
     LinearRegressor,
@@ -206,7 +208,7 @@ def fit(
         if not FITTED[options.method].is_network:
             text = f"not {options.method!r}: choose `--method local`."
             raise InvalidArgumentError(f"`--engine ray` trains ensembles of networks, {text}")
-        from sigmax.training import on_ray  # which imports JAX
+        from sigmax.ray_training import on_ray  # which imports JAX
 
         training = on_ray(engine.address, engine.workers, engine.device)
     is_stack = options.method == "sigmax"
@@ -256,15 +258,15 @@ def fit_table(
     columns = columns.for_columns(list(map(str, frame.columns)))
     columns.check()
     options.check()
-    error = None
     if options.error_column is not None:
         if options.error_column == columns.target:
             raise InvalidArgumentError("`--error-column` must not be the target.")
         check_names([options.error_column], list(frame.columns), option="--error-column")
         columns = replace(columns, drop=(*columns.drop, options.error_column))
     data = UsableRows.read(frame, columns)
+    error = None
     if options.error_column is not None:
-        error = error_values(data, options.error_column)
+        error = error_values(data.frame[options.error_column], data.numbers)
     model = options.create_model(columns)
     with InvalidCellError.numbered(data.numbers):
         table = read_features(data.X, columns)
@@ -287,12 +289,35 @@ def fit_table(
         show(f"Held out {len(found.test):,} of {len(data.y):,} rows {found.how}")
         return found
 
+    def train(split: Split | None) -> float:
+        """Seconds of a fit to the training rows, or to all rows without a split."""
+        begin, has_bar = time.perf_counter(), "verbose" in model.get_params()
+        if has_bar:
+            model.set_params(verbose=int(verbose))
+        if many is not None:
+            cast(LocalRegressor, model).fit_stream(many.stream(data, columns, split))
+        else:
+            rows = np.arange(len(data.y)) if split is None else split.train
+            name = columns.group_column
+            groups = None if name is None else group_labels(data.frame[name].iloc[rows], 1)
+            given = {} if error is None else {"y_error": error[rows]}
+            fit_rows(model, data.X.iloc[rows], data.y[rows], groups, **given)
+        if has_bar:
+            model.set_params(verbose=0)
+        return time.perf_counter() - begin
+
     def fit_scored(split: Split | None) -> tuple[float, dict[str, AbstractRegressor]]:
         n_train = f"{len(data.y) if split is None else len(split.train):,} rows"
         n_train = n_train if many is None else "all other rows, in shards"
         show(f"Fitting {type(model).__name__} to {n_train}")
-        seconds = fit_model(model, data, columns, split, many, error, verbose=verbose)
-        return seconds, fit_baselines(data, split, columns, options)
+        seconds = train(split)
+        rows = slice(None) if split is None else split.train
+        others = {
+            name: FitOptions(method=name, seed=options.seed).create_model(columns)
+            for name in BASELINES
+            if name != options.method
+        }
+        return seconds, {k: one.fit(data.X.iloc[rows], data.y[rows]) for k, one in others.items()}
 
     in_turn = many is None and options.scores_in_turn(columns, model)
     split = None if in_turn else hold_out()
@@ -316,13 +341,8 @@ def fit_table(
         best = list(baselines)[-1]
         sentence = verdict(score_difference(row_scores["model"], row_scores[best], best))
         named = {columns.group_column, columns.time_column, first_time_column(table.schema)}
-        rows = HeldOutRows.predict(
-            model,
-            data.X.iloc[split.test],
-            y,
-            dist=dist,
-            bounds=intervals(COVERAGE),
-            gate=gate,
+        rows = HeldOutRows.create(
+            *(data.X.iloc[split.test], y, dist, intervals(COVERAGE), gate),
             numbers=data.numbers[split.test],
             columns=data.frame.iloc[split.test].filter(items=[c for c in data.frame if c in named]),
         )
@@ -360,7 +380,7 @@ def fit_table(
     learned = split.train
     if not (split.how == IN_TURN or options.no_refit):
         show(f"Refitting on all {metadata['rows']['with_target']:,} rows.")
-        fit_model(model, data, columns, None, many, error, verbose=verbose)
+        train(None)
         linear = None if linear is None else linear.fit(data.X, data.y)
         learned = np.arange(len(data.y))
     saved = SavedTableModel(model, metadata, linear)
@@ -382,50 +402,6 @@ def fit_table(
     return saved, {SCORES: json.dumps(scores, indent=2) + "\n", REPORT: page.to_html()}
 
 
-def fit_model(
-    model: Any,
-    data: UsableRows,
-    columns: ColumnOptions,
-    split: Split | None,
-    many: ManyRows | None,
-    error: NDArray[np.float64] | None,
-    *,
-    verbose: bool,
-) -> float:
-    """Fit to the training rows, or to all rows without a split; return the seconds."""
-    begin = time.perf_counter()
-    has_bar = "verbose" in model.get_params()
-    if has_bar:
-        model.set_params(verbose=int(verbose))
-    if many is not None:
-        model.fit_stream(many.stream(data, columns, split))
-    else:
-        rows = np.arange(len(data.y)) if split is None else split.train
-        name, groups = columns.group_column, None
-        if name is not None:
-            groups = group_labels(data.frame[name].iloc[rows], 1)
-        given = {} if error is None else {"y_error": error[rows]}
-        fit_rows(model, data.X.iloc[rows], data.y[rows], groups, **given)
-    if has_bar:
-        model.set_params(verbose=0)
-    return time.perf_counter() - begin
-
-
-def error_values(data: UsableRows, name: str) -> NDArray[np.float64]:
-    """Known errors of all rows: numbers of at least 0."""
-    column = data.frame[name]
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    found = numbers.to_numpy(np.float64, na_value=np.nan)
-    is_bad = ~(np.isfinite(found) & (found >= 0))
-    if is_bad.any():
-        first = int(np.flatnonzero(is_bad)[0])
-        raise InvalidDataError(
-            f"`--error-column`: {name!r} must have numbers of at least 0, got"
-            f" {str(column.iloc[first])[:60]!r} in row {data.numbers[first]}."
-        )
-    return found
-
-
 def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any, **given: Any) -> None:
     """Fit; a stack weighs its experts by how well they predict other groups, if there are any."""
     if isinstance(model, SigmaxRegressor) and groups is not None and len(np.unique(groups)) > 1:
@@ -434,27 +410,13 @@ def fit_rows(model: Any, X: Any, y: NDArray[np.float64], groups: Any, **given: A
         model.fit(X, y, **given)
 
 
-def fit_baselines(
-    data: UsableRows, split: Split | None, columns: ColumnOptions, options: FitOptions
-) -> dict[str, AbstractRegressor]:
-    """Baselines other than the method, fitted to the training rows."""
-    rows = np.arange(len(data.y)) if split is None else split.train
-    return {
-        name: FitOptions(method=name, seed=options.seed)
-        .create_model(columns)
-        .fit(data.X.iloc[rows], data.y[rows])
-        for name in BASELINES
-        if name != options.method
-    }
-
-
 def predict_test(
     model: AbstractRegressor,
     data: UsableRows,
     split: Split,
     method: str = "distribution",
     error: NDArray[np.float64] | None = None,
-) -> tuple[Predictive, Callable[[float], NDArray[np.float64]], NDArray[np.float64] | None]:
+) -> tuple[Predictive, Intervals, NDArray[np.float64] | None]:
     """Densities of the test rows, bounds (n, 2) of the intervals of a level, and the gate."""
     if split.how != IN_TURN:
         X = data.X.iloc[split.test]
@@ -500,7 +462,6 @@ def fit_report(
         rows,
         summary,
         method=saved.intervals,
-        n_rows=counts["train"],
         about_rows=[
             ("table", f"{source}, {n_rows:,} rows{left_out}"),
             ("test rows", f"{counts['test']:,} of {counts['with_target']:,}, {split}"),
@@ -557,11 +518,10 @@ def model_report(
     summary: Mapping[str, Estimate],
     *,
     method: str,
-    n_rows: int,
     about_rows: Sequence[tuple[str, str]],
     **details: Any,
 ) -> ModelReport:
-    """Report of a model fitted to ``n_rows`` rows; ``details`` are fields of `ModelReport`."""
+    """Report of a fitted model; ``details`` are fields of `ModelReport`."""
     settings = saved.model.settings()
     details["subtitle"] += f". Created on {datetime.now(UTC):%Y-%m-%d}"
     return ModelReport(

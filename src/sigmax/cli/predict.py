@@ -225,7 +225,17 @@ def predict_parts(
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    run = Run.plan(saved, checksum(sums), sources, out, options, reading, rows_per_part)
+    check_count("--rows-per-part", rows_per_part)
+    if out is None:
+        raise InvalidArgumentError("`--out` must name a folder for the parts of many files.")
+    if out == "-" or "-" in sources:
+        raise InvalidArgumentError("Parts need files and a folder, not standard input or output.")
+    inputs = read_inputs(sources, out, reading)
+    columns = common_columns(inputs)
+    check_columns(saved, pd.DataFrame(columns=columns.names))
+    new_names(columns.names, options, saved.atoms)
+    cut = inputs, columns, cut_units(inputs, rows_per_part)
+    run = Run(out, checksum(sums), options, rows_per_part, reading, *cut)
     with run.opened(force=force):
         units = [unit for unit, (problem, _) in run.check_parts() if problem]
         n_units, n_before = len(run.units), len(run.units) - len(units)
@@ -256,31 +266,6 @@ class Run:
     inputs: tuple[InputFile, ...]
     columns: pa.Schema
     units: tuple[Unit, ...]
-
-    @classmethod
-    def plan(
-        cls,
-        saved: SavedTableModel,
-        model: str,
-        sources: Sequence[str],
-        out: str | None,
-        options: PredictOptions,
-        reading: Mapping[str, Any],
-        rows_per_part: int,
-    ) -> "Run":
-        check_count("--rows-per-part", rows_per_part)
-        if out is None:
-            raise InvalidArgumentError("`--out` must name a folder for the parts of many files.")
-        if out == "-" or "-" in sources:
-            raise InvalidArgumentError(
-                "Parts need files and a folder, not standard input or output."
-            )
-        inputs = read_inputs(sources, out, reading)
-        columns = common_columns(inputs)
-        check_columns(saved, pd.DataFrame(columns=columns.names))
-        new_names(columns.names, options, saved.atoms)
-        units = cut_units(inputs, rows_per_part)
-        return cls(out, model, options, rows_per_part, reading, inputs, columns, units)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -379,8 +364,8 @@ class Run:
                 found = json.loads(stream.read())
             return {name: found[name] for name in ("format", "model", "options", "inputs")}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            place = join_path(self.out, MANIFEST)
-            raise TableFileError(f"{place} is damaged: {RESTART}.") from error
+            path = join_path(self.out, MANIFEST)
+            raise TableFileError(f"{path} is damaged: {RESTART}.") from error
 
     def write_manifest(self, finished: dict[str, int] | None = None) -> None:
         with new_output(join_path(self.out, MANIFEST)) as stream:

@@ -9,7 +9,7 @@ import typer
 
 from sigmax.cli.app import EngineOptions, RetryFailed, Settings, app, parse_settings, split_names
 from sigmax.cli.terminal import CONTINUES, report_errors, show_item, show_progress
-from sigmax.data.deliveries import make_deliveries
+from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError, TableFileError
 from sigmax.paper import PAPER, paper_experiments
 from sigmax.report.tables import ReportTable

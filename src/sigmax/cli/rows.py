@@ -1,10 +1,11 @@
 """Rows of a table: columns to learn from, held-out rows, and fingerprints of training rows."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from types import MappingProxyType
 from typing import Annotated, Any, final
 
 import numpy as np
@@ -45,6 +46,8 @@ HELD_OUT = 0.2
 """Share of rows that a separate fit holds out, by default."""
 MANY_LEARNED = 0.02
 """Share of training rows, beyond that of duplicates, from which scores are misleading."""
+
+NO_CATEGORY = "(missing)"
 
 Labels = NDArray[np.int64]
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -170,15 +173,13 @@ class ManyRows:
     bar: Bar = no_bar
 
     @classmethod
-    def read(
-        cls, files: ParquetFiles, columns: ColumnOptions, seed: int = 0, bar: Bar = no_bar
-    ) -> "ManyRows":
+    def read(cls, files: ParquetFiles, columns: ColumnOptions, seed: int, bar: Bar) -> "ManyRows":
         from sigmax.experts.stream import ParquetStream  # which imports JAX
 
         target = columns.target
         check_names([target], files.names, option="--target")
         share, parts, n_with_target = SAMPLED / files.n_rows, [], 0
-        stream = ParquetStream(files, target, (), watch=watched(bar, "sample"))
+        stream = ParquetStream(files, target, (), watch=partial(watched, bar, "sample"))
         for number, (first, frame) in enumerate(stream.frames()):
             y = read_target(frame, target, first_row=first)
             n_with_target += int(np.sum(~np.isnan(y)))
@@ -191,39 +192,34 @@ class ManyRows:
         from sigmax.experts.stream import ParquetStream
 
         keeps = None if split is None else training_filter(data, columns, split)
-        watch = watched(self.bar, "rows")
+        watch = partial(watched, self.bar, "rows")
         return ParquetStream(self.files, columns.target, data.features, keeps, watch)
 
 
 def read_rows(
     source: str,
     columns: ColumnOptions,
-    reading: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] = MappingProxyType({}),
     *,
     largest: int | None = None,
     seed: int = 0,
     bar: Bar = no_bar,
 ) -> tuple[pd.DataFrame, ManyRows | None]:
     """Read a table; Parquet files with more than ``largest`` rows are sampled."""
-    reading = reading or {}
-    if not is_parquet(source):
-        with bar("reading"):
-            return read_table(source, **reading), None
-    files = ParquetFiles.open([source])
-    if largest is None or files.n_rows <= largest:
-        with bar("reading"):
-            return files.read() if is_many_files(source) else read_table(source, **reading), None
-    rows = ManyRows.read(files, columns.for_columns(files.names), seed, bar)
-    return rows.sample, rows
+    files = ParquetFiles.open([source]) if is_parquet(source) else None
+    if files is not None and largest is not None and files.n_rows > largest:
+        rows = ManyRows.read(files, columns.for_columns(files.names), seed, bar)
+        return rows.sample, rows
+    with bar("reading"):
+        if files is not None and is_many_files(source):
+            return files.read(), None
+        return read_table(source, **reading), None
 
 
-def watched(bar: Bar, what: str) -> Callable:
-    @contextmanager
-    def watch():
-        with bar("reading") as progress:
-            yield lambda share: progress(what, share)
-
-    return watch
+@contextmanager
+def watched(bar: Bar, what: str) -> Iterator[Callable[[float], None]]:
+    with bar("reading") as progress:
+        yield partial(progress, what)
 
 
 def training_filter(
@@ -256,22 +252,17 @@ def hash_frame(frame: pd.DataFrame) -> NDArray[np.uint64]:
     return hashed(frame, index=False).to_numpy()
 
 
-def read_features(
-    frame: pd.DataFrame, columns: ColumnOptions | None = None, *, schema: Schema | None = None
-) -> Table:
-    """Read the columns of a frame; without a schema, infer kinds that the options do not name."""
+def read_features(frame: pd.DataFrame, columns: ColumnOptions) -> Table:
+    """Read the columns of a frame, and infer kinds that the options do not name."""
     raw = columns_of_frame(as_frame(frame))
-    if schema is None:
-        named = ((), ()) if columns is None else (columns.categories, columns.numbers)
-        schema = describe_columns(raw, *named)
-    return Table.from_columns(raw, schema)
+    return Table.from_columns(raw, describe_columns(raw, columns.categories, columns.numbers))
 
 
 def text_categories(table: Table) -> pd.DataFrame:
     """Frame for CatBoost: categories as text, numbers and times as numbers with NaN."""
     columns: dict[str, Any] = {}
     for column, cells in zip(table.schema.of_kind(Kind.CATEGORY), table.categories, strict=True):
-        columns[column.name] = np.array([*cells.names, "(gap)"], dtype=object)[cells.codes]
+        columns[column.name] = np.array([*cells.names, NO_CATEGORY], dtype=object)[cells.codes]
     for kind, cells in ((Kind.NUMBER, table.numbers), (Kind.TIME, table.times)):
         names = [column.name for column in table.schema.of_kind(kind)]
         columns |= dict(zip(names, cells.T, strict=True))
@@ -285,15 +276,13 @@ def typical_values(table: Table) -> dict[str, float | str | None]:
         if pd.api.types.is_numeric_dtype(cells):
             found[str(name)] = None if cells.isna().mean() > 0.5 else float(cells.median())
         else:
-            found[str(name)] = None if cells.mode()[0] == "(gap)" else str(cells.mode()[0])
+            found[str(name)] = None if cells.mode()[0] == NO_CATEGORY else str(cells.mode()[0])
     return found
 
 
 @final
 @dataclass(frozen=True)
 class Split:
-    """Training rows and test rows."""
-
     train: NDArray[np.intp]
     test: NDArray[np.intp]
     clusters: Labels
@@ -392,6 +381,20 @@ def group_labels(column: Any, fewest: int = 2) -> Labels:
     return labels
 
 
+def error_values(column: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Known errors of rows: numbers of at least 0."""
+    values: Any = pd.to_numeric(column, errors="coerce")
+    found = values.to_numpy(np.float64, na_value=np.nan)
+    is_bad = ~(np.isfinite(found) & (found >= 0))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        raise InvalidDataError(
+            f"`--error-column`: {column.name!r} must have numbers of at least 0, got"
+            f" {str(column.iloc[first])[:60]!r} in row {numbers[first]}."
+        )
+    return found
+
+
 def time_parts(times: NDArray[np.float64], n_parts: int) -> list[NDArray[np.intp]]:
     """Rows with a time in about equal parts, in order; rows of equal time are in one part."""
     known = np.flatnonzero(~np.isnan(times))
@@ -424,7 +427,7 @@ def time_order(column: Any, *, option: str) -> NDArray[np.float64]:
 
 def hash_rows(X: pd.DataFrame, y: NDArray[np.float64], schema: Schema) -> NDArray[np.uint64]:
     """A hash of every row with its target, whatever types a file gave its columns."""
-    cells = text_categories(read_features(X, schema=schema))
+    cells = text_categories(Table.from_columns(columns_of_frame(as_frame(X)), schema))
     numbers = cells.select_dtypes("number").columns
     cells[numbers] = cells[numbers].astype(np.float32) + np.float32(0)  # -0 is 0
     target = pd.Series(y.astype(np.float32) + np.float32(0))

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from sigmax.report.tables import ReportTable, TableCell
 from sigmax.report.validation import COVERAGE, at_end
 
+Intervals = Callable[[float], NDArray[np.float64]]
+"""Function from a level to the bounds (n, 2) of its intervals."""
+
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 SCORE_TITLES = {"log_likelihood": "log-likelihood", "crps": "CRPS", "rmse": "RMSE"}
 for percent in (f"{100 * level:g}" for level in LEVELS):
@@ -99,11 +102,7 @@ class RowScores:
         return Estimate(float(np.mean(difference)), standard_error(difference, self.clusters))
 
 
-def score_rows(
-    y: NDArray[np.float64],
-    dist: Any,
-    intervals: Callable[[float], NDArray[np.float64]] | None = None,
-) -> RowScores:
+def score_rows(y: NDArray, dist: Any, intervals: Intervals | None = None) -> RowScores:
     """Scores of every row; ``intervals`` gives the bounds (n, 2) of a level, by default ``dist``.
 
     ``at_end`` is 1 where ``y`` is an end of its 90 % interval, as happens with rounded targets.
@@ -121,10 +120,8 @@ def score_rows(
     return RowScores(scores, np.arange(len(y)))
 
 
-def intervals_of(
-    model: Any, X: Any, dist: Any, method: str
-) -> Callable[[float], NDArray[np.float64]]:
-    """Function from a level to the bounds (n, 2) of the intervals of rows with these densities."""
+def intervals_of(model: Any, X: Any, dist: Any, method: str) -> Intervals:
+    """Intervals of rows with these densities."""
     if method == "distribution":
         return dist.interval
     return lambda level: model.predict_interval(X, level, method="conformal")

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sigmax.distributions.base import AbstractDistribution, Batch
-from sigmax.distributions.cdf_integral import cuts_around, integrate_cdf
-from sigmax.distributions.mixture import Mixture
+from sigmax.distributions.mixture import Mixture, cuts_around, integrate_cdf
 from sigmax.values import AnyArray, ArrayLike, jnp, lax
 
 STEPS = np.linspace(-3.5, 2.8, 85)
@@ -62,14 +61,14 @@ class Bounded(AbstractDistribution):
 
     @property
     def mean(self) -> Float[AnyArray, "*batch"]:
-        moved = self._below - self._above
-        return jnp.clip(jnp.asarray(self.base.mean) + moved, self.low, self.high)
+        below, above = self._beyond
+        return jnp.clip(jnp.asarray(self.base.mean) + (below - above), self.low, self.high)
 
     @property
     def variance(self) -> Float[AnyArray, "*batch"]:
-        mean, variance = self.mean, jnp.asarray(self.base.variance)
+        mean, variance, (below, above) = self.mean, jnp.asarray(self.base.variance), self._beyond
         low, high = (jnp.where(jnp.isfinite(b), b, mean) for b in (self.low, self.high))
-        beyond = 2 * ((mean - low) * self._below + (high - mean) * self._above)
+        beyond = 2 * ((mean - low) * below + (high - mean) * above)
         found = variance + (self.base.mean - mean) ** 2 - beyond - self._squares_beyond
         return jnp.where(jnp.isfinite(variance), jnp.maximum(found, 0.0), jnp.inf)
 
@@ -106,9 +105,9 @@ class Bounded(AbstractDistribution):
         return jnp.clip(self.base.solve_quantile(q), self.low, self.high)
 
     def absolute_error(self, y: Batch) -> Float[AnyArray, "*batch"]:
-        y = jnp.broadcast_to(jnp.asarray(y), self.shape)
+        y, (below, above) = jnp.broadcast_to(jnp.asarray(y), self.shape), self._beyond
         at = jnp.clip(y, self.low, self.high)
-        return jnp.abs(y - at) + self.base.absolute_error(at) - self._below - self._above
+        return jnp.abs(y - at) + self.base.absolute_error(at) - below - above
 
     def crps(self, y: Batch) -> Float[AnyArray, "*batch"]:
         """Continuous ranked probability score: the integral of (F − step at y)²."""
@@ -129,20 +128,14 @@ class Bounded(AbstractDistribution):
         return Bounded(self.base.widen(factor), self.low, self.high)
 
     @property
-    def _below(self) -> Float[AnyArray, "*batch"]:
-        """E(low − Y)⁺; 0 without a lower bound."""
-        mean = jnp.asarray(self.base.mean)
-        low = jnp.where(jnp.isfinite(self.low), self.low, mean)
-        found = jnp.maximum(self.base.absolute_error(low) - (mean - low), 0.0) / 2
-        return jnp.where(jnp.isfinite(self.low), found, 0.0)
-
-    @property
-    def _above(self) -> Float[AnyArray, "*batch"]:
-        """E(Y − high)⁺; 0 without an upper bound."""
-        mean = jnp.asarray(self.base.mean)
-        high = jnp.where(jnp.isfinite(self.high), self.high, mean)
-        found = jnp.maximum(self.base.absolute_error(high) + (mean - high), 0.0) / 2
-        return jnp.where(jnp.isfinite(self.high), found, 0.0)
+    def _beyond(self) -> tuple[Float[AnyArray, "*batch"], Float[AnyArray, "*batch"]]:
+        """E(low − Y)⁺ and E(Y − high)⁺; 0 without the bound."""
+        mean, found = jnp.asarray(self.base.mean), []
+        for sign, bound in ((-1, self.low), (1, self.high)):
+            at = jnp.where(jnp.isfinite(bound), bound, mean)
+            beyond = jnp.maximum(self.base.absolute_error(at) + sign * (mean - at), 0.0) / 2
+            found.append(jnp.where(jnp.isfinite(bound), beyond, 0.0))
+        return found[0], found[1]
 
     @property
     def _squares_beyond(self) -> Float[AnyArray, "*batch"]:
@@ -161,9 +154,7 @@ class Bounded(AbstractDistribution):
         rule = tuple(jnp.asarray(part, unit.dtype) for part in (NODES, NODE_WEIGHTS))
         return lax.scan(add, jnp.zeros_like(unit), rule)[0]
 
-    def _integrate(
-        self, function: Callable[..., Any], at: Float[AnyArray, "*batch"]
-    ) -> Float[AnyArray, "*batch"]:
+    def _integrate(self, function: Callable[..., Any], at: Batch) -> Batch:
         """∫ function(F(y), y) dy between the bounds."""
         cuts = jnp.clip(cuts_around(self.components), self.low[None], self.high[None])
         return integrate_cdf(self.base, function, at, cuts)

@@ -30,7 +30,7 @@ LEVELS, LEVEL_WEIGHTS = (part / 2 for part in np.polynomial.legendre.leggauss(32
 LEVELS = LEVELS + 0.5
 """Gauss rule on the probabilities, for moments of transformed components."""
 
-GRID = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(60.0))
+GRID = np.sinh(np.linspace(-1, 1, 81) * np.arcsinh(60.0))
 """Points, in standard deviations from the mean, between which the cdf is integrated."""
 
 GAUSS = 0.5 + np.array([-0.5, 0.5]) / math.sqrt(3)
@@ -387,7 +387,7 @@ class Stacked(AbstractDistribution):
         if self.calibration is None:
             return mean, variance, epistemic
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
-        grid = mean + spread * GRID[::2].reshape(-1, *[1] * len(self.shape))
+        grid = mean + spread * GRID.reshape(-1, *[1] * len(self.shape))
         grid = np.clip(grid, *self.bounds)
         level = np.stack([self._mixture_cdf(x) for x in grid])
         lost = level - self._calibrated(level)

@@ -7,7 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sigmax.experts.base import COMPILED, AbstractExpert, AbstractFitted, HeldOut, import_compiled
+from sigmax.experts.forest import Forest
 from sigmax.experts.linear import Linear, Marginal
+from sigmax.experts.matern import MaternProcess
 from sigmax.experts.rows import Rows, TrainingRows
 
 if TYPE_CHECKING:
@@ -22,11 +24,13 @@ __all__ = [
     "Bayesian",
     "Combined",
     "Dropout",
+    "Forest",
     "GaussianProcess",
     "HeldOut",
     "Linear",
     "Local",
     "Marginal",
+    "MaternProcess",
     "Rows",
     "SparseGaussianProcess",
     "TrainingRows",

@@ -118,9 +118,6 @@ class HeldOut(AbstractValue):
     def _conformal(self) -> tuple[ConformalScores, Bool[np.ndarray, "folds members"]]:
         """Scores |y - mean| / std of the rows, and the members of each fold of rows."""
         folds, fold = np.unique(self.members, axis=0, return_inverse=True)
-        if not len(self):
-            nothing = np.zeros(self.y.shape)
-            return ConformalScores.create(nothing, nothing, nothing), folds
         dist = Predictive(self.dist)
         parts = self.y, dist.mean, dist.std, self.weight, fold.reshape(-1)
         return ConformalScores.create(*parts), folds

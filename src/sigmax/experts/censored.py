@@ -75,10 +75,7 @@ def censored_transform(bounds: Float[np.ndarray, "rows 2"]) -> PowerTransform | 
 
 
 def truncated_moments(
-    mean: Any,
-    variance: Any,
-    low: Float[np.ndarray, " rows"],
-    high: Float[np.ndarray, " rows"],
+    mean: Any, variance: Any, low: Float[np.ndarray, " rows"], high: Float[np.ndarray, " rows"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of Normal variables between bounds, and the log-probability of these.
 

@@ -19,7 +19,6 @@ EX    $\hat\sigma^2 = (1-\nu(\delta))\sigma^2 + \nu\eta$,   `VarianceNetwork`, w
 ====  ====================================================  =======================================
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,17 +46,9 @@ from sigmax.experts.ensemble import (
     mean_gates,
 )
 from sigmax.experts.rows import Rows
+from sigmax.extrapolation import NO_CENTER, ExtrapolationGate, create_gate, gate_relevance
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    ACTIVATIONS,
-    NO_CENTER,
-    SMALLEST_VARIANCE,
-    ExtrapolationGate,
-    TabularMLP,
-    create_gate,
-    gate_relevance,
-    inverse_softplus,
-)
+from sigmax.networks import ACTIVATIONS, SMALLEST_VARIANCE, TabularMLP, inverse_softplus
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
@@ -82,16 +73,8 @@ RowValues = Float[Array, " batch"]
 INITIAL_VARIANCE, INITIAL_CONCENTRATION = 0.3, 4.0
 
 
-class AbstractSpread(eqx.Module):
-    """The noise at x, as a density around a mean."""
-
-    @abstractmethod
-    def __call__(self, x: Inputs, mean: Float[Array, "rows outputs"]) -> AbstractDistribution:
-        """Density around ``mean`` of every row and output."""
-
-
 @final
-class InverseGammaSpread(AbstractSpread):
+class InverseGammaSpread(eqx.Module):
     r"""IG: a variance with an inverse-Gamma distribution, hence a Student-t around the mean.
 
     $\alpha = \alpha_0 + \text{softplus}(\cdot)$ with $\alpha_0 > 1$, so that
@@ -122,7 +105,7 @@ class InverseGammaSpread(AbstractSpread):
 
 
 @final
-class NormalSpread(AbstractSpread):
+class NormalSpread(eqx.Module):
     """One variance per row, without IG."""
 
     variance: TabularMLP
@@ -157,7 +140,7 @@ class VarianceNetwork(eqx.Module):
     """
 
     mean: TabularMLP
-    spread: AbstractSpread
+    spread: InverseGammaSpread | NormalSpread
     gate: ExtrapolationGate | None
     factor: Float[Array, ""]
     prior_variance: float = eqx.field(static=True)
@@ -198,15 +181,11 @@ def density(network: VarianceNetwork, batch: Batch, data: TrainingData) -> Abstr
     return network(batch.X, batch.own_center)
 
 
-def log_likelihood(network: VarianceNetwork, batch: Batch, data: TrainingData) -> RowValues:
-    """Log-density of every row; outputs are independent given x, so theirs add up."""
-    return jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
-
-
 def negative_log_likelihood(
     network: VarianceNetwork, batch: Batch, data: TrainingData
 ) -> RowValues:
-    return -log_likelihood(network, batch, data)
+    """Minus the log-density of a row; outputs are independent given x, so theirs add up."""
+    return -jnp.sum(density(network, batch, data).log_prob(batch.y), axis=1)
 
 
 def beta_negative_log_likelihood(
@@ -432,7 +411,7 @@ class Combined(AbstractNetworkExpert):
             if self.recalibrate:
                 # The same rows chose the checkpoints, which look too good: nothing is narrowed.
                 factor = jnp.maximum(held_out_factor(found, *rows), 1.0)
-                factor = factor * few_rows_factor(trained.prepared.n_distinct)
+                factor = factor * few_rows_factor(trained.prepared.rows.given.n_distinct)
                 factors = jnp.broadcast_to(factor, networks.factor.shape)
                 networks = eqx.tree_at(lambda n: n.factor, networks, factors)
                 found = held_out_densities(networks, *rows, stage)
@@ -505,4 +484,3 @@ PRESETS = {
 }
 PLAIN_PRESETS = {name: preset.plain() for name, preset in PRESETS.items()}
 """Presets of mean-variance networks."""
-"""Named settings; `Combined.plain` of them are those of mean-variance networks."""

@@ -28,8 +28,15 @@ from sigmax.inputs import Inputs
 from sigmax.neighbors import neighborhoods
 from sigmax.random import RandomKey, jax_key, named_key
 from sigmax.settings import COUNT, number
-from sigmax.training import Fold, Stage, Supply, TrainingData, train_stage, validate_members
-from sigmax.training.loop import progress_bar
+from sigmax.training import (
+    Fold,
+    Stage,
+    Supply,
+    TrainingData,
+    progress_bar,
+    train_stage,
+    validate_members,
+)
 
 N_MEMBERS = (
     5,
@@ -109,8 +116,6 @@ class Prepared:
     """An `AbstractNetworkExpert` with settings for these rows."""
     stages: tuple[Stage, ...]
     rows: Rows
-    n_distinct: int
-    has_replicates: bool
     X: Inputs
     """Encoded rows in single precision."""
     y: np.ndarray
@@ -155,9 +160,8 @@ class Trained:
 def prepare(expert: AbstractNetworkExpert, rows: Rows, key: RandomKey) -> Prepared:
     """Untrained members, their neighbour graphs and the rows that each holds out."""
     share, n_members = expert.validation_fraction, expert.n_members
-    labels, kinds = rows.given.duplicate_group, (rows.given.n_distinct, rows.has_replicates)
     held_out = hold_out(
-        labels,
+        rows.given.duplicate_group,
         share,
         n_members,
         key,
@@ -171,7 +175,7 @@ def prepare(expert: AbstractNetworkExpert, rows: Rows, key: RandomKey) -> Prepar
     networks, own_center = expert.init(rows, X, key)
     graphs = neighborhoods(coordinates, sizes)
     parts = networks, own_center, graphs, held_out, keys, len(y)
-    return Prepared(expert, stages, rows, *kinds, X, y, *parts)
+    return Prepared(expert, stages, rows, X, y, *parts)
 
 
 def prepare_fit(expert: AbstractNetworkExpert, given: TrainingRows, key: RandomKey) -> Prepared:
@@ -308,9 +312,12 @@ def held_out_densities(networks: Any, folds: Fold, data: TrainingData, stage: St
 def held_out_factor(dist: Any, folds: Fold, data: TrainingData) -> Float[Array, ""]:
     """Factor on all scales that makes the members' held-out rows likeliest, each on its own."""
     y = data.y[folds.group[:, None], folds.validation]
-    parts = dist, y, folds.validation_weight
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), parts)
-    return best_scale_factor(*flat)
+    return best_scale_factor(*joined((dist, y, folds.validation_weight)))
+
+
+def joined(tree: Any) -> Any:
+    """Rows of all members, one member after the other."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
 
 
 @final
@@ -326,12 +333,6 @@ class HeldOutPredictions(eqx.Module):
     """Densities of all members at some rows of every fold: leaves (folds, members, some, ...)."""
     is_row: Bool[Array, "folds some"]
     """False for padding."""
-
-    def flat(self) -> tuple[Any, Float[Array, "rows outputs"], Float[Array, " rows"]]:
-        """Densities, values and weights, one member after the other."""
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (self.dist, self.y, self.weight)
-        )
 
 
 def held_out_predictions(
@@ -378,7 +379,7 @@ def mixture_recalibration(
     hardly any, it is not. The factor is the one by which intervals of 50, 80 and 90 % have their
     nominal coverage, corrected for the mixture by `factor_of_mixture`.
     """
-    dist, y, weight = found.flat()
+    dist, y, weight = joined((found.dist, found.y, found.weight))
 
     def score(most_df: Float[Array, ""]) -> Float[Array, ""]:
         tailed = dist.with_tails(most_df)

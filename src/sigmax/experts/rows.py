@@ -81,12 +81,10 @@ class TrainingRows:
 
     def take(self, rows: NDArray[np.intp]) -> "TrainingRows":
         """Some of the rows."""
-        table, y, weight = self.table[rows], self.y[rows], self.weight[rows]
-        group = None if self.group is None else self.group[rows]
-        error = None if self.error is None else self.error[rows]
-        bounds = None if self.bounds is None else self.bounds[rows]
-        indices, is_single = self.indices[rows], self.is_single_output
-        return TrainingRows(table, y, weight, indices, is_single, group, error, bounds)
+        names = ("table", "y", "weight", "indices", "group", "error", "bounds")
+        parts = {name: getattr(self, name) for name in names}
+        some = {name: part if part is None else part[rows] for name, part in parts.items()}
+        return replace(self, **some)
 
     @property
     def is_exact(self) -> bool:
@@ -192,8 +190,11 @@ def merge_duplicates(rows: TrainingRows) -> TrainingRows:
     if n_distinct == n_rows or n_distinct < FEWEST_DISTINCT:
         return rows
     kept = counts // np.gcd.reduce(counts)
-    if not can_be_chance(kept) and repeats_agree(rows.table.hashes(), first):
-        kept = np.ones_like(counts)
+    if not can_be_chance(kept):
+        _, of_X, n_repeats = np.unique(rows.table.hashes(), return_inverse=True, return_counts=True)
+        n_targets = np.bincount(of_X[first])[n_repeats > 1]
+        if np.mean(n_targets == 1) >= 0.9:  # but for a tenth, repeated X have one target
+            kept = np.ones_like(counts)
     if kept.sum() == n_rows:
         return rows
     order = np.argsort(label, kind="stable")
@@ -226,16 +227,6 @@ def can_be_chance(counts: NDArray[np.intp]) -> bool:
         return True
     share = n_rows * np.sum(counts * (counts - 1) * (counts - 2)) / n_pairs**2
     return bool(1 - share <= 2 * np.sqrt(6 * n_rows / n_pairs**2 + 2 / n_pairs))
-
-
-def repeats_agree(of_X: NDArray[np.uint64], first: NDArray[np.intp]) -> bool:
-    """True if rows of equal X have one target, but for a tenth of those that are repeated.
-
-    ``of_X`` are hashes of X, ``first`` one row of each different X and y.
-    """
-    label, counts = np.unique(of_X, return_inverse=True, return_counts=True)[1:]
-    n_targets = np.bincount(label[first])[counts > 1]
-    return bool(np.mean(n_targets == 1) >= 0.9)
 
 
 def duplicate_groups(X: Float[np.ndarray, "rows features"]) -> Int[np.ndarray, " rows"]:

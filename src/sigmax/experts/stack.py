@@ -49,7 +49,7 @@ from sigmax.features import Standardizer, Support, TargetUnits
 from sigmax.inputs import Inputs
 from sigmax.metrics import crps_of_cells
 from sigmax.random import RandomKey, named_key
-from sigmax.settings import Rule, one_of, setting
+from sigmax.settings import Rule, check_number, one_of, setting
 from sigmax.tables import Kind
 from sigmax.values import AbstractValue, tree_map
 
@@ -80,17 +80,23 @@ EFFORTS = {
 }
 """Names of the experts of every effort; the marginal, p_0 of the gate, comes first in all."""
 
-TRANSFORMED = ("linear", "gp", "forest")
+TRANSFORMED = (Linear, MaternProcess, Forest)
 """Experts that are also fitted to the transformed target, where it is skewed."""
 
 PRIOR_COUNT = 0.3
 """Rows that the Dirichlet prior adds to every expert."""
+
+LEAST_WEIGHT = 0.01
+"""Weight of an expert below which predictions leave it out, unless it is the marginal."""
 
 LEAST_SCALE = 1e-7
 """Least scale of all components, in standard deviations of the target that they are fitted to."""
 
 HEAVY_TAILED, N_KNOTS = 12.0, 64
 """Kurtosis from which a column is heavy-tailed (3 for a Normal one), and knots of its transform."""
+
+LINEAR, MOST_IN_TAILS = 3.0, 0.05
+"""Interquartile ranges from the median where tails begin, and the share of rows in short tails."""
 
 N_INDUCING = 2048
 """Inducing points of the gate: all rows, if there are fewer."""
@@ -133,9 +139,7 @@ def check_experts(name: str, experts: Any) -> Any:
 
 def check_seconds(name: str, seconds: Any) -> Any:
     """The setting: None, or a number above 0."""
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise InvalidArgumentError(f"`{name}` must be None or above 0, got {seconds!r}.")
-    return None if seconds is None else float(seconds)
+    return None if seconds is None else check_number(name, seconds, above=0.0)
 
 
 def check_atoms(name: str, atoms: Any) -> Any:
@@ -155,9 +159,9 @@ class InputTransform(AbstractValue):
     """Transforms of skewed and of heavy-tailed columns of numbers.
 
     A skewed column gets a power transform. One that is heavy-tailed even then, because of outliers
-    or of a code such as -999 for missing values, gets normal scores: linear between `N_KNOTS`
-    points, and with slope 1 beyond the training rows. Transformed columns take the place of the
-    others in networks, trees and distances; linear models have both.
+    or of a code such as -999 for missing values, has its tails shortened by `shorten_tails`: linear
+    between `N_KNOTS` points, and with slope 1 beyond the training rows. Transformed columns take
+    the place of the others in networks, trees and distances; linear models have both.
     """
 
     column: Int[np.ndarray, " columns"]
@@ -166,7 +170,7 @@ class InputTransform(AbstractValue):
     knots: Float[np.ndarray, "heavy knots"]
     """Values of heavy-tailed columns."""
     scores: Float[np.ndarray, "heavy knots"]
-    """Their normal scores, standardised over the training rows."""
+    """Their transformed values, standardised over the training rows."""
 
     @classmethod
     def fit(cls, rows: Rows) -> "InputTransform":
@@ -178,7 +182,7 @@ class InputTransform(AbstractValue):
         moved = numbers if found is None else found(numbers)
         is_heavy = stats.kurtosis(moved, axis=0, fisher=False) > HEAVY_TAILED
         skewed, heavy = np.flatnonzero((power != 1) & ~is_heavy), np.flatnonzero(is_heavy)
-        parts = [normal_scores(numbers[:, j]) for j in heavy]
+        parts = [shorten_tails(numbers[:, j]) for j in heavy]
         knots, scores = np.reshape(parts, (-1, 2, N_KNOTS)).swapaxes(0, 1)
         transform = PowerTransform.fit(numbers[:, skewed])
         return cls(np.append(skewed, heavy), transform, knots, scores)
@@ -206,20 +210,34 @@ class InputTransform(AbstractValue):
         return found
 
 
-def normal_scores(column: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "2 knots"]:
-    """Values of a column at equally spaced normal scores, and these scores, standardised.
+def shorten_tails(column: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "2 knots"]:
+    """Knots of a transform of a heavy-tailed column, and their standardised values.
+
+    A column whose tails, beyond `LINEAR` interquartile ranges from the median, have at most
+    `MOST_IN_TAILS` of the rows stays as it is between them, and its tails become logarithms. Any
+    other column gets its normal scores.
 
     Examples
     --------
-    >>> knots, scores = normal_scores(np.append(np.random.default_rng(0).normal(size=999), 1e9))
-    >>> bool(scores[-1] < 4), bool(abs(np.interp(1.0, knots, scores) - 1) < 0.1)
+    >>> outlier = np.append(np.random.default_rng(0).normal(size=999), 1e9)
+    >>> knots, values = shorten_tails(outlier)
+    >>> transformed = np.interp([0.0, 1.0, 2.0, 1e9], knots, values)
+    >>> bool(transformed[-1] < 25), bool(abs(np.diff(transformed, 2)[0]) < 1e-9)
     (True, True)
     """
-    values, count = np.unique(column, return_counts=True)
-    level = (np.cumsum(count) - count / 2) / len(column)
-    scores = special.ndtri(level)
-    even = np.linspace(scores[0], scores[-1], N_KNOTS)
-    knots = np.interp(even, scores, values)
+    low, middle, high = np.quantile(column, [0.25, 0.5, 0.75])
+    spread = high - low
+    if np.mean(np.abs(column - middle) > LINEAR * spread) > MOST_IN_TAILS or spread == 0:
+        values, count = np.unique(column, return_counts=True)
+        scores = special.ndtri((np.cumsum(count) - count / 2) / len(column))
+        even = np.linspace(scores[0], scores[-1], N_KNOTS)
+        knots = np.interp(even, scores, values)
+    else:
+        z = (np.array([column.min(), column.max()]) - middle) / spread
+        beyond = np.maximum(np.abs(z) - LINEAR, 0)
+        even = np.linspace(*(np.sign(z) * (np.abs(z) - beyond + np.log1p(beyond))), N_KNOTS)
+        beyond = np.maximum(np.abs(even) - LINEAR, 0)
+        knots = middle + spread * np.sign(even) * (np.abs(even) - beyond + np.expm1(beyond))
     moved = np.interp(column, knots, even)
     return np.stack([knots, (even - moved.mean()) / moved.std()])
 
@@ -281,8 +299,10 @@ class StackFitted(AbstractFitted):
         """`density`, and the ``gate``."""
         gate = self.gate(X)
         X = self.inputs(X)
-        parts = [one.part(one.fitted.density(X)) for one in self.experts]
-        dist = stacked(parts, [one.weight for one in self.experts], gate).widen(self.factor)
+        weights = without_small(np.array([one.weight for one in self.experts]))
+        used = [(one, own) for one, own in zip(self.experts, weights, strict=True) if own > 0]
+        parts = [one.part(one.fitted.density(X)) for one, _ in used]
+        dist = stacked(parts, [own for _, own in used], gate).widen(self.factor)
         return calibrated(dist, self.calibration, gate), {"gate": gate}
 
     def shares(self, gate: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "experts rows"]:
@@ -461,6 +481,21 @@ def cross_fitted_weights(
     return found, at_rows
 
 
+def without_small(
+    weight: Float[np.ndarray, " experts *rows"],
+) -> Float[np.ndarray, " experts *rows"]:
+    """Weights without those below `LEAST_WEIGHT`; the first one, of the marginal, stays.
+
+    Examples
+    --------
+    >>> without_small(np.array([0.002, 0.008, 0.5, 0.49]))
+    array([0.00201613, 0.        , 0.50403226, 0.49395161])
+    """
+    is_kept = weight >= LEAST_WEIGHT
+    is_kept[0] = True
+    return weight * is_kept / np.sum(weight * is_kept, axis=0)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Stack(AbstractExpert):
@@ -525,9 +560,11 @@ class Stack(AbstractExpert):
         chosen = EFFORTS[self.effort] if self.experts == "auto" else ("marginal", *self.experts)
         found: dict[str, AbstractExpert] = {}
         for one in chosen:
-            found[one if isinstance(one, str) else type(one).__name__] = (
-                EXPERTS[one]() if isinstance(one, str) else one
-            )
+            is_name = isinstance(one, str)
+            name, expert = (one, EXPERTS[one]()) if is_name else (type(one).__name__, one)
+            same = [known for known in found if known.split()[0] == name]
+            if all(found[known] != expert for known in same):
+                found[f"{name} {len(same) + 1}" if same else name] = expert
         return found
 
     def fit(self, rows: Rows, key: RandomKey, *, verbose: int = 0) -> StackFitted:
@@ -578,7 +615,7 @@ class Stack(AbstractExpert):
             if not (rows.given.is_exact or expert.knows_errors):
                 continue
             entries.append((name, expert, None))
-            if transform is not None and name in TRANSFORMED and rows.error is None:
+            if transform is not None and isinstance(expert, TRANSFORMED) and rows.error is None:
                 entries.append((f"{name} (transformed)", expert, transform))
         fitted, stopped = [], ""
         with Progress(disable=verbose == 0) as bar:
@@ -617,7 +654,7 @@ def scores_so_far(fitted: Sequence[StackedExpert], rows: Rows) -> str:
     log_density = np.log([densities(part, rows, at).mean(axis=1) for part in parts])
     fold = folds_of_groups(rows.given.duplicate_group[at])
     dist = stacked(parts, cross_fitted_weights(log_density.T, weight, fold)[1], np.zeros(len(at)))
-    scores = dist.crps(rows.y[at], step=4), np.log(densities(dist, rows, at))
+    scores = dist.crps(rows.y[at], step=2), np.log(densities(dist, rows, at))
     crps, log_density = (np.average(one.mean(axis=1), weights=weight) for one in scores)
     return f"Without networks: CRPS {crps:.3f}, log-likelihood {log_density:.3f}."
 
@@ -744,7 +781,7 @@ def weighed(
         )
         for one, own, log in zip(fitted, found, log_density, strict=True)
     )
-    return experts, at_rows[:, ::n_outputs]
+    return experts, without_small(at_rows[:, ::n_outputs])
 
 
 def held_out_crps(
@@ -755,4 +792,4 @@ def held_out_crps(
     if rows.bounds is not None:
         low, high = cells(rows, at)
         return crps_of_cells(low, high, Predictive(alone))[:, 0]
-    return measured(alone, rows, at).crps(rows.y[at], step=4).mean(axis=1)
+    return measured(alone, rows, at).crps(rows.y[at], step=2).mean(axis=1)

@@ -26,15 +26,9 @@ from sigmax.experts.base import AbstractFitted, HeldOut
 from sigmax.experts.combined import INITIAL_VARIANCE, N_CHUNKS, RowValues, negative_squared_error
 from sigmax.experts.ensemble import PATIENCE, VALIDATION_FRACTION, AbstractNetworkExpert, Trained
 from sigmax.experts.rows import Rows
+from sigmax.extrapolation import NO_CENTER
 from sigmax.inputs import Inputs
-from sigmax.networks import (
-    ACTIVATIONS,
-    NO_CENTER,
-    SMALLEST_VARIANCE,
-    InputLayer,
-    TabularMLP,
-    inverse_softplus,
-)
+from sigmax.networks import ACTIVATIONS, SMALLEST_VARIANCE, InputLayer, TabularMLP, inverse_softplus
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
@@ -152,26 +146,6 @@ class FlipoutNetwork(eqx.Module):
     layers: tuple[FlipoutLayer, ...]
     raw_noise: Float[Array, " outputs"]
     activation: str = eqx.field(static=True)
-
-    @classmethod
-    def create(
-        cls,
-        rng: np.random.Generator,
-        X: Inputs,
-        hidden_sizes: tuple[int, ...],
-        n_outputs: int,
-        *,
-        activation: str,
-    ) -> "FlipoutNetwork":
-        inputs = InputLayer.create(rng, X)
-        sizes = inputs.n_outputs, *hidden_sizes, n_outputs
-        gains = *(1.0 for _ in hidden_sizes), 0.1
-        layers = tuple(
-            FlipoutLayer.create(rng, *pair, gain=gain)
-            for pair, gain in zip(itertools.pairwise(sizes), gains, strict=True)
-        )
-        raw = on_device(np.full(n_outputs, inverse_softplus(INITIAL_VARIANCE)), np.float32)
-        return cls(inputs, layers, raw, activation)
 
     @property
     def noise_variance(self) -> Float[Array, " outputs"]:
@@ -351,21 +325,18 @@ class Dropout(AbstractStochastic):
 
     def finish(self, trained: Trained) -> StochasticFitted:
         folds = trained.folds
-        folds = folds if self.validation_fraction else validated_on_training_rows(folds)
+        if not self.validation_fraction:  # some rows that each member learns from in their place
+            weight = np.asarray(folds.weight)
+            n_rows = min(int(folds.n_learned.min()), MOST_ROWS)
+            rows = np.stack([np.flatnonzero(row)[:n_rows] for row in weight]).astype(np.int32)
+            share = np.take_along_axis(weight, rows, axis=1)
+            parts = rows, share / share.sum(axis=1, keepdims=True)
+            folds = eqx.tree_at(lambda f: (f.validation, f.validation_weight), folds, parts)
         precisions = best_precision(trained.networks, folds, trained.data, self.n_draws)
-        precisions = precisions - 2 * math.log(few_rows_factor(trained.prepared.n_distinct))
+        n_distinct = trained.prepared.rows.given.n_distinct
+        precisions = precisions - 2 * math.log(few_rows_factor(n_distinct))
         networks = eqx.tree_at(lambda n: n.log_precision, trained.networks, precisions)
         return super().finish(replace(trained, networks=networks))
-
-
-def validated_on_training_rows(folds: Fold) -> Fold:
-    """Folds with some rows that each member learns from in the place of held-out ones."""
-    weight = np.asarray(folds.weight)
-    n_rows = min(int(folds.n_learned.min()), MOST_ROWS)
-    rows = np.stack([np.flatnonzero(row)[:n_rows] for row in weight]).astype(np.int32)
-    share = np.take_along_axis(weight, rows, axis=1)
-    share = share / share.sum(axis=1, keepdims=True)
-    return eqx.tree_at(lambda f: (f.validation, f.validation_weight), folds, (rows, share))
 
 
 @compiled
@@ -408,9 +379,15 @@ class Bayesian(AbstractStochastic):
     )
 
     def create(self, rng: np.random.Generator, X: Inputs, n_outputs: int) -> FlipoutNetwork:
-        return FlipoutNetwork.create(
-            rng, X, self.hidden_sizes, n_outputs, activation=self.activation
+        inputs = InputLayer.create(rng, X)
+        sizes = inputs.n_outputs, *self.hidden_sizes, n_outputs
+        gains = *(1.0 for _ in self.hidden_sizes), 0.1
+        layers = tuple(
+            FlipoutLayer.create(rng, *pair, gain=gain)
+            for pair, gain in zip(itertools.pairwise(sizes), gains, strict=True)
         )
+        raw = on_device(np.full(n_outputs, inverse_softplus(INITIAL_VARIANCE)), np.float32)
+        return FlipoutNetwork(inputs, layers, raw, self.activation)
 
     def stages(self) -> tuple[Stage, ...]:
         parts = (

@@ -31,10 +31,10 @@ from sigmax.errors import InvalidDataError
 from sigmax.experts.ensemble import prepare, train
 from sigmax.experts.local import Local
 from sigmax.experts.rows import Rows, TrainingRows
+from sigmax.extrapolation import NO_CENTER
 from sigmax.inputs import Inputs
 from sigmax.model import Model
 from sigmax.neighbors import neighborhoods
-from sigmax.networks import NO_CENTER
 from sigmax.random import RandomKey, draw_seed, named_generator
 from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles
@@ -167,13 +167,11 @@ class Shards:
 
     @classmethod
     @contextmanager
-    def create(
-        cls, like: ShardRows, n_shards: int, rows_per_shard: int, folder: Path | None = None
-    ) -> Iterator["Shards"]:
+    def create(cls, like: ShardRows, n_shards: int, rows_per_shard: int) -> Iterator["Shards"]:
         """Room for rows ``like`` these, in files that go when the block or the process ends."""
         leaves, shape = jax.tree.leaves(like), (n_shards, rows_per_shard)
         n_bytes = sum(leaf[:1].nbytes for leaf in leaves) * n_shards * rows_per_shard
-        with TemporaryDirectory(prefix="sigmax-", dir=folder) as name:
+        with TemporaryDirectory(prefix="sigmax-") as name:
             free = shutil.disk_usage(name).free
             if n_bytes > free:
                 raise InvalidDataError(
@@ -279,14 +277,13 @@ def fit_stream(
     read: Callable[[Any, Any], Table],
     *,
     rows_per_shard: int | None = None,
-    folder: Path | None = None,
     verbose: int = 0,
 ) -> Model:
     """Fit an expert to all rows of a stream.
 
     Memory is bounded by a block, a shard and its neighbourhoods, whatever the number of rows.
-    Meanwhile, rows are in files of ``folder``, by default that for temporary files: four bytes for
-    every number. ``read_training`` checks the first shard, and ``read`` further rows by a schema.
+    Meanwhile, rows are in files of the folder for temporary files: four bytes for every number.
+    ``read_training`` checks the first shard, and ``read`` further rows by a schema.
     """
     rows_per_shard = rows_per_shard or ROWS_PER_SHARD
     n_shards = count_shards(stream.n_rows, rows_per_shard)
@@ -301,7 +298,7 @@ def fit_stream(
     like = ShardRows(prepared.X, prepared.y, given.weight.astype(np.float32))
     is_held_out = np.isin(np.arange(len(rows)), np.concatenate(prepared.held_out))
     held_out = row_numbers(features(given.table[np.flatnonzero(is_held_out)]))
-    with Shards.create(like, max(1, n_shards - 1), rows_per_shard, folder) as shards:
+    with Shards.create(like, max(1, n_shards - 1), rows_per_shard) as shards:
         for block, shard in deal(stream, seed, n_shards):
             own = np.flatnonzero(shard > 0)
             if not len(own):

@@ -11,6 +11,9 @@ from sklearn.utils.extmath import randomized_svd
 
 from sigmax.tables import MISSING, CategoryColumn
 
+Numbers = NDArray[np.float64]
+Labels = NDArray[np.int_]
+
 N_HASHES = 2048
 N_COMPONENTS = 16
 """Maximum number of coordinates of a name."""
@@ -40,7 +43,7 @@ class TextMap:
     """Matrix (N_HASHES, components) by which counts of n-grams are multiplied."""
 
     @classmethod
-    def fit(cls, names: Sequence[str], weight: NDArray[np.float64]) -> "TextMap":
+    def fit(cls, names: Sequence[str], weight: Numbers) -> "TextMap":
         """Principal directions of the names of all categories, weighted by their frequency."""
         grams = count_grams(names)
         rarity = np.log((1 + len(names)) / (1 + np.asarray((grams > 0).sum(axis=0)).ravel())) + 1
@@ -71,8 +74,6 @@ def most_categories(n_rows: int) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedCategory:
-    """Encoded rows of one column."""
-
     codes: NDArray[np.int32]
     statistics: NDArray[np.float32]
     """Statistics of the target in the category; no columns if there are few categories."""
@@ -108,11 +109,7 @@ class CategoryMap:
 
     @classmethod
     def fit(
-        cls,
-        column: CategoryColumn,
-        y: NDArray[np.float64],
-        weight: NDArray[np.float64],
-        groups: NDArray[np.int_],
+        cls, column: CategoryColumn, y: Numbers, weight: Numbers, groups: Labels
     ) -> tuple["CategoryMap", EncodedCategory]:
         """Encoding, and the training rows with statistics that leave out their own target.
 
@@ -165,9 +162,9 @@ class CategoryMap:
             coordinates[rows, entry[rows]] = MISMATCH / np.sqrt(2)
         else:
             if is_new.any():
-                codes, place = np.unique(column.codes[is_new], return_inverse=True)
+                codes, position = np.unique(column.codes[is_new], return_inverse=True)
                 names = [column.names[code] for code in codes]
-                letters[is_new] = self.letter_scales[0] * self.text(names)[place]
+                letters[is_new] = self.letter_scales[0] * self.text(names)[position]
             coordinates = np.concatenate([statistics, self.letter_scales[1] * letters], axis=1)
         return EncodedCategory(self.codes[entry], statistics, letters, coordinates)
 
@@ -179,8 +176,8 @@ class CategoryMap:
 
 
 def category_statistics(
-    codes: NDArray[np.int32], n_categories: int, y: NDArray[np.float64], weight: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    codes: NDArray[np.int32], n_categories: int, y: Numbers, weight: Numbers
+) -> Numbers:
     """Means, then logarithms of standard deviations, of ``y`` (rows, outputs) in each category.
 
     The mean is shrunk by k rows at the mean of all rows, where k is the variance within categories
@@ -210,12 +207,8 @@ def category_statistics(
 
 
 def cross_fitted_statistics(
-    codes: NDArray[np.int32],
-    n_categories: int,
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    groups: NDArray[np.int_],
-) -> NDArray[np.float64]:
+    codes: NDArray[np.int32], n_categories: int, y: Numbers, weight: Numbers, groups: Labels
+) -> Numbers:
     """Statistics of every row from the rows of other folds; duplicates share a fold."""
     fold = groups % N_FOLDS
     found = np.empty((len(codes), 2 * y.shape[1]))

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.features.categories import CategoryMap, EncodedCategory
+from sigmax.features.categories import CategoryMap, EncodedCategory, Labels, Numbers
 from sigmax.features.completion import Completion, complete
 from sigmax.features.target import Standardizer
 from sigmax.inputs import Inputs
@@ -48,12 +48,7 @@ class Features:
 
     @classmethod
     def fit(
-        cls,
-        table: Table,
-        y: NDArray[np.float64],
-        weight: NDArray[np.float64],
-        groups: NDArray[np.int_],
-        dtype: Any = np.float32,
+        cls, table: Table, y: Numbers, weight: Numbers, groups: Labels, dtype: Any = np.float32
     ) -> tuple["Features", Inputs]:
         """Encoder learned from training rows, and these rows as inputs.
 
@@ -65,14 +60,16 @@ class Features:
         """
         schema = table.schema
         scaling = Standardizer.fit(real_numbers(table), weight)
-        if schema.is_plain:
-            found = cls(schema, scaling, (), (), donor_rows(table))
-            return found, found(table, dtype)
         times = zip(schema.of_kind(Kind.TIME), table.times.T, strict=True)
         cycles = tuple(cycles_of(column, seconds) for column, seconds in times)
         fitted = [CategoryMap.fit(column, y, weight, groups) for column in table.categories]
         maps = tuple(one for one, _ in fitted)
-        found = cls(schema, scaling, cycles, maps, donor_rows(table))
+        donors = table
+        if len(table) > MOST_DONORS:
+            donors = table[np.linspace(0, len(table) - 1, MOST_DONORS).astype(np.intp)]
+        found = cls(schema, scaling, cycles, maps, donors)
+        if schema.is_plain:
+            return found, found(table, dtype)
         return found, found.encode(table, [encoded for _, encoded in fitted], dtype)
 
     def __call__(self, table: Table, dtype: Any = np.float32) -> Inputs:
@@ -141,8 +138,6 @@ class Features:
         """
         n_numbers, n_times = (len(self.schema.of_kind(kind)) for kind in (Kind.NUMBER, Kind.TIME))
         direct = np.arange(n_numbers + n_times)
-        if self.schema.is_plain:
-            return direct
         n_between = len(self.scaling.mean) - len(direct)
         between = n_numbers + np.array([b for _, b in combinations(range(n_times), 2)], int)
         cycles = np.repeat(direct[n_numbers:], [2 * len(names) for names in self.cycles])
@@ -200,22 +195,16 @@ class Features:
 
     def blank(self, n_rows: int) -> Inputs:
         """Inputs of ``n_rows`` rows whose values are all missing or 0."""
-        if self.schema.is_plain:
-            return Inputs(np.zeros((n_rows, len(self.schema)), dtype=np.float32))
         return self(Table.of_missing(self.schema, n_rows))
 
 
-def donor_rows(table: Table) -> Table:
-    if len(table) <= MOST_DONORS:
-        return table
-    return table[np.unique(np.linspace(0, len(table) - 1, MOST_DONORS).astype(np.intp))]
-
-
-def real_numbers(table: Table) -> NDArray[np.float64]:
+def real_numbers(table: Table) -> Numbers:
     """Numbers, times and differences of times, NaN for missing values."""
     if table.schema.is_plain:
         return table.numbers
-    return np.concatenate([table.numbers, table.times, elapsed(table.times)], axis=1)
+    times, n_times = table.times, table.times.shape[1]
+    pairs = combinations(range(n_times if n_times <= MOST_PAIRED else 0), 2)
+    return np.column_stack([table.numbers, times, *(times[:, b] - times[:, a] for a, b in pairs)])
 
 
 DAY = 86_400.0
@@ -225,15 +214,7 @@ MOST_PAIRED = 6
 """Maximum number of columns of times for which differences are computed."""
 
 
-def elapsed(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds between each pair of columns of times."""
-    n_columns = times.shape[1]
-    pairs = list(combinations(range(n_columns), 2)) if n_columns <= MOST_PAIRED else []
-    found = [times[:, second] - times[:, first] for first, second in pairs]
-    return np.column_stack([np.empty((len(times), 0)), *found])
-
-
-def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:
+def cycles_of(column: Column, times: Numbers) -> tuple[str, ...]:
     """Periods that a column of times covers twice (a year: once) and within which it varies."""
     present = times[~np.isnan(times)]
     if not len(present) or column.low is None or column.high is None:
@@ -246,7 +227,7 @@ def cycles_of(column: Column, times: NDArray[np.float64]) -> tuple[str, ...]:
     )
 
 
-def on_cycles(times: NDArray[np.float64], periods: tuple[str, ...]) -> NDArray[np.float64]:
+def on_cycles(times: Numbers, periods: tuple[str, ...]) -> Numbers:
     """Sine and cosine of the phase in each period; 0 and 0 for a missing value."""
     columns = [np.empty((len(times), 0))]
     for name in periods:

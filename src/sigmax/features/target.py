@@ -11,6 +11,8 @@ from sigmax.distributions import AbstractDistribution, Bounded, Mixture, Stacked
 from sigmax.errors import InvalidArgumentError, InvalidDataError
 from sigmax.settings import Rule
 
+Numbers = NDArray[np.float64]
+
 ATOM = 0.02
 """A value with at least this share of all rows is an atom."""
 
@@ -37,17 +39,15 @@ SMALL_DIFFERENCE = 1e-3
 class RepeatedValues:
     """Repeated values of a target, each with the interval, its cell, that is rounded to it."""
 
-    values: NDArray[np.float64]
+    values: Numbers
     """Smallest and largest target of every value, (k, 2): equal except for rounding errors."""
-    cells: NDArray[np.float64]
+    cells: Numbers
     """Lower and upper edges, (k, 2): the probability of a value is that of its cell."""
     is_rounded: bool
     """True if the target is rounded, False if the values are atoms among other values."""
 
     @classmethod
-    def find(
-        cls, y: NDArray[np.float64], declared: tuple[float, ...] = ()
-    ) -> "RepeatedValues | None":
+    def find(cls, y: Numbers, declared: tuple[float, ...] = ()) -> "RepeatedValues | None":
         """Repeated values of targets; None if values hardly ever repeat.
 
         Values ``declared`` as atoms are atoms, however few rows they have.
@@ -66,11 +66,11 @@ class RepeatedValues:
         True
         """
         values, counts = np.unique(y, return_counts=True)
-        if len(values) == 1:
-            return None
         if not np.isin(declared, values).all():
             text = f"`atoms` must be values of the target, got {declared!r}."
             raise InvalidArgumentError(text)
+        if len(values) == 1:
+            return None
         atoms = (counts >= fewest_in_atom(len(y))) | np.isin(values, declared)
         n_others = len(y) - counts[atoms].sum()
         is_grid = atoms.sum() > 1 and (
@@ -83,7 +83,7 @@ class RepeatedValues:
         return cls.of_atoms(values[atoms], counts[atoms], np.repeat(values[~atoms], counts[~atoms]))
 
     @classmethod
-    def rounded(cls, y: NDArray[np.float64]) -> "RepeatedValues":
+    def rounded(cls, y: Numbers) -> "RepeatedValues":
         values = np.unique(y)
         differences = np.diff(values)
         is_one = differences < SINGLE_PRECISION * np.abs(values[1:])
@@ -98,7 +98,7 @@ class RepeatedValues:
 
     @classmethod
     def of_atoms(
-        cls, atoms: NDArray[np.float64], counts: NDArray[np.intp], others: NDArray[np.float64]
+        cls, atoms: Numbers, counts: NDArray[np.intp], others: Numbers
     ) -> "RepeatedValues":
         """Atoms among ``others``, the values of all rows that are not in an atom."""
         n_near = np.minimum(np.ceil(NEAR_SHARE * counts).astype(int), len(others))
@@ -116,21 +116,21 @@ class RepeatedValues:
         if not (len(order) and np.isfinite(order).all() and (np.diff(order.ravel()) >= 0).all()):
             raise ValueError("repeated values of the target must increase, each within its cell")
 
-    def with_values(self, y: NDArray[np.float64]) -> "RepeatedValues":
+    def with_values(self, y: Numbers) -> "RepeatedValues":
         """Values of a rounded target, extended by new values ``y``."""
         return RepeatedValues.rounded(np.append(self.values, y)) if self.is_rounded else self
 
-    def half_cells(self) -> NDArray[np.float64]:
+    def half_cells(self) -> Numbers:
         """Distance of every value from the nearer edge of its cell."""
         return np.min(np.abs(self.cells - self.values), axis=1)
 
-    def cell_widths(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cell_widths(self, y: Numbers) -> Numbers:
         """Width of the symmetric cell of each target; 0 if it is not a repeated value."""
         index = self._nearest(y)
         is_own = (y >= self.values[index, 0]) & (y <= self.values[index, 1])
         return np.where(is_own, 2 * self.half_cells()[index], 0.0)
 
-    def ends(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def ends(self, bounds: Numbers) -> Numbers:
         """Interval of values from that of a density: last axis lower, upper.
 
         An end in the cell of a value is moved outwards to that value. An end of a rounded target
@@ -162,7 +162,7 @@ class RepeatedValues:
             is_moved |= in_cell & (beyond <= (1 + SMALL_DIFFERENCE) * self.half_cells()[index])
         return np.where(is_moved, value, bounds)
 
-    def atoms(self, y: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def atoms(self, y: Numbers, weight: Numbers) -> Numbers:
         """Values with a special share of rows with targets ``y``.
 
         These are atoms with five times as many rows as any other value, and of a rounded target the
@@ -183,7 +183,7 @@ class RepeatedValues:
         others = np.bincount(np.unique(y[~is_own], return_inverse=True)[1], weight[~is_own])
         return values[count > 5 * others.max(initial=0)]
 
-    def _nearest(self, y: NDArray[np.float64]) -> NDArray[np.intp]:
+    def _nearest(self, y: Numbers) -> NDArray[np.intp]:
         """Index of the value nearest to every number."""
         return np.searchsorted((self.values[:-1, 1] + self.values[1:, 0]) / 2, y)
 
@@ -211,7 +211,7 @@ class Support(NamedTuple):
     high: float = np.inf
 
     @classmethod
-    def find(cls, y: NDArray[np.float64], declared: Any = "auto") -> "Support":
+    def find(cls, y: Numbers, declared: Any = "auto") -> "Support":
         """Support of targets: as declared, or 0 to infinity if no value can be negative.
 
         No value can be negative if none is, and there is an atom at 0, a skewed distribution (the
@@ -233,17 +233,13 @@ class Support(NamedTuple):
             )
         return cls(low, high)
 
-    def with_values(self, y: NDArray[np.float64]) -> "Support":
+    def with_values(self, y: Numbers) -> "Support":
         """Support without the bounds that new values ``y`` violate."""
         low = self.low if y.min() >= self.low else -np.inf
         return Support(low, self.high if y.max() <= self.high else np.inf)
 
-    @property
-    def is_bounded(self) -> bool:
-        return bool(np.isfinite(self.low) or np.isfinite(self.high))
 
-
-def is_positive(y: NDArray[np.float64]) -> bool:
+def is_positive(y: Numbers) -> bool:
     """True if no value is negative and the distribution has a bound at 0, see `Support.find`."""
     if len(y) < FEWEST_POSITIVE or y.min() < 0 or y.max() == y.min():
         return False
@@ -377,6 +373,8 @@ class TargetUnits:
         atoms: tuple[float, ...] = (),
     ) -> "TargetUnits":
         """Units of targets (n, p); ``support`` is "auto" or bounds, ``atoms`` are declared."""
+        if atoms and y.shape[1] > 1:
+            raise InvalidArgumentError("`atoms` need a single target: fit one model per output.")
         found = {
             "limits": outlier_limits(y),
             "repeated": tuple(RepeatedValues.find(column, atoms) for column in y.T),
@@ -388,7 +386,9 @@ class TargetUnits:
 
     def with_values(self, y: np.ndarray) -> "TargetUnits":
         """Transform whose repeated values and support include new targets ``y`` (n, p)."""
-        repeated = (own and own.with_values(column) for own, column in self._columns(y))
+        repeated = (
+            own and own.with_values(column) for own, column in zip(self.repeated, y.T, strict=True)
+        )
         support = (own.with_values(column) for own, column in zip(self.support, y.T, strict=True))
         return replace(self, repeated=tuple(repeated), support=tuple(support))
 
@@ -415,9 +415,9 @@ class TargetUnits:
 
     def bounded(self, dist: Mixture | Stacked) -> AbstractDistribution:
         """Clip distributions of y, (n, p) or (n,), to the support."""
-        if not any(own.is_bounded for own in self.support):
-            return dist
         bounds = np.array(self.support, np.float64)
+        if not np.isfinite(bounds).any():
+            return dist
         if isinstance(dist, Stacked):
             return dist.bounded(*bounds.T)
         return Bounded.create(dist, *(bounds.T if len(dist.shape) > 1 else bounds[0]))
@@ -437,14 +437,11 @@ class TargetUnits:
 
     def cell_widths(self, y: np.ndarray) -> np.ndarray:
         """Width of the cell of each target, (n,) or (n, p); 0 where values do not repeat."""
-        widths = np.zeros((len(y), len(self.repeated)))
-        for output, (own, column) in enumerate(self._columns(y.reshape(len(y), -1))):
+        widths, columns = np.zeros((len(y), len(self.repeated))), y.reshape(len(y), -1)
+        for output, own in enumerate(self.repeated):
             if own is not None:
-                widths[:, output] = own.cell_widths(column)
+                widths[:, output] = own.cell_widths(columns[:, output])
         return widths.reshape(y.shape)
-
-    def _columns(self, y: np.ndarray):
-        return zip(self.repeated, y.T, strict=True)
 
     def check(self) -> None:
         """Raise ValueError unless all bounds are in order."""

@@ -24,8 +24,9 @@ from numpy.random import Generator
 
 from sigmax.compilation import bucket_size, by_blocks, compiled, on_device, pad_rows
 from sigmax.distributions import AbstractDistribution, Normal, StudentT, blend_factor
+from sigmax.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.features import Standardizer
-from sigmax.networks import NO_CENTER, ExtrapolationGate, inverse_softplus
+from sigmax.networks import inverse_softplus
 
 Rows = Float[Array, "rows features"]
 Codes = Float[Array, "rows latent"]

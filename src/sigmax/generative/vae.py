@@ -26,6 +26,7 @@ from sigmax.compilation import on_device, stack_members
 from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.experts.rows import duplicate_groups, hold_out
+from sigmax.extrapolation import ExtrapolationGate
 from sigmax.features import Standardizer
 from sigmax.generative.autoencoder import (
     LIKELIHOODS,
@@ -45,7 +46,6 @@ from sigmax.generative.autoencoder import (
     standardized,
 )
 from sigmax.neighbors import neighbor_graph
-from sigmax.networks import ExtrapolationGate
 from sigmax.random import RandomKey, jax_key, make_key, named_generator, named_key
 from sigmax.sampling import draw_batches, expected_count
 from sigmax.saving import AbstractSavable
@@ -64,7 +64,7 @@ from sigmax.settings import (
     store,
 )
 from sigmax.tables.table import in_fitted_order
-from sigmax.training.loop import (
+from sigmax.training import (
     AbstractStage,
     Graph,
     Report,

@@ -12,7 +12,7 @@ import numpy as np
 from sigmax.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
 from sigmax.estimators import AbstractGPRegressor, AbstractRegressor
 from sigmax.experts.gaussian_process import GPFitted
-from sigmax.experts.gaussian_process.hyper import SMALLEST_JITTER
+from sigmax.experts.gaussian_process.expert import SMALLEST_JITTER
 from sigmax.integrations.surrogates import fit_surrogate
 from sigmax.tables import Kind
 
@@ -156,17 +156,17 @@ class MemberPosterior(Posterior):
         base = base_samples.reshape(-1, *self.base_sample_shape).squeeze(-1)
         level = torch.special.ndtr(base[..., :1])
         chosen = (n_members * level).long().clamp(max=n_members - 1)
-        factors, places, parts = self._factors(), [], []
+        factors, indices, parts = self._factors(), [], []
         for member in range(n_members):  # usually a draw has the same member in all batches
-            place = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
+            own = (chosen == member).flatten(1).any(dim=1).nonzero()[:, 0]
             normal = torch.einsum(
-                "...ij,s...j->s...i", factors[..., member, :, :], base[place, ..., 1:]
+                "...ij,s...j->s...i", factors[..., member, :, :], base[own, ..., 1:]
             )
             drawn = self.member_means[..., member, :] + normal
-            parts.append(torch.where(chosen[place] == member, drawn, 0.0))
-            places.append(place)
+            parts.append(torch.where(chosen[own] == member, drawn, 0.0))
+            indices.append(own)
         draws = torch.zeros(len(base), *self.batch_shape, q, dtype=self.dtype, device=self.device)
-        draws = draws.index_add(0, torch.cat(places), torch.cat(parts))
+        draws = draws.index_add(0, torch.cat(indices), torch.cat(parts))
         return draws.reshape(self._extended_shape(sample_shape))
 
 

@@ -87,11 +87,11 @@ class SkproDistribution(BaseDistribution):
         return SkproDistribution(some_of(self.predictive, [rowidx], [colidx]))
 
     def _iloc(self, rowidx=None, colidx=None) -> "SkproDistribution":
-        if all(isinstance(place, int | np.integer) for place in (rowidx, colidx)):
+        if all(isinstance(index, int | np.integer) for index in (rowidx, colidx)):
             return self._iat(rowidx, colidx)
         rows, columns = (
-            np.arange(n) if places is None else np.atleast_1d(np.arange(n)[places])
-            for n, places in zip(self.shape, (rowidx, colidx), strict=True)
+            np.arange(n) if indices is None else np.atleast_1d(np.arange(n)[indices])
+            for n, indices in zip(self.shape, (rowidx, colidx), strict=True)
         )
         return SkproDistribution(
             some_of(self.predictive, rows, columns),

@@ -16,8 +16,8 @@ PAPER = ("toy", "weather", "uci", "timings", "ablation", "active", "gradients", 
 def paper_experiments() -> "dict[str, Experiment]":
     """All experiments by name; their modules are imported by the first call."""
     import sigmax.plots  # noqa: F401, raises an error without Matplotlib
-    from sigmax.paper import active, generative, gradients, toy, uci, weather
+    from sigmax.paper import curves, generative, gradients, uci
 
-    found = [toy.TOY, weather.WEATHER, uci.UCI, uci.TIMINGS, uci.ABLATION, active.ACTIVE]
+    found = [curves.TOY, curves.WEATHER, uci.UCI, uci.TIMINGS, uci.ABLATION, uci.ACTIVE]
     found += [gradients.GRADIENTS, generative.MOONS, generative.IMAGES]
     return {experiment.name: experiment for experiment in found}

@@ -189,9 +189,13 @@ def uci_tables(records: Sequence[Record]) -> list[ReportTable]:
     return [table for table in tables if table.rows or table.notes]
 
 
+def title_with_settings(text: str, settings: str) -> str:
+    """Title of a table, with the settings that differ from the defaults."""
+    return f"{text} ({settings})" if settings else text
+
+
 def full_title(benchmark: Benchmark, title: str) -> str:
-    settings = f" ({benchmark.settings})" if benchmark.settings else ""
-    return f"{benchmark.experiment}: {title}{settings}"
+    return title_with_settings(f"{benchmark.experiment}: {title}", benchmark.settings)
 
 
 def titles(methods: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from scipy.stats import wasserstein_distance
 from sigmax.data import IMAGE_SETS, TwoMoons, load_images
 from sigmax.generative import VAE, CombVAE, fit_together
 from sigmax.generative.vae import AbstractVAE
-from sigmax.paper.benchmark import PUBLISHED, method_rows
+from sigmax.paper.benchmark import PUBLISHED, method_rows, title_with_settings
 from sigmax.plots import INK, MODEL, tidy
 from sigmax.random import make_generator
 from sigmax.report.tables import ReportTable, mean_and_error
@@ -115,11 +115,6 @@ def groups_of(records: Sequence[Record]) -> dict[tuple[str, str], dict[str, list
     """Done records: data set and settings -> method -> seeds."""
     ordered = in_order(records, GENERATIVE_METHODS)
     return group_done(ordered, lambda t: (t.dataset, t.settings_text), lambda t: t.method)
-
-
-def title_with_settings(text: str, settings: str) -> str:
-    """Title of a table, with the settings that differ from the defaults."""
-    return f"{text} ({settings})" if settings else text
 
 
 def shown_seeds(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
@@ -467,10 +462,9 @@ def image_tables(records: Sequence[Record]) -> list[ReportTable]:
     for (dataset, settings), methods in groups.items():
         title = set_title(dataset)
         tables.append(density_table(title, settings, methods))
-        variance_title = title_with_settings(f"images: {title}, the decoder's variance", settings)
         tables.append(
             ReportTable(
-                title=variance_title,
+                title=title_with_settings(f"images: {title}, the decoder's variance", settings),
                 header=["model", *VARIANCE_SCORES],
                 rows=method_rows(GENERATIVE_METHODS, methods, VARIANCE_SCORES),
                 notes=[

@@ -33,8 +33,7 @@ from sigmax.runs.methods import METHODS, create_model, stopwatch
 from sigmax.runs.records import Record, Task, describe_machine, done, group_done
 from sigmax.sampling import LocalitySampler
 from sigmax.settings import check_count
-from sigmax.training import Fold, TrainingData
-from sigmax.training.loop import start_members, train_chunk
+from sigmax.training import Fold, TrainingData, start_members, train_chunk
 
 SMALL = 1e-3
 """Largest absolute value of an entry that counts as zero."""

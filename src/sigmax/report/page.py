@@ -122,8 +122,6 @@ class Caution:
 @final
 @dataclass(frozen=True, kw_only=True)
 class PagePart:
-    """Section of a page."""
-
     name: str
     """Identifier on the page: letters, digits and dashes."""
     heading: str
@@ -143,8 +141,6 @@ class PagePart:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Report as one HTML file."""
-
     title: str
     subtitle: str
     headline: str

@@ -144,7 +144,7 @@ def count_text(n: int, noun: str) -> str:
 
 def cell_text(value: object) -> str:
     """Format a value of the data, shortened."""
-    if value is None or value != value or str(value) in ("NaT", "<NA>"):
+    if value is None or str(value) in ("NaT", "<NA>") or value != value:  # NA cannot be compared
         return "(missing)"
     if isinstance(value, float):
         return f"{value:.0f}" if value == round(value) and abs(value) < 1e15 else number_text(value)

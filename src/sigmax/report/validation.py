@@ -76,42 +76,36 @@ class HeldOutRows:
     """Predicted probability of more than each of the thresholds, (n, thresholds)."""
 
     @classmethod
-    def predict(
+    def create(
         cls,
-        model: Any,
         X: Any,
         y: Numbers,
+        dist: Any,
+        bounds: Numbers,
+        gate: Numbers | None,
         *,
-        dist: Any = None,
-        bounds: Numbers | None = None,
-        gate: Numbers | None = None,
-        numbers: NDArray[np.integer] | None = None,
-        columns: Any = None,
+        numbers: NDArray[np.int64],
+        columns: Any,
         thresholds: Numbers | None = None,
     ) -> "HeldOutRows":
-        """Predict labelled rows of a pandas frame, as far as their predictions are not given.
+        """Labelled rows of a pandas frame, their densities, and the bounds (n, 2) of intervals.
 
-        Intervals have the ``bounds`` (n, 2); row ``numbers`` are counted from 1 by default;
         ``thresholds`` are quartiles of ``y`` below its maximum by default.
         """
         if thresholds is None:
             quartiles = np.unique(np.quantile(y, [0.25, 0.5, 0.75], method="lower"))
             thresholds = quartiles[quartiles < y.max()]
-        dist = model.predict_dist(X) if dist is None else dist
-        ends: Any = dist.interval(COVERAGE) if bounds is None else bounds
-        gate = model.predict_gate(X) if gate is None else gate
-        columns = pd.DataFrame(index=range(len(y))) if columns is None else columns
         rows = cls(
             y=y,
             mean=dist.mean,
             std=dist.std,
             epistemic=np.sqrt(dist.epistemic_variance),
-            lower=ends[:, 0],
-            upper=ends[:, 1],
+            lower=bounds[:, 0],
+            upper=bounds[:, 1],
             pit=dist.cdf(y),
             level=covering_levels(y, dist, CURVE_LEVELS),
             gate=None if gate is None else np.asarray(gate, dtype=np.float64),
-            numbers=np.arange(1, len(y) + 1) if numbers is None else np.asarray(numbers, np.int64),
+            numbers=numbers,
             columns=columns.reset_index(drop=True),
             cells=X.reset_index(drop=True),
             thresholds=thresholds,
@@ -495,8 +489,7 @@ def time_parts(rows: HeldOutRows, times: Numbers, *, are_times: bool) -> Any:
     order = known[np.argsort(times[known], kind="stable")]
     parts = [part for part in np.array_split(order, N_PERIODS) if len(part)]
     part_of_row = np.full(len(times), -1)
-    for i, part in enumerate(parts):
-        part_of_row[part] = i
+    part_of_row[order] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     text = time_text if are_times else number_text
     ends = [times[part[[0, -1]]].tolist() for part in parts]
     names = [f"{text(low)} to {text(high)}" for low, high in ends]
@@ -513,7 +506,10 @@ def groups_part(
         parts = group_parts(rows, rows.columns[group_column])
         charts.append(parts_chart(parts, group_column, "groups", target, is_time=False))
     if time_column is not None:
-        times, are_times = time_values(rows.columns[time_column])
+        frame = rows.columns.filter(items=[time_column])
+        schema = infer_schema(frame)
+        kind, times = schema.columns[0].kind, values_of(frame, schema)[time_column]
+        times, are_times = times if kind is not Kind.CATEGORY else np.nan * times, kind is Kind.TIME
         parts = time_parts(rows, times, are_times=are_times)
         if len(parts) > 1:
             shown = {"is_time": True, "are_times": are_times}
@@ -525,14 +521,6 @@ def groups_part(
         lead += " Rows of one group are similar, so the confidence intervals are too narrow."
     heading = "Coverage of groups and periods"
     return [PagePart(name="parts", heading=heading, lead=lead, charts=charts)]
-
-
-def time_values(column: Any) -> tuple[np.ndarray, bool]:
-    """Column as seconds since 1970 or as numbers, and True if these are times."""
-    frame = pd.DataFrame({"time": column})
-    schema = infer_schema(frame)
-    kind, values = schema.columns[0].kind, values_of(frame, schema)["time"]
-    return np.full(len(column), np.nan) if kind is Kind.CATEGORY else values, kind is Kind.TIME
 
 
 def values_of(X: pd.DataFrame, schema: Schema) -> dict[str, Numbers]:

@@ -194,7 +194,6 @@ class Service:
         return (await self.in_bulk(self.predictor.predict_batch, [request]))[0]
 
     async def in_bulk(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in the thread for large requests."""
         return await asyncio.get_running_loop().run_in_executor(self.bulk, function, *arguments)
 
 
@@ -251,7 +250,6 @@ def add_json_paths(app: FastAPI, service: Service) -> None:
 
 
 def add_csv_path(app: FastAPI, service: Service) -> None:
-    """Add the path that takes a CSV file."""
     options = service.options
 
     async def receive_file(request: Request) -> AsyncIterator[Path]:

@@ -92,14 +92,6 @@ class ServeOptions:
         except ValueError:
             return False
 
-    @property
-    def known_hosts(self) -> frozenset[str] | None:
-        """Accepted host names in lower case, None for any."""
-        if not self.allowed_hosts and not self.is_loopback:
-            return None
-        names = {"localhost", "127.0.0.1", "::1", self.host, *self.allowed_hosts}
-        return frozenset(name.lower() for name in names)
-
     def max_bytes(self, path: str) -> int:
         return int((self.max_upload if path == CSV_PATH else self.max_body) * MIB)
 
@@ -135,7 +127,10 @@ class RequestGuard:
     """Outermost ASGI layer: host name, token, size and time of requests, security headers."""
 
     def __init__(self, app: Any, options: ServeOptions):
-        self.app, self.options, self.hosts = app, options, options.known_hosts
+        self.app, self.options, self.hosts = app, options, None  # any host name
+        if options.allowed_hosts or options.is_loopback:
+            names = {"localhost", "127.0.0.1", "::1", options.host, *options.allowed_hosts}
+            self.hosts = {name.lower() for name in names}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -162,7 +157,8 @@ class RequestGuard:
         if n_bytes + len(scope["path"]) + len(scope["query_string"]) > MAX_HEADER_BYTES:
             message = f"Path and headers may have at most {MAX_HEADER_BYTES:,} bytes."
             raise http_error(431, message, "header", connection="close")
-        host = host_name(request.headers.get("host", ""))
+        host = request.headers.get("host", "").lower()
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if self.hosts is not None and host not in self.hosts:
             message = f"Unknown host name {host[:60]!r}: allow it with `--allow-host`."
             raise http_error(400, message, "header", "host")
@@ -204,9 +200,3 @@ class RequestGuard:
 def too_large(max_bytes: int) -> HTTPException:
     message = f"The request body may have at most {max_bytes:,} bytes."
     return http_error(413, message, "body", connection="close")
-
-
-def host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

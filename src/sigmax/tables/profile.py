@@ -37,6 +37,7 @@ from sigmax.tables.table import (
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
+Leaks = dict[tuple[str, ...], str]
 
 N_SAMPLED = 10_000
 MIN_ROWS = 20
@@ -97,8 +98,6 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class ColumnProfile:
-    """Summary of one column."""
-
     name: str
     kind: Kind
     n_missing: int
@@ -135,8 +134,6 @@ class TargetProfile:
 @final
 @dataclass(frozen=True)
 class Profile:
-    """Summary of a table."""
-
     n_rows: int
     columns: tuple[ColumnProfile, ...]
     target: TargetProfile
@@ -331,15 +328,13 @@ def split_findings(columns: Sequence[ColumnProfile], n_rows: int) -> list[Findin
     return findings
 
 
-def find_leaks(
-    numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers
-) -> dict[tuple[str, ...], str]:
+def find_leaks(numbers: Mapping[str, Numbers], codes: Mapping[str, Codes], y: Numbers) -> Leaks:
     """Leaks, as names of columns and the rest of a sentence about them.
 
     NaN and the code -1 are missing values. The terms of a sum or a product are not searched one by
     one. The search is repeated without the leaks that it found, until there are no more.
     """
-    leaks: dict[tuple[str, ...], str] = {}
+    leaks: Leaks = {}
     if terms := exact_terms(numbers, y):
         leaks[terms] = "together give the target exactly, as a sum"
     elif (y > 0).all():

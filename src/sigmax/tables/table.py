@@ -112,6 +112,8 @@ TIME_FORMATS = [day + clock for clock in CLOCKS for day in DAYS if day + clock !
 """Tried in this order: an ambiguous date has its month first. Eight digits alone are a number."""
 N_TRIED = 50
 """Values on which a time format is tried before it is tried on all."""
+Chosen = Sequence[Any] | None
+"""Names or positions of columns."""
 UNUSABLE = (list, tuple, dict, set, np.ndarray, complex)
 """Types of cells from which nothing can be learned."""
 
@@ -488,8 +490,8 @@ class Table:
         y: Any,
         sample_weight: Any = None,
         *,
-        categorical: Sequence[Any] | None = None,
-        numeric: Sequence[Any] | None = None,
+        categorical: Chosen = None,
+        numeric: Chosen = None,
     ) -> tuple["Table", NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
         """Rows of positive weight, with their targets, weights and positions in ``X``.
 
@@ -593,9 +595,7 @@ class Table:
         return hashes
 
 
-def infer_schema(
-    X: Any, *, categorical: Sequence[Any] | None = None, numeric: Sequence[Any] | None = None
-) -> Schema:
+def infer_schema(X: Any, *, categorical: Chosen = None, numeric: Chosen = None) -> Schema:
     """Schema of a frame or an array, with its columns in the same order.
 
     ``categorical`` and ``numeric`` are names or positions of columns to read as these kinds.
@@ -608,9 +608,7 @@ def infer_schema(
     return describe_columns(columns_of_array(X), categorical, numeric)
 
 
-def describe_columns(
-    columns: Sequence[RawColumn], categorical: Sequence[Any] | None, numeric: Sequence[Any] | None
-) -> Schema:
+def describe_columns(columns: Sequence[RawColumn], categorical: Chosen, numeric: Chosen) -> Schema:
     """Schema of columns, of which the user may have chosen kinds."""
     names = [column.name for column in columns]
     kinds = dict.fromkeys(chosen_names("numeric_features", numeric, names), Kind.NUMBER)
@@ -623,7 +621,7 @@ def describe_columns(
     return Schema(tuple(column.describe(kinds.get(column.name)) for column in columns))
 
 
-def chosen_names(setting: str, chosen: Sequence[Any] | None, names: Sequence[str]) -> list[str]:
+def chosen_names(setting: str, chosen: Chosen, names: Sequence[str]) -> list[str]:
     """Names of columns that are given by name or position."""
     if chosen is None:
         return []

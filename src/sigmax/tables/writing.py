@@ -120,21 +120,17 @@ class ParquetRows:
             self.writer = pq.ParquetWriter(self.stream, table.schema)
         common = common_schema(self.writer.schema, table.schema)
         if common != self.writer.schema:
-            self.writer = self.widen(self.writer, common)
-        self.writer.write_table(table.cast(common))
-
-    def widen(self, writer: pq.ParquetWriter, schema: pa.Schema) -> pq.ParquetWriter:
-        writer.close()
-        self.stream.seek(0)
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(self.stream, copy)
+            self.writer.close()
             self.stream.seek(0)
-            self.stream.truncate()
-            writer = pq.ParquetWriter(self.stream, schema)
-            with pq.ParquetFile(copy) as before:
-                for batch in before.iter_batches():
-                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
-        return writer
+            with tempfile.TemporaryFile() as copy:
+                shutil.copyfileobj(self.stream, copy)
+                self.stream.seek(0)
+                self.stream.truncate()
+                self.writer = pq.ParquetWriter(self.stream, common)
+                with pq.ParquetFile(copy) as before:
+                    for batch in before.iter_batches():
+                        self.writer.write_table(pa.Table.from_batches([batch]).cast(common))
+        self.writer.write_table(table.cast(common))
 
     def close(self, metadata: Mapping[str, str] | None = None) -> None:
         """Finish the file, with ``metadata`` in its footer."""

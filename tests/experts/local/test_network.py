@@ -19,9 +19,9 @@ from sigmax.experts.local.network import (
     held_out_density,
     weighted_sums,
 )
+from sigmax.extrapolation import ExtrapolationGate
 from sigmax.inputs import Inputs
-from sigmax.networks import MLP, ExtrapolationGate, InputLayer
-from sigmax.networks.mlp import PeriodicFeatures, wave
+from sigmax.networks import MLP, InputLayer, PeriodicFeatures, wave
 from sigmax.training import TrainingData
 
 N_COMPONENTS = 3

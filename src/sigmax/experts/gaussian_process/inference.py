@@ -18,11 +18,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from sigmax.compilation import compiled
-from sigmax.experts.leave_out import (
-    DuplicateGroups,
-    LeftOut,
-    leave_groups_out,
-)
+from sigmax.experts.leave_out import DuplicateGroups, LeftOut, leave_groups_out
 
 BLOCK = 512
 """Rows per block of the sparse bound; longer data are a multiple of it."""
@@ -294,8 +290,7 @@ def predict_latent(
     def predict(posterior, X):
         K = covariance(posterior.hyper, X, posterior.points)
         explained = jnp.sum((K @ posterior.reduction.T) ** 2, axis=1)
-        hyper = posterior.hyper
-        prior = hyper.variance + hyper.offset_variance if hyper.offset else hyper.variance
+        prior = posterior.hyper.variance + posterior.hyper.offset_variance
         return K @ posterior.coefficients, jnp.maximum(prior - explained, 0.0)
 
     return jax.vmap(predict, in_axes=(0, None))(posterior, X)

@@ -8,13 +8,13 @@ from typing import Any, final
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from sigmax.calibration import few_rows_factor
-from sigmax.compilation import bucket_size, stack_members
+from sigmax.compilation import bucket_size, compiled, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
 from sigmax.experts.ensemble import (
@@ -26,7 +26,7 @@ from sigmax.experts.ensemble import (
     held_out_predictions,
     mixture_recalibration,
 )
-from sigmax.experts.local.fitted import LocalFitted, Reference
+from sigmax.experts.local.fitted import LocalFitted
 from sigmax.experts.local.network import (
     COMPONENT_GAIN,
     Edges,
@@ -36,9 +36,9 @@ from sigmax.experts.local.network import (
     held_out_density,
 )
 from sigmax.experts.rows import Rows
-from sigmax.extrapolation import MOST_ROWS, trees
+from sigmax.extrapolation import MOST_ROWS, create_gate, gate_relevance, trees
 from sigmax.inputs import Inputs
-from sigmax.networks import MLP, InputLayer, create_gate, gate_relevance
+from sigmax.networks import MLP, InputLayer
 from sigmax.random import RandomKey, named_generator
 from sigmax.settings import (
     COUNT,
@@ -249,35 +249,39 @@ class Local(AbstractNetworkExpert):
             start.y,
             np.asarray(networks.gate.relevance)[0],
             start.rows.features.trends(),
-            named_generator(start.keys[0], "edges"),
+            named_generator(np.asarray(jax.random.key_data(start.keys))[0], "edges"),
         )
         edges = jax.tree.map(lambda leaf: np.stack([leaf] * len(networks.factor)), edges)
-        networks, dist = self.calibrate(trained)
-        n_centers = int(np.sum(np.asarray(networks.gate.is_used)[0]))
+        dist = None
+        if self.validation_fraction:
+            found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
+            dist = found.dist
+            if self.recalibrate:
+                scales = mixture_recalibration(found, not start.rows.has_replicates)
+                factor, most_df = map(np.float32, scales)
+                factor *= np.float32(few_rows_factor(given.n_distinct))
+                parts = [np.full(networks.factor.shape, one) for one in (factor, most_df)]
+                networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, parts)
+                dist = recalibrated(dist, on_device(factor), on_device(most_df))
+            dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
+            dist = Mixture(dist.components, None, dist.log_weight, self.n_components)
         weight = (given.weight / given.weight.mean()).astype(np.float32)
         return LocalFitted(
             networks=eqx.tree_at(lambda n: n.edges, jax.tree.map(np.asarray, networks), edges),
             rows=StoredRows(start.X, start.y, weight, given.indices),
             held_out=trained.held_out(dist),
             history=trained.history,
-            reference=Reference(len(weight), start.n_learned, n_centers, self.n_inducing),
+            n_fitted=len(weight),
+            n_learned=start.n_learned,
+            n_centers=int(np.sum(np.asarray(networks.gate.is_used)[0])),
+            n_inducing=self.n_inducing,
         )
 
-    def calibrate(self, trained: Trained) -> tuple[LocalNetwork, Mixture | None]:
-        """Recalibrated members and their densities of held-out rows, None without such rows."""
-        networks, start = trained.networks, trained.prepared
-        if not self.validation_fraction:
-            return networks, None
-        found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
-        dist = found.dist
-        if self.recalibrate:
-            factor, most_df = mixture_recalibration(found, not start.has_replicates)
-            factor = factor * few_rows_factor(start.n_distinct)
-            values = [jnp.broadcast_to(part, networks.factor.shape) for part in (factor, most_df)]
-            networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, values)
-            dist = dist.with_tails(most_df).widen(factor)
-        dist = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf, np.float64), -1, 0), dist)
-        return networks, Mixture(dist.components, None, dist.log_weight, self.n_components)
+
+@compiled
+def recalibrated(dist: Any, factor: Float[Array, ""], most_df: Float[Array, ""]) -> Any:
+    """Densities with bounded tails and their scales multiplied by ``factor``."""
+    return dist.with_tails(most_df).widen(factor)
 
 
 # Trends beyond the range of the training data.

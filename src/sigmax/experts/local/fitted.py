@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -42,28 +42,13 @@ from sigmax.experts.local.network import (
     WeightedStudentT,
 )
 from sigmax.experts.rows import duplicate_groups
-from sigmax.extrapolation import with_centers
+from sigmax.extrapolation import NO_CENTER, with_centers
 from sigmax.inputs import Inputs
 from sigmax.neighbors import import_faiss
-from sigmax.networks import NO_CENTER
 
 MEMBER = eqx.if_array(0)
 ROWS_AT_ONCE = 1024
 """Rows that are predicted in one call: each with a block of training rows per member."""
-
-
-@final
-class Reference(NamedTuple):
-    """Quantities of the fit with which rows that are added later are compared."""
-
-    n_rows: int
-    """Number of stored rows that the networks learned from: the first ones."""
-    n_learned: int
-    """Number of rows that the networks learned from, also of those that are not stored."""
-    n_centers: int
-    """Number of inducing points of the gate: the first ones."""
-    n_inducing: int
-    """Number of inducing points up to which every added row becomes one."""
 
 
 @final
@@ -76,29 +61,32 @@ class LocalFitted(AbstractFitted):
     held_out: HeldOut
     history: dict[str, np.ndarray]
     """Validation scores (chunks, members) by stage."""
-    reference: Reference
+    n_fitted: int
+    """Number of stored rows that the networks learned from: the first ones."""
+    n_learned: int
+    """Number of rows that the networks learned from, also of those that are not stored."""
+    n_centers: int
+    """Number of inducing points of the gate of the fit: the first ones."""
+    n_inducing: int
+    """Number of inducing points up to which every added row becomes one."""
     added_factor: float = 1.0
     """Factor on the scales of predictions from added rows away from the data of the fit."""
 
     @cached_property
     def predictor(self) -> "LocalPredictor":
         """Members with the stored rows in their metrics."""
-        fitted = LocalPredictor.create(self.networks, self.rows[: self.reference.n_rows])
+        fitted = LocalPredictor.create(self.networks, self.rows[: self.n_fitted])
         return fitted.with_added(self.networks, self.added, self.novelty)
 
     @property
-    def n_learned(self) -> int:
-        return self.reference.n_learned
-
-    @property
     def added(self) -> StoredRows:
-        return self.rows[self.reference.n_rows :]
+        return self.rows[self.n_fitted :]
 
     @property
     def novelty(self) -> Float[np.ndarray, " added"]:
         """Gate of the fit at the rows that were added later."""
-        gate, n_centers = self.networks.gate, self.reference.n_centers
-        is_used = np.asarray(gate.is_used) & (np.arange(gate.is_used.shape[1]) < n_centers)
+        gate = self.networks.gate
+        is_used = np.asarray(gate.is_used) & (np.arange(gate.is_used.shape[1]) < self.n_centers)
         networks = eqx.tree_at(lambda n: n.gate.is_used, self.networks, is_used)
         return mean_gates(networks, self.added.X) if len(self.added) else np.zeros(0)
 
@@ -152,7 +140,7 @@ class LocalFitted(AbstractFitted):
         """
         stored = jax.tree.map(lambda own, like: own.astype(like.dtype), new, self.rows)
         coordinates = np.asarray(stored.X.coordinates)
-        gate = with_centers(self.networks.gate, coordinates, self.reference.n_inducing)
+        gate = with_centers(self.networks.gate, coordinates, self.n_inducing)
         networks = eqx.tree_at(lambda n: n.gate, self.networks, gate)
         found = replace(self, networks=networks, rows=self.rows.joined(stored))
         predictor = self.predictor.with_added(networks, found.added, found.novelty)
@@ -169,13 +157,12 @@ class LocalFitted(AbstractFitted):
         return eqx.filter_eval_shape(predict, *some).shape[1:]
 
     def check(self) -> None:
-        networks, (n_rows, _, n_centers, n_inducing) = self.networks, self.reference
-        if not np.all(np.asarray(networks.factor) > 0):
+        if not np.all(np.asarray(self.networks.factor) > 0):
             raise ValueError("factors on scales must be above 0")
-        is_sound = 0 < n_rows <= len(self.rows) and n_inducing > 0
-        is_sound &= 0 < n_centers <= np.sum(np.asarray(networks.gate.is_used)[0])
+        is_sound = 0 < self.n_fitted <= len(self.rows) and self.n_inducing > 0
+        is_sound &= 0 < self.n_centers <= np.sum(np.asarray(self.networks.gate.is_used)[0])
         if not (is_sound and self.added_factor >= 1):
-            raise ValueError(f"{self.reference} does not fit the stored rows")
+            raise ValueError("numbers of rows and of inducing points do not fit the stored rows")
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields alone: the predictor may have an index that cannot be pickled."""
@@ -485,7 +472,7 @@ def choose_factor(fitted: LocalFitted, predictor: LocalPredictor) -> float:
     fewer the rows are, times the factor that so few rows leave unknown.
     """
     networks, added = fitted.networks, fitted.added
-    X, n_fitted = fitted.rows.X, fitted.reference.n_rows
+    X, n_fitted = fitted.rows.X, fitted.n_fitted
     columns = [X.coordinates] if X.codes is None else [X.coordinates, X.codes]
     groups = duplicate_groups(np.concatenate(columns, axis=1)).astype(np.int32)
     of_fit, of_added = groups[:n_fitted], groups[n_fitted:]

@@ -22,8 +22,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Shaped
 
 from sigmax.distributions import StudentT, WeightedStudentT, log_gamma
+from sigmax.extrapolation import NO_CENTER, ExtrapolationGate
 from sigmax.inputs import Inputs
-from sigmax.networks import MLP, NO_CENTER, SMALLEST_VARIANCE, ExtrapolationGate, InputLayer
+from sigmax.networks import MLP, SMALLEST_VARIANCE, InputLayer
 from sigmax.training import Batch, TrainingData
 
 EXACT = lax.Precision.HIGHEST

@@ -168,7 +168,7 @@ const Charts = (() => {
       const px = (value) => (isNumber(value) ? fix(this.x.at(value)) : null);
       const py = (value) => (isNumber(value) ? fix(this.y.at(value)) : null);
       const across = this.spec.y.scale === "category";
-      const remember = (i, x, y) => {
+      const addTarget = (i, x, y) => {
         if (layer.label && x !== null && y !== null) this.targets.push({ layer, i, x, y });
       };
       if (layer.mark === "points") {
@@ -179,7 +179,7 @@ const Charts = (() => {
             ? svg("path", { class: classes, d: `M${x} ${y - 4.4}l4.4 4.4l-4.4 4.4l-4.4 -4.4z` })
             : svg("circle", { class: classes, cx: x, cy: y, r: RADIUS });
           group.append(shape);
-          remember(i, x, y);
+          addTarget(i, x, y);
         });
       } else if (layer.mark === "line") {
         let path = "";
@@ -187,7 +187,7 @@ const Charts = (() => {
           const [x, y] = [px(value), py(layer.y[i])];
           if (x === null || y === null) return;
           path += `${path ? "L" : "M"}${x} ${y}`;
-          remember(i, x, y);
+          addTarget(i, x, y);
         });
         group.append(svg("path", { class: classes, d: path || "M0 0" }));
       } else if (layer.mark === "band") {
@@ -216,14 +216,14 @@ const Charts = (() => {
           if (x === null || y === null) return;
           group.append(svg("rect", { class: classes, x: Math.min(zero, x), y: y - thick / 2,
             width: Math.max(Math.abs(x - zero), 1), height: thick }));
-          remember(i, x, y);
+          addTarget(i, x, y);
         });
       } else if (layer.mark === "columns") {
         layer.y.forEach((value, i) => {
           const [a, b, y, zero] = [px(layer.lower[i]), px(layer.upper[i]), py(value), py(0)];
           group.append(svg("rect", { class: classes, x: a + 0.5, y: Math.min(y, zero),
             width: Math.max(b - a - 1, 1), height: Math.abs(zero - y) }));
-          remember(i, (a + b) / 2, y);
+          addTarget(i, (a + b) / 2, y);
         });
       } else if (layer.mark === "rule") {
         let path = "";

@@ -113,11 +113,11 @@ const Scales = (() => {
   function makeScale(axis, domain, start, end) {
     const [forth, back] = transforms[axis.scale];
     const [low, high] = domain;
-    const place = (transformed) => start + ((transformed - low) / (high - low)) * (end - start);
+    const pixelAt = (transformed) => start + ((transformed - low) / (high - low)) * (end - start);
     return {
       axis,
       domain,
-      at: (value) => place(forth(value)),
+      at: (value) => pixelAt(forth(value)),
       transformedAt: (pixel) => low + ((pixel - start) / (end - start)) * (high - low),
       ticks(count) {
         if (axis.scale === "category") {

@@ -29,7 +29,7 @@ from sigmax.ray_session import (
     worker_nodes,
 )
 from sigmax.settings import check_choice, check_count
-from sigmax.training.loop import (
+from sigmax.training import (
     TRAINER,
     AbstractStage,
     MemberState,

@@ -72,6 +72,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
     """Experts by name, "default" among them."""
 
     model_: Model
+    model_: Model
     preset: Any = None
     categorical_features: Any = None
     numeric_features: Any = None
@@ -208,7 +209,7 @@ class AbstractRegressor(RegressorMixin, AbstractSavable):
 
     @property
     def fitted(self) -> Any:
-        """Fitted value of the expert."""
+        """Fitted value of the expert, of the class that belongs to the estimator."""
         return self.model_.fitted
 
     def predict_dist(self, X) -> Predictive:

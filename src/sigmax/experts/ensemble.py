@@ -112,8 +112,8 @@ class AbstractNetworkExpert(AbstractExpert):
 class Prepared:
     """All that the training of one ensemble starts from."""
 
-    expert: Any
-    """An `AbstractNetworkExpert` with settings for these rows."""
+    expert: AbstractNetworkExpert
+    """Settings for these rows."""
     stages: tuple[Stage, ...]
     rows: Rows
     X: Inputs

@@ -235,7 +235,8 @@ def shorten_tails(column: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "2 kn
     else:
         z = (np.array([column.min(), column.max()]) - middle) / spread
         beyond = np.maximum(np.abs(z) - LINEAR, 0)
-        even = np.linspace(*(np.sign(z) * (np.abs(z) - beyond + np.log1p(beyond))), N_KNOTS)
+        first, last = np.sign(z) * (np.abs(z) - beyond + np.log1p(beyond))
+        even = np.linspace(first, last, N_KNOTS)
         beyond = np.maximum(np.abs(even) - LINEAR, 0)
         knots = middle + spread * np.sign(even) * (np.abs(even) - beyond + np.expm1(beyond))
     moved = np.interp(column, knots, even)

@@ -8,7 +8,7 @@ mean negative log-likelihood of all rows.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import equinox as eqx
 import jax
@@ -151,7 +151,8 @@ def first_member(tree: Any) -> Any:
 
 def create_samplers(prepared: Prepared, seed: int) -> dict[tuple[str, str], LocalitySampler]:
     """Samplers of locality batches and of uniform batches of the same size, for both networks."""
-    key, expert, samplers = make_key(seed), prepared.expert, {}
+    key, samplers = make_key(seed), {}
+    expert = cast(Combined, prepared.expert)
     sizes = (
         (expert.n_primary, expert.n_secondary, expert.n_neighbors),
         (expert.variance_n_primary, expert.variance_n_secondary, expert.variance_n_neighbors),

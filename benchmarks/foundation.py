@@ -369,6 +369,12 @@ def read_published() -> dict[tuple[str, int], dict[str, Line]]:
     return found
 
 
+def read_flow() -> dict[tuple[str, int], float]:
+    """Data set and n -> CRPS of the best published method without pre-training, a spline flow."""
+    lines = json.loads(PUBLISHED.read_text(encoding="utf-8"))["without_pretraining"]
+    return {(line["dataset"], line["n"]): line["crps"] for line in lines}
+
+
 def published_cells() -> list[tuple[str, int]]:
     return list(read_published())
 
@@ -411,6 +417,11 @@ class Comparison:
         """Our mean CRPS over that of the best foundation model, which is one on the grid."""
         best = min(line["crps"] for line in self.published.values())
         return float(self.ours("crps", part).mean() / best)
+
+    def flow_ratio(self) -> float:
+        """CRPS of the spline flow over that of the best foundation model."""
+        best = min(line["crps"] for line in self.published.values())
+        return read_flow()[self.dataset, self.n] / best
 
     def is_as_calibrated(self, part: str = "grid") -> bool:
         """Whether our mean PIT-KS is at or below that of TabPFN-2.5, which is one on the grid."""
@@ -523,6 +534,7 @@ def summary_table(found: Sequence[Comparison]) -> ReportTable:
             f"{sum(c.ratio() <= 1 for c in group)} of {len(group)}",
             f"{sum(c.is_as_calibrated() for c in group)} of {len(group)}",
             f"{sum(c.is_as_calibrated('exact') for c in group)} of {len(group)}",
+            f"{geometric_mean(c.flow_ratio() for c in group):.3f}",
         ]
         for name, group in groups.items()
         if group
@@ -537,11 +549,13 @@ def summary_table(found: Sequence[Comparison]) -> ReportTable:
             "CRPS at or below it",
             f"PIT-KS at or below that of {TABPFN}",
             "our exact PIT-KS at or below it",
+            "CRPS of Flow-Spline over that of the best foundation model",
         ],
         rows=rows,
         notes=[
             "A cell is a data set at one n. Scores are on the grid but for those called exact."
-            f" Rows without n are of n = {min(QUICK_SIZES)} and more."
+            f" Rows without n are of n = {min(QUICK_SIZES)} and more. Flow-Spline has the lowest CRPS"
+            " on average from n = 500 on of all published methods without pre-training."
         ],
     )
 

@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from sigmax.calibration import few_rows_factor
 from sigmax.distributions import (
@@ -180,7 +180,8 @@ class InputTransform(AbstractValue):
         found = PowerTransform.fit(numbers) if n_numbers else None
         power = np.ones(n_numbers) if found is None else found.power
         moved = numbers if found is None else found(numbers)
-        is_heavy = stats.kurtosis(moved, axis=0, fisher=False) > HEAVY_TAILED
+        squared = (moved - moved.mean(axis=0)) ** 2
+        is_heavy = np.mean(squared**2, axis=0) > HEAVY_TAILED * np.mean(squared, axis=0) ** 2
         skewed, heavy = np.flatnonzero((power != 1) & ~is_heavy), np.flatnonzero(is_heavy)
         parts = [shorten_tails(numbers[:, j]) for j in heavy]
         knots, scores = np.reshape(parts, (-1, 2, N_KNOTS)).swapaxes(0, 1)

@@ -20,7 +20,7 @@ from sigmax.tables.writing import write_table
 
 FIT_OPTIONS = ("--effort", "quick")
 TOY_OPTIONS = ("--methods", "nn,combined,local", "--set", "preset=fast")
-"""Three models in the demo; `sigmax reproduce toy` has all seven."""
+"""Three models in the demo; `sigmax reproduce toy` has all eight."""
 TARGET = "minutes"
 N_NEW = 100
 """Number of last rows that are predicted without their targets."""

@@ -20,6 +20,7 @@ from sigmax.estimators import (
     LocalRegressor,
     MCDropoutRegressor,
     MeanVarianceRegressor,
+    SigmaxRegressor,
     SparseGPRegressor,
     fit_together,
 )
@@ -73,6 +74,7 @@ METHODS = {
         "Local (fast)", lambda seed: LocalRegressor(preset="fast", random_state=seed)
     ),
     "local": Method("Local", lambda seed: LocalRegressor(random_state=seed)),
+    "sigmax": Method("Sigmax", lambda seed: SigmaxRegressor(random_state=seed), is_network=False),
 }
 
 SIX_METHODS = ("gp", "nn", "bnn", "mc-dropout", "ens-nn", "combined")

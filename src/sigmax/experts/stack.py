@@ -65,7 +65,7 @@ EXPERTS: dict[str, Callable[[], AbstractExpert]] = {
     "gp": MaternProcess,
     "forest": Forest,
     "local": lambda: replace(
-        compiled_expert("local", "LOCAL_PRESETS", "fast"), n_members=5, validation_fraction=0.2
+        compiled_expert("local", "LOCAL_PRESETS"), n_members=5, validation_fraction=0.2
     ),
     "combined": lambda: compiled_expert("combined", "PRESETS"),
     "dropout": lambda: compiled_expert("stochastic", "DROPOUT_PRESETS"),

@@ -554,8 +554,8 @@ def summary_table(found: Sequence[Comparison]) -> ReportTable:
         rows=rows,
         notes=[
             "A cell is a data set at one n. Scores are on the grid but for those called exact."
-            f" Rows without n are of n = {min(QUICK_SIZES)} and more. Flow-Spline has the lowest CRPS"
-            " on average from n = 500 on of all published methods without pre-training."
+            f" Rows without n are of n = {min(QUICK_SIZES)} and more. Flow-Spline has the lowest"
+            " CRPS on average from n = 500 on of all published methods without pre-training."
         ],
     )
 

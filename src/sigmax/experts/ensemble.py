@@ -394,3 +394,9 @@ def mixture_recalibration(
     of_all = found.of_all.with_tails(most_df)
     factor = factor_of_mixture(single, of_all.mean, of_all.variance, found.is_row)
     return trusted(factor, found.weight, may_narrow), most_df
+
+
+@compiled
+def recalibrated(dist: Any, factor: Float[Array, ""], most_df: Float[Array, ""]) -> Any:
+    """Densities with bounded tails and their scales multiplied by ``factor``."""
+    return dist.with_tails(most_df).widen(factor)

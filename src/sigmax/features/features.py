@@ -11,7 +11,7 @@ from sigmax.features.categories import CategoryMap, EncodedCategory, Labels, Num
 from sigmax.features.completion import Completion, complete
 from sigmax.features.target import Standardizer
 from sigmax.inputs import Inputs
-from sigmax.tables import Column, Kind, Schema, Table
+from sigmax.tables import MISSING, CategoryColumn, Column, Kind, Schema, Table
 
 MISSING_STEP = 0.5
 """Distance of a missing value from the mean of its column, in standard deviations."""
@@ -161,9 +161,9 @@ class Features:
         return np.concatenate([np.empty(0, np.intp), *parts])
 
     def category_sizes(self) -> list[int]:
-        blank = Table.of_missing(self.schema, 1)
-        columns = zip(self.categories, blank.categories, strict=True)
-        return [encoder(column).coordinates.shape[1] for encoder, column in columns]
+        """Number of coordinates of every column of categories."""
+        missing = CategoryColumn(np.full(1, MISSING, dtype=np.int32), ())
+        return [encoder(missing).coordinates.shape[1] for encoder in self.categories]
 
     def length_scale_groups(self) -> tuple[int, ...]:
         """Group of each coordinate, from 0, for kernels with a length scale per group.

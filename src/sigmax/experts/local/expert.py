@@ -9,12 +9,11 @@ from typing import Any, final
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from sigmax.calibration import few_rows_factor
-from sigmax.compilation import bucket_size, compiled, on_device, stack_members
+from sigmax.compilation import bucket_size, on_device, stack_members
 from sigmax.distributions import Mixture
 from sigmax.experts.base import StoredRows
 from sigmax.experts.ensemble import (
@@ -25,6 +24,7 @@ from sigmax.experts.ensemble import (
     Trained,
     held_out_predictions,
     mixture_recalibration,
+    recalibrated,
 )
 from sigmax.experts.local.fitted import LocalFitted
 from sigmax.experts.local.network import (
@@ -243,6 +243,7 @@ class Local(AbstractNetworkExpert):
 
     def finish(self, trained: Trained) -> LocalFitted:
         start, given, networks = trained.prepared, trained.prepared.rows.given, trained.networks
+        has_replicates, n_distinct = start.rows.has_replicates, given.n_distinct
         edges = fit_edges(
             np.asarray(start.X.coordinates),
             len(start.rows.features.scaling.mean),
@@ -257,9 +258,9 @@ class Local(AbstractNetworkExpert):
             found = held_out_predictions(networks, trained.folds, trained.data, start.stages[-1])
             dist = found.dist
             if self.recalibrate:
-                scales = mixture_recalibration(found, not start.rows.has_replicates)
+                scales = mixture_recalibration(found, not has_replicates)
                 factor, most_df = map(np.float32, scales)
-                factor *= np.float32(few_rows_factor(given.n_distinct))
+                factor *= np.float32(few_rows_factor(n_distinct))
                 parts = [np.full(networks.factor.shape, one) for one in (factor, most_df)]
                 networks = eqx.tree_at(lambda n: (n.factor, n.most_df), networks, parts)
                 dist = recalibrated(dist, on_device(factor), on_device(most_df))
@@ -276,12 +277,6 @@ class Local(AbstractNetworkExpert):
             n_centers=int(np.sum(np.asarray(networks.gate.is_used)[0])),
             n_inducing=self.n_inducing,
         )
-
-
-@compiled
-def recalibrated(dist: Any, factor: Float[Array, ""], most_df: Float[Array, ""]) -> Any:
-    """Densities with bounded tails and their scales multiplied by ``factor``."""
-    return dist.with_tails(most_df).widen(factor)
 
 
 # Trends beyond the range of the training data.

@@ -18,7 +18,13 @@ from sigmax.distributions import Predictive
 from sigmax.errors import InvalidArgumentError, TrainingWarning
 from sigmax.experts import Forest, Linear, Local, MaternProcess
 from sigmax.experts.linear import PRIOR_RATE, PRIOR_SHAPE
-from sigmax.experts.stack import PRIOR_COUNT, StackFitted, stacking_weights
+from sigmax.experts.stack import (
+    LEAST_WEIGHT,
+    PRIOR_COUNT,
+    StackFitted,
+    shorten_tails,
+    stacking_weights,
+)
 from sigmax.tables import Table
 
 
@@ -122,6 +128,28 @@ def test_outliers_and_codes_in_a_column_leave_the_other_rows_as_known(code, n_co
     assert model.predict_dist(X[300:]).crps(y[300:]).mean() < 1.2 * expected
     gate = model.predict_gate(X[300:])
     assert gate is not None and gate.max() < 0.5
+
+
+def test_transformed_columns_are_linear_between_short_tails_and_normal_scores_otherwise():
+    rng = np.random.default_rng(0)
+    column = rng.normal(size=1000)
+    column[:20] = -999.0
+    knots, values = shorten_tails(column)
+    inside = np.linspace(-3, 3, 50)
+    assert np.ptp(np.diff(np.interp(inside, knots, values))) < 1e-9
+    assert np.interp(-999.0, knots, values) > -20 * np.interp(1.0, knots, values)
+    heavy = rng.standard_cauchy(1000) ** 3
+    scores = np.interp(heavy, *shorten_tails(heavy))
+    expected = stats.norm.ppf((stats.rankdata(heavy) - 0.5) / 1000)
+    assert stats.pearsonr(scores, expected)[0] > 0.999
+
+
+def test_predictions_leave_out_experts_of_small_weight(model):
+    fitted = model.model_.fitted
+    kept = [one for one in fitted.experts if one.weight >= LEAST_WEIGHT or one.name == "marginal"]
+    dist = fitted.density(model.model_.encode(model.read(np.zeros((1, 2)))))
+    assert len(dist.parts) == len(kept)
+    assert dist.weight.sum(axis=0) == pytest.approx(1.0)
 
 
 def test_a_target_that_is_exactly_linear_is_predicted_exactly():

@@ -40,6 +40,10 @@ MIDDLE, NARROW = np.array([0.5]), 0.06
 """Node of a piece of a rounded target that is narrower than this many standard deviations."""
 
 
+DRAWN_AT_ONCE = 2**20
+"""Components of all rows and draws that are drawn from at once."""
+
+
 @final
 class PowerTransform(AbstractValue):
     """Box-Cox transform of a target, standardised, and continued by straight lines.
@@ -154,9 +158,10 @@ class ExpertPart(AbstractValue):
         return np.asarray(components.df) if isinstance(components, StudentT) else None
 
     def standardized(self, y: Numbers) -> Numbers:
-        """``y`` in units of every component."""
+        """``y`` in units of every component, which are on a new axis before those of the rows."""
         values = y if self.transform is None else self.transform(y)
-        return (values - self.mixture.components.mean) / self.scale
+        mean = self.mixture.components.mean
+        return (np.expand_dims(values, -mean.ndim) - mean) / self.scale
 
     def density(self, y: Numbers) -> Numbers:
         z, df = self.standardized(y), self.df
@@ -166,13 +171,27 @@ class ExpertPart(AbstractValue):
             gammas = special.gammaln((df + 1) / 2) - special.gammaln(df / 2)
             log_shape = gammas - 0.5 * np.log(df * np.pi) - (df + 1) / 2 * np.log1p(z**2 / df)
             shape = np.exp(log_shape)
-        found = np.sum(self.weight * shape / self.scale, axis=0)
+        found = np.sum(self.weight * shape / self.scale, axis=-self.weight.ndim)
         return found if self.transform is None else found * np.exp(self.transform.log_slope(y))
 
     def cdf(self, y: Numbers) -> Numbers:
         z, df = self.standardized(y), self.df
         levels = special.ndtr(z) if df is None else special.stdtr(df, z)
-        return np.sum(self.weight * levels, axis=0)
+        return np.sum(self.weight * levels, axis=-self.weight.ndim)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Numbers:
+        """``n`` draws along a new first axis."""
+        component, df = draw_index(rng, self.weight, n), self.df
+        mean, scale = (
+            np.take_along_axis(np.asarray(part), component, axis=0)
+            for part in (self.mixture.components.mean, self.scale)
+        )
+        if df is None:
+            z = rng.standard_normal(component.shape)
+        else:
+            z = rng.standard_t(np.take_along_axis(df, component, axis=0))
+        values = mean + scale * z
+        return values if self.transform is None else self.transform.inverse(values)
 
     def quantiles(self, q: Numbers | float) -> Numbers:
         df = self.df
@@ -525,17 +544,31 @@ class Stacked(AbstractDistribution):
 
     def sample(self, key: Any, n: int) -> Numbers:
         """``n`` independent draws along a new first axis; ``key`` is a generator of NumPy."""
-        draws = np.empty((n, *self.shape))
-        if self.calibration is not None:
-            return np.stack([self.solve_quantile(key.random(self.shape)) for _ in range(n)])
-        for draw in draws:
-            chosen = draw_index(key, self.weight)
-            for expert, part in enumerate(self.parts):
-                component = draw_index(key, part.weight)[None]
-                values = part.quantiles(key.random(self.shape))
-                own = np.take_along_axis(values, component, axis=0)[0]
-                np.copyto(draw, own, where=chosen == expert)
+        size = sum(part.weight.size for part in self.parts)
+        at_once = min(n, max(1, DRAWN_AT_ONCE // max(size, 1)))
+        blocks = [
+            self._draw(key, min(at_once, n - first)) for first in range(0, n, max(at_once, 1))
+        ]
+        draws = np.concatenate([np.empty((0, *self.shape)), *blocks])
         return self.units.to_values(self.units.shift + self.units.scale * draws)
+
+    def _draw(self, rng: np.random.Generator, n: int) -> Numbers:
+        """Standardised draws: those of the mixture are accepted by the density of H."""
+        draws = np.empty((n, *self.shape))
+        is_missing = np.ones(draws.shape, dtype=bool)
+        while is_missing.any():
+            drawn, chosen = np.empty_like(draws), draw_index(rng, self.weight, n)
+            for expert, part in enumerate(self.parts):
+                np.copyto(drawn, part.draw(rng, n), where=chosen == expert)
+            is_taken = is_missing.copy()
+            if self.calibration is not None:
+                terms = bernstein(self._mixture_cdf(drawn), len(self.calibration))
+                density = np.sum(self.calibration[:, None] * terms, axis=0)
+                largest = self.calibration.max(axis=0)  # no less than the density: terms sum to 1
+                is_taken &= rng.random(draws.shape) * largest < density
+            draws[is_taken] = drawn[is_taken]
+            is_missing &= ~is_taken
+        return draws
 
     def affine(self, shift: Any, scale: Any) -> "Stacked":
         own = self.units
@@ -595,8 +628,8 @@ class Stacked(AbstractDistribution):
         return Stacked(parts, total, self.units, own)
 
 
-def draw_index(rng: np.random.Generator, weight: Numbers) -> np.ndarray:
-    """Positions on the first axis, drawn with probabilities ``weight``."""
+def draw_index(rng: np.random.Generator, weight: Numbers, n: int) -> np.ndarray:
+    """``n`` positions on the first axis, drawn with probabilities ``weight``."""
     total = np.cumsum(weight, axis=0)
-    drawn = rng.random(weight.shape[1:]) * total[-1]
-    return np.sum(total <= drawn, axis=0).clip(0, len(weight) - 1)
+    drawn = rng.random((n, *weight.shape[1:])) * total[-1]
+    return np.sum(total[:, None] <= drawn, axis=0).clip(0, len(weight) - 1)

@@ -141,7 +141,7 @@ def test_transformed_columns_are_linear_between_short_tails_and_normal_scores_ot
     heavy = rng.standard_cauchy(1000) ** 3
     scores = np.interp(heavy, *shorten_tails(heavy))
     expected = stats.norm.ppf((stats.rankdata(heavy) - 0.5) / 1000)
-    assert stats.pearsonr(scores, expected)[0] > 0.999
+    assert np.corrcoef(scores, expected)[0, 1] > 0.999
 
 
 def test_predictions_leave_out_experts_of_small_weight(model):

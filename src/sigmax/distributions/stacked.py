@@ -545,11 +545,9 @@ class Stacked(AbstractDistribution):
     def sample(self, key: Any, n: int) -> Numbers:
         """``n`` independent draws along a new first axis; ``key`` is a generator of NumPy."""
         size = sum(part.weight.size for part in self.parts)
-        at_once = min(n, max(1, DRAWN_AT_ONCE // max(size, 1)))
-        blocks = [
-            self._draw(key, min(at_once, n - first)) for first in range(0, n, max(at_once, 1))
-        ]
-        draws = np.concatenate([np.empty((0, *self.shape)), *blocks])
+        at_once = max(1, DRAWN_AT_ONCE // max(size, 1))
+        sizes = [min(at_once, n - first) for first in range(0, n, at_once)]
+        draws = np.concatenate([self._draw(key, size) for size in sizes])
         return self.units.to_values(self.units.shift + self.units.scale * draws)
 
     def _draw(self, rng: np.random.Generator, n: int) -> Numbers:
@@ -565,7 +563,7 @@ class Stacked(AbstractDistribution):
                 terms = bernstein(self._mixture_cdf(drawn), len(self.calibration))
                 density = np.sum(self.calibration[:, None] * terms, axis=0)
                 largest = self.calibration.max(axis=0)  # no less than the density: terms sum to 1
-                is_taken &= rng.random(draws.shape) * largest < density
+                is_taken &= ~(rng.random(draws.shape) * largest >= density)  # NaN is taken, too
             draws[is_taken] = drawn[is_taken]
             is_missing &= ~is_taken
         return draws

@@ -129,7 +129,7 @@ def read_arrays(path: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
         )
         content = read_bytes(path, n_bytes + 2 * len(render(header)) + 4096)
         if hashlib.sha256(content).hexdigest() != header["arrays_sha256"]:
-            raise ValueError(f"its content does not fit the checksum in {HEADER}")
+            raise ValueError(f"its content does not match the checksum in {HEADER}")
         arrays = safetensors.numpy.load(content)
         for name in sorted(set(arrays) | set(listed)):
             if name not in arrays:

@@ -37,6 +37,7 @@ docs: $(VENV)/.documented
 examples: $(VENV)/.developed  # writes anew what the documentation quotes
 	$(BIN)/python examples/run.py
 	$(BIN)/python examples/gallery.py
+	$(BIN)/python examples/howto.py
 	$(BIN)/python examples/ideas.py
 	$(BIN)/python examples/notebooks.py
 

@@ -214,9 +214,9 @@ def dependence(axes):
 
 
 # --8<-- [end:dependence]
-def main(folder="docs/gallery"):
+def main(folder="docs/gallery", pictures=PICTURES):
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, draw in PICTURES.items():
+    for name, draw in pictures.items():
         figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
         draw(axes)
         tidy(axes)

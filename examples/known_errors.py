@@ -5,8 +5,8 @@ import numpy as np
 from sigmax import SigmaxRegressor
 
 rng = np.random.default_rng(0)
-X = rng.uniform(-3, 3, (5200, 2))
-exact = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=5200)  # noise of 0.2
+X = rng.uniform(-3, 3, (5200, 1))
+exact = np.sin(2 * X[:, 0]) + 0.5 * X[:, 0] + 0.2 * rng.normal(size=5200)  # noise of 0.2
 y_error = np.where(rng.random(5200) < 0.5, 0.05, 1.0)  # a good and a bad instrument
 y = exact + y_error * rng.normal(size=5200)
 X, X_new, y, y_error = X[:200], X[200:], y[:200], y_error[:200]

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 HERE = Path(__file__).resolve().parent
-NO_EXAMPLES = ("gallery", "ideas", "make_deliveries", "notebooks", "run", "screenshots")
+NO_EXAMPLES = ("gallery", "howto", "ideas", "make_deliveries", "notebooks", "run", "screenshots")
 PROGRESS = re.compile(r"^.*━━━.*\d:\d\d:\d\d.*\n", re.MULTILINE)
 SECONDS = re.compile(r"^([a-z (]+\)? +[<>\d. ]+%.* )\d+\.\d *$", re.MULTILINE)
 """End of the row of an expert: the duration of its fit, which is another one every time."""

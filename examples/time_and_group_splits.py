@@ -22,8 +22,9 @@ splits = {
     ),
     "the last six days": (np.flatnonzero(~late), np.flatnonzero(late)),
 }
+scores = {}
 for name, (train, test) in splits.items():
     model = LocalRegressor("fast", n_steps=200, random_state=0).fit(X[train], y[train])
     dist = model.predict_dist(X[test])
-    covered = metrics.coverage(y[test], dist, level=0.9)
-    print(f"{name:<18} CRPS {metrics.crps(y[test], dist):.2f}, 90 % intervals hold {covered:.2f}")
+    scores[name] = metrics.crps(y[test], dist), metrics.coverage(y[test], dist, level=0.9)
+    print("{:<18} CRPS {:.2f}, 90 % intervals hold {:.2f}".format(name, *scores[name]))

@@ -83,6 +83,12 @@ def test_every_picture_is_shown_next_to_the_command_that_makes_it():
     assert shown == {path.resolve() for path in DOCS.rglob("*.png")}
 
 
+def test_how_to_pages_begin_with_a_picture_of_the_result():
+    pages = {page.stem: text_of(page) for page in (DOCS / "howto").glob("*.md")}
+    without = {name for name, text in pages.items() if not re.match(r"# [^\n]+\n\n!\[", text)}
+    assert without == {"many_files", "saving"}  # their results are files
+
+
 def test_commands_and_their_options_exist():
     texts = [block for page in PAGES for block in SHELL.findall(text_of(page))]
     texts.append(text_of(ROOT / "examples" / "csv_in_five_minutes.sh"))

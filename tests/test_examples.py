@@ -51,15 +51,16 @@ def test_an_example_prints_what_the_documentation_quotes(name, tmp_path, monkeyp
     assert [pair for pair in pairs if not is_near(*pair)] == []
 
 
-@pytest.mark.parametrize("name", ["gallery", "ideas"])
+@pytest.mark.parametrize("name", ["gallery", "howto", "ideas"])
 def test_drawn_pictures_are_those_of_the_page(name, tmp_path):
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), str(tmp_path)]
     subprocess.run(command, check=True, env=os.environ | {"MPLBACKEND": "agg"})
     drawn = {picture.name for picture in tmp_path.iterdir()}
-    assert drawn == {picture.name for picture in (ROOT / "docs" / name).iterdir()}
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert drawn == {picture.name for picture in (ROOT / "docs" / name).glob("*.png")}
+    pages, parent = (f"{name}.md", f"{name}/") if name != "howto" else ("howto/*.md", "")
+    page = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob(pages))
     for picture in drawn:
-        assert f"]({name}/{picture})" in page
+        assert f"]({parent}{picture})" in page
         section = f'--8<-- "examples/gallery.py:{picture.removesuffix(".png")}"'
         assert name != "gallery" or section in page
 

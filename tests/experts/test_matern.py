@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern,
 
 from sigmax.estimators import LinearRegressor
 from sigmax.experts.leave_out import DuplicateGroups
-from sigmax.experts.matern import JITTER, Covariance, MaternProcess, infer
+from sigmax.experts.matern import JITTER, Covariance, MaternProcess, infer, smoothed
 from sigmax.experts.rows import Rows
 from sigmax.features import TargetUnits
 from sigmax.random import make_key
@@ -61,7 +61,7 @@ def test_predictions_are_those_of_scikit_learn_at_the_same_hyper_parameters():
 def test_left_out_rows_are_predicted_by_the_others(repeats):
     """With the hyper-parameters of all rows: the formula against a refit of the posterior."""
     rows = make_rows(repeats=repeats)
-    fitted = MaternProcess(n_search=30).fit(rows, make_key(0))  # more rows: in closed form
+    fitted = MaternProcess(n_search=15).fit(rows, make_key(0))  # more groups: in closed form
     theta, covariance = fitted.theta[0], Covariance(fitted.group)
     noise = np.exp(theta[1]) * fitted.relative_noise[:, 0] + JITTER
     mean = np.asarray(fitted.held_out.dist.components.mean)[0, :, 0]
@@ -82,6 +82,16 @@ def test_noise_that_varies_with_x_is_found():
     fitted = MaternProcess().fit(rows, make_key(0))
     scale = np.asarray(fitted.density(rows.X).components.unit)[0, :, 0]
     assert np.mean(scale[X[:, 0] > 0.3]) > 4 * np.mean(scale[X[:, 0] < -0.3])
+
+
+def test_smoothed_noise_of_a_row_depends_on_other_groups_alone():
+    rng = np.random.default_rng(0)
+    X, values, group = rng.normal(size=(40, 1)), rng.normal(size=40), np.arange(40) % 8
+    covariance, theta = Covariance(np.array([0])), np.array([0.0, -1.0, -1.0, 0.0])
+    found = smoothed(covariance, theta, X, X, values, 1.0, group)
+    without = smoothed(covariance, theta, X, X[group > 0], values[group > 0], 1.0)
+    np.testing.assert_allclose(found[group == 0], without[group == 0])
+    assert not np.allclose(found[group == 1], without[group == 1])
 
 
 def test_a_sparse_process_without_a_group_is_that_of_the_other_rows():

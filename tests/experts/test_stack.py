@@ -290,6 +290,19 @@ def test_weights_with_groups_are_those_for_new_groups():
         grouped.fit(frame, y, groups=np.ones((600, 2)))
 
 
+def test_intervals_hold_in_new_groups_that_a_column_gives_away():
+    """Rows of 90 groups with an offset each, and a column that hardly varies within groups."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(290), 6)
+    place, offset = rng.normal(0, [[1], [2]], (2, 290))[:, group]
+    x, error = rng.normal(0, [[1], [0.3]], (2, len(group)))
+    X, y = np.column_stack([place + 0.02 * rng.normal(size=len(group)), x]), x + offset + error
+    old = group < 90
+    model = SigmaxRegressor("quick", random_state=0).fit(X[old], y[old], groups=group[old])
+    low, high = model.predict_interval(X[~old]).T
+    assert 0.85 < np.mean((low <= y[~old]) & (y[~old] <= high)) < 0.95
+
+
 def test_groups_are_labels_of_any_type_and_rows_without_one_are_a_group():
     X, y = smooth(60)
     names = [None if row % 6 == 0 else f"site {row % 6}" for row in range(60)]

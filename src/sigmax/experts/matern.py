@@ -327,14 +327,16 @@ def smoothed(
     points: Matrix,
     values: Vector,
     bandwidth: float,
-    *,
-    leave_out: bool = False,
+    group: Int[np.ndarray, " rows"] | None = None,
 ) -> Vector:
-    """Averages of values of mean 0 at ``points`` about the rows of ``X``, with a Normal kernel."""
+    """Averages of values of mean 0 at ``points`` about the rows of ``X``, with a Normal kernel.
+
+    With the ``group`` of every row, and the points being the rows, each row leaves its group out.
+    """
     t, _ = covariance.matern(theta, X, points)
     kernel = np.exp(-0.1 * (t / bandwidth) ** 2)
-    if leave_out:
-        np.fill_diagonal(kernel, 0.0)
+    if group is not None:
+        kernel[group[:, None] == group] = 0.0
     return kernel @ values / (kernel.sum(axis=1) + PSEUDO_ROWS)
 
 
@@ -426,7 +428,7 @@ class MaternProcess(AbstractExpert):
             values = share * (values - np.average(values, weights=share))
             points = X[is_point], values
             tried = [
-                smoothed(covariance, theta, points[0], *points, h, leave_out=True)
+                smoothed(covariance, theta, points[0], *points, h, groups.label[is_point])
                 for h in BANDWIDTHS
             ]
             errors = [np.mean((values - own) ** 2) for own in tried]
@@ -438,14 +440,16 @@ class MaternProcess(AbstractExpert):
                 relative = np.exp(smoothed(covariance, theta, X, *points, bandwidth))
             relative[is_point] = np.exp(tried[best])
             mean, latent, noise = leave_out(relative)
-        if len(X) <= self.n_search:
+        if len(groups.size) <= self.n_search:
             for held_out in groups.folds(order, N_FOLDS):
                 kept = ~held_out
-                own = covariance.search([theta], taken(kept), self.REFIT_ITER)
+                some = order[kept[order]][: self.n_search]
+                own = covariance.search([theta], taken(some), self.REFIT_ITER)
                 relevant = np.exp(own[1]) * relative / weight
                 total = (relevant + known)[kept]
                 found = infer(covariance, own, X[kept], y[kept], total, is_point[kept])
-                mean[held_out], latent[held_out] = found.at(covariance, own, X[held_out], X[kept])
+                points = X[kept & is_point]
+                mean[held_out], latent[held_out] = found.at(covariance, own, X[held_out], points)
                 noise[held_out] = relevant[held_out]
         factor, df = best_scale_and_tails(y - mean, np.sqrt(latent + noise), weight, known)
         relative = relative + known * weight / np.exp(theta[1])

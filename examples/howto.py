@@ -73,10 +73,10 @@ def splits(axes):
 
 
 def coverage_in_new_machines(n_machines: int, is_told: bool, seed: int) -> float:
-    """Coverage for 30 machines like those of the example, none of which is in the fit."""
+    """Coverage for 100 machines like those of the example, none of which is in the fit."""
     rng = np.random.default_rng(seed)
-    machine = np.repeat(np.arange(n_machines + 30), 600 // n_machines)
-    oil, wear = rng.normal(0, (1, 2), (n_machines + 30, 2))[machine].T
+    machine = np.repeat(np.arange(n_machines + 100), 600 // n_machines)
+    oil, wear = rng.normal(0, (1, 2), (n_machines + 100, 2))[machine].T
     load = rng.uniform(0, 1, len(machine))
     X = np.column_stack([oil + rng.normal(0, 0.02, len(machine)), load])
     y = 3 * load + wear + rng.normal(0, 0.3, len(machine))

@@ -83,7 +83,6 @@ from sigmax.tables.table import Kind, Schema, check_names
 from sigmax.version import __version__
 
 FITTED = {
-    "sigmax": Method("Sigmax", lambda seed: SigmaxRegressor(random_state=seed), is_network=False),
     "linear": Method("linear", lambda seed: LinearRegressor(), is_network=False),
     "marginal": Method("marginal", lambda seed: MarginalRegressor(), is_network=False),
     **METHODS,
@@ -100,7 +99,7 @@ class FitOptions:
 
     method: Annotated[
         str,
-        typer.Option(help=f"sigmax (a stack of experts), linear, marginal, {', '.join(METHODS)}."),
+        typer.Option(help=f"One of {', '.join(FITTED)}; sigmax is a stack of experts."),
     ] = "sigmax"
     effort: Annotated[
         str, typer.Option(help="quick (seconds, no networks), default or best (more networks).")

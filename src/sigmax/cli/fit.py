@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, cast, final
@@ -430,7 +431,7 @@ def predict_test(
     intervals = dist.interval
     if method == "conformal":
         intervals = lambda level: model.model_.held_out_interval(level)[at]  # noqa: E731
-    return dist, intervals, gate
+    return dist, cache(intervals), gate
 
 
 def fit_report(

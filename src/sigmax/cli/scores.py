@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, final
 
 import numpy as np
@@ -107,24 +108,24 @@ def score_rows(y: NDArray, dist: Any, intervals: Intervals | None = None) -> Row
 
     ``at_end`` is 1 where ``y`` is an end of its 90 % interval, as happens with rounded targets.
     """
+    bounds = {level: (intervals or dist.interval)(level).T for level in LEVELS}
     scores = {
         "log_likelihood": dist.log_prob(y),
         "crps": dist.crps(y),
         "squared_error": (y - dist.mean) ** 2,
     }
-    for level in LEVELS:
-        lower, upper = (intervals or dist.interval)(level).T
+    for level, (lower, upper) in bounds.items():
         scores[f"coverage_{level * 100:g}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
         scores[f"width_{level * 100:g}"] = upper - lower
-    scores["at_end"] = scores["coverage_90"] * at_end(y, *(intervals or dist.interval)(COVERAGE).T)
+    scores["at_end"] = scores["coverage_90"] * at_end(y, *bounds[COVERAGE])
     return RowScores(scores, np.arange(len(y)))
 
 
 def intervals_of(model: Any, X: Any, dist: Any, method: str) -> Intervals:
-    """Intervals of rows with these densities."""
+    """Intervals of rows with these densities, each of which is computed once."""
     if method == "distribution":
-        return dist.interval
-    return lambda level: model.predict_interval(X, level, method="conformal")
+        return cache(dist.interval)
+    return cache(lambda level: model.predict_interval(X, level, method="conformal"))
 
 
 def standard_error(values: NDArray, clusters: NDArray[np.int64]) -> float:

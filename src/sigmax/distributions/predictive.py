@@ -1,6 +1,6 @@
 """Predictions for users: NumPy in, NumPy float64 out, without JAX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, final
 
@@ -372,9 +372,7 @@ class Predictive:
             if name in MOMENTS:
                 return self._moments[name].copy()
             parts = []
-            for first in range(0, len(self), ROWS_AT_ONCE):
-                rows = np.arange(first, min(first + ROWS_AT_ONCE, len(self)))
-                dist, *own = self._take(rows, (self.dist, *arguments))
+            for dist, *own in self._blocks((self.dist, *arguments)):
                 found = getattr(dist, name)
                 parts.append(found(*own) if own else found)
             return np.concatenate(parts)
@@ -385,9 +383,16 @@ class Predictive:
     @cached_property
     def _moments(self) -> dict[str, np.ndarray]:
         """Mean and parts of the variance of a stack, which are computed together."""
-        blocks = np.split(np.arange(len(self)), range(ROWS_AT_ONCE, len(self), ROWS_AT_ONCE))
-        parts = [self._take(rows, self.dist) for rows in blocks]
+        parts = list(self._blocks(self.dist))
         return {name: np.concatenate([getattr(one, name) for one in parts]) for name in MOMENTS}
+
+    def _blocks(self, tree: Any) -> Iterator[Any]:
+        """Blocks of rows; a single one is the tree itself, which keeps what it has computed."""
+        if len(self) <= ROWS_AT_ONCE:
+            yield tree
+            return
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            yield self._take(np.arange(first, min(first + ROWS_AT_ONCE, len(self))), tree)
 
     def _take(self, rows: np.ndarray, tree: Any) -> Any:
         n_axes = len(self.shape)  # of a leaf's axes, members may come first

@@ -4,8 +4,9 @@
 # pyright: reportIncompatibleMethodOverride=false
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias, final
 
@@ -22,6 +23,7 @@ from sigmax.errors import InvalidArgumentError
 from sigmax.values import AbstractValue
 
 Numbers: TypeAlias = NDArray[np.float64]
+NumbersToNumbers: TypeAlias = Callable[[Numbers], Numbers]
 
 TOLERANCE, MAX_STEPS = 1e-9, 100
 """Error of a cdf at a quantile, at most, and iterations of its search."""
@@ -33,12 +35,18 @@ LEVELS = LEVELS + 0.5
 GRID = np.sinh(np.linspace(-1, 1, 81) * np.arcsinh(60.0))
 """Points, in standard deviations from the mean, between which the cdf is integrated."""
 
+FINE, REACH = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(60.0)), np.arcsinh(60.0)
+"""Points, in the same unit, between which a cdf is interpolated, and the arcsinh of their end."""
+
 GAUSS = 0.5 + np.array([-0.5, 0.5]) / math.sqrt(3)
 """Nodes of the two-point Gauss rule on each piece, of equal weights."""
 
 MIDDLE, NARROW = np.array([0.5]), 0.06
 """Node of a piece of a rounded target that is narrower than this many standard deviations."""
 
+
+MANY_ROWS, MOST_IN_TABLE = 100, 10_000
+"""Rows from which on a cdf is read from a table, and entries of the table, at most."""
 
 DRAWN_AT_ONCE = 2**20
 """Components of all rows and draws that are drawn from at once."""
@@ -179,6 +187,37 @@ class ExpertPart(AbstractValue):
         levels = special.ndtr(z) if df is None else special.stdtr(df, z)
         return np.sum(self.weight * levels, axis=-self.weight.ndim)
 
+    def rough_cdf(self, y: Numbers) -> Numbers:
+        """`cdf` to 1e-6, for integrals: from a table, if there is one."""
+        if self._table is None:
+            return self.cdf(y)
+        if self.df is None:
+            return np.interp(y if self.transform is None else self.transform(y), *self._table)
+        levels = np.interp(self.standardized(y), *self._table)
+        return np.sum(self.weight * levels, axis=-self.weight.ndim)
+
+    @cached_property
+    def _table(self) -> tuple[Numbers, Numbers] | None:
+        """Points and their cdf, if many rows share all components, or at least the ``df``.
+
+        Shared components are Normal, as those of `Marginal`; a Student-t is standardised.
+        """
+        mean, df = np.asarray(self.mixture.components.mean), self.df
+        if mean[0].size < MANY_ROWS:
+            return None
+        if df is not None:
+            return t_table(float(df.flat[0])) if df.min() == df.max() else None
+        parts = [part.reshape(len(part), -1) for part in (mean, self.scale, self.weight)]
+        if not all(np.all(part == part[:, :1]) for part in parts):
+            return None
+        center, scale, weight = (part[:, :1] for part in parts)
+        low, high = np.min(center - 8 * scale), np.max(center + 8 * scale)
+        n_points = 50 * (high - low) / np.min(scale)
+        if n_points > MOST_IN_TABLE:
+            return None
+        points = np.linspace(low, high, math.ceil(n_points))
+        return points, np.sum(weight * special.ndtr((points - center) / scale), axis=0)
+
     def draw(self, rng: np.random.Generator, n: int) -> Numbers:
         """``n`` draws along a new first axis."""
         component, df = draw_index(rng, self.weight, n), self.df
@@ -253,6 +292,13 @@ class ExpertPart(AbstractValue):
         if self.mixture.epistemic_share is not None:
             epistemic = epistemic + np.sum(weight * self.mixture.epistemic_share * variances, 0)
         return mean, variance, np.minimum(epistemic, variance)
+
+
+@cache
+def t_table(df: float) -> tuple[Numbers, Numbers]:
+    """Points and cdf of a standard Student-t, for linear interpolation to 1e-6."""
+    points = np.sinh(np.linspace(-14.5, 14.5, 6001))
+    return points, special.stdtr(df, points)
 
 
 def inflation(df: Numbers) -> Numbers:
@@ -408,7 +454,7 @@ class Stacked(AbstractDistribution):
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
         grid = mean + spread * GRID.reshape(-1, *[1] * len(self.shape))
         grid = np.clip(grid, *self.bounds)
-        level = np.stack([self._mixture_cdf(x) for x in grid])
+        level = np.stack([self._rough_cdf(x) for x in grid])
         lost = level - self._calibrated(level)
         first = np.trapezoid(lost, grid, axis=0)
         second = np.trapezoid(2 * (grid - mean) * lost, grid, axis=0)
@@ -436,10 +482,13 @@ class Stacked(AbstractDistribution):
         return np.where(is_possible, np.log(density), -np.inf)
 
     def cdf(self, y: Numbers) -> Numbers:
-        y = np.broadcast_to(y, self.shape)
+        return self._stepped(self._cdf, np.broadcast_to(y, self.shape))
+
+    def _stepped(self, cdf: NumbersToNumbers, y: Numbers) -> Numbers:
+        """The cdf at ``y`` from the one of standardised numbers: constant in cells, with bounds."""
         is_inside, value, low, high = self.units.cell_of(y)
         end = np.where(is_inside, np.where(y >= value, high, low), y)
-        found = np.where(y < self.units.low, 0.0, self._cdf(self._standardized(end)))
+        found = np.where(y < self.units.low, 0.0, cdf(self._standardized(end)))
         return np.where(y >= self.units.high, 1.0, found)
 
     def _standardized(self, y: Numbers) -> Numbers:
@@ -459,6 +508,11 @@ class Stacked(AbstractDistribution):
     def _mixture_density(self, x: Numbers) -> Numbers:
         parts = zip(self.weight, self.parts, strict=True)
         return np.maximum(sum(weight * part.density(x) for weight, part in parts), 1e-300)
+
+    def _rough_cdf(self, x: Numbers) -> Numbers:
+        """`_mixture_cdf` to 1e-6, see `ExpertPart.rough_cdf`."""
+        parts = zip(self.weight, self.parts, strict=True)
+        return np.clip(sum(weight * part.rough_cdf(x) for weight, part in parts), 0.0, 1.0)
 
     def _mixture_cdf(self, x: Numbers) -> Numbers:
         parts = zip(self.weight, self.parts, strict=True)
@@ -524,22 +578,23 @@ class Stacked(AbstractDistribution):
         return self._integrate(lambda cdf, is_below: np.where(is_below, cdf, 1 - cdf) ** 2, y, step)
 
     def _integrate(self, function: Any, y: Numbers, step: int = 1) -> Numbers:
-        """∫ function(F(t), t < y) dt."""
+        """∫ function(F(t), t < y) dt; the cdf is interpolated if there are many cells."""
         units, at = self.units, np.broadcast_to(y, self.shape)
         grid = GRID[::step].reshape(-1, *[1] * len(self.shape))
         spread = np.where(np.isfinite(self.std), self.std, units.scale)
         cuts = [np.clip(self.mean + spread * grid, units.low, units.high), at[None]]
-        narrow = 0.0
+        narrow, cdf = 0.0, lambda x: self._calibrated(self._rough_cdf(x))
         if units.values is not None and units.cells is not None:  # the cdf is constant in a cell
             ends = np.unique(np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)]))
             ends, narrow = ends.reshape(-1, *[1] * len(self.shape)), NARROW * spread
             cuts.append(np.broadcast_to(ends, (len(ends), *self.shape)))
+            cdf = interpolated(cdf, *self.summary[:2]) if len(units.values) > len(GRID) else cdf
         cuts, total = np.sort(np.concatenate(cuts), axis=0), np.zeros(self.shape)
         for first, second in pairwise(cuts):
             nodes = MIDDLE if np.all(second - first < narrow) else GAUSS
             for node in nodes:
                 t = first + node * (second - first)
-                total += (second - first) / len(nodes) * function(self.cdf(t), t < at)
+                total += (second - first) / len(nodes) * function(self._stepped(cdf, t), t < at)
         return total
 
     def sample(self, key: Any, n: int) -> Numbers:
@@ -624,6 +679,33 @@ class Stacked(AbstractDistribution):
         if own is not None:
             own = np.sum(own[:, choices] * np.exp(log_weight)[..., None], axis=1)
         return Stacked(parts, total, self.units, own)
+
+
+def interpolated(cdf: NumbersToNumbers, mean: Numbers, variance: Numbers) -> NumbersToNumbers:
+    """The cdf of numbers of this mean and variance, by cubic polynomials between `FINE` points.
+
+    Its error is 1e-6 if no component is much narrower. Slopes are limited so that it increases.
+    """
+    spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
+    level = np.stack([cdf(mean + spread * point) for point in FINE])
+    slope, rise = np.gradient(level, axis=0), np.diff(level, axis=0)
+    slope[2:-2] = (8 * (level[3:-1] - level[1:-3]) - level[4:] + level[:-4]) / 12
+    slope[1:-1] = np.clip(slope[1:-1], 0.0, 3 * np.minimum(rise[:-1], rise[1:]))
+
+    def found(x: Numbers) -> Numbers:
+        place = (np.arcsinh((x - mean) / spread) / REACH + 1) / 2 * (len(FINE) - 1)
+        place = place.clip(0, len(FINE) - 1)[None]
+        left = np.minimum(place.astype(int), len(FINE) - 2)
+        low, high, before, after = (
+            np.take_along_axis(part, at, axis=0)[0]
+            for part in (level, slope)
+            for at in (left, left + 1)
+        )
+        share = (place - left)[0]
+        bend = (1 - share) * before - share * after
+        return low + share * ((3 - 2 * share) * share * (high - low) + (1 - share) * bend)
+
+    return found
 
 
 def draw_index(rng: np.random.Generator, weight: Numbers, n: int) -> np.ndarray:

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.utils import gen_batches
 
 from sigmax.features import Features
@@ -365,8 +364,10 @@ PRIOR_ROWS = 10
 """Number of rows that the assumption of equally relevant columns counts for."""
 
 
-def trees(seed: int, n_columns: int, **settings: Any) -> ExtraTreesRegressor:
+def trees(seed: int, n_columns: int, **settings: Any) -> Any:
     """Trees that try enough columns in every split to find the relevant ones."""
+    from sklearn.ensemble import ExtraTreesRegressor  # here: the import takes long
+
     share = 1.0 if n_columns <= 20 else max(0.1, 20 / n_columns)
     return ExtraTreesRegressor(
         N_TREES, min_samples_leaf=3, max_features=share, random_state=seed, **settings

@@ -359,6 +359,9 @@ class Predictive:
             scores = np.random.default_rng(seed).standard_normal((n, *self.shape))
             levels = special.ndtr(scores @ np.linalg.cholesky(self.correlation).T)
             levels = np.clip(levels, SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)
+            if isinstance(self.dist, Stacked):
+                blocks = self._blocks((self.dist, levels))
+                return np.concatenate([dist.quantiles(own) for dist, own in blocks], axis=1)
             return np.stack([self._compute("quantile", draw) for draw in levels])
         if isinstance(self.dist, Stacked):
             return self.dist.sample(np.random.default_rng(seed), n)

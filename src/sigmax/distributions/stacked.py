@@ -38,6 +38,12 @@ GRID = np.sinh(np.linspace(-1, 1, 81) * np.arcsinh(60.0))
 FINE, REACH = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(60.0)), np.arcsinh(60.0)
 """Points, in the same unit, between which a cdf is interpolated, and the arcsinh of their end."""
 
+TOLERANCE_OF_DRAWS = 1e-6
+"""Error of a cdf at one of many quantiles, at most."""
+
+FARTHEST = 1e9
+"""Standard deviations from the mean between which a quantile is searched for."""
+
 GAUSS = 0.5 + np.array([-0.5, 0.5]) / math.sqrt(3)
 """Nodes of the two-point Gauss rule on each piece, of equal weights."""
 
@@ -188,29 +194,35 @@ class ExpertPart(AbstractValue):
         return np.sum(self.weight * levels, axis=-self.weight.ndim)
 
     def rough_cdf(self, y: Numbers) -> Numbers:
-        """`cdf` to 1e-6, for integrals: from a table, if there is one."""
+        """`cdf` to 1e-6, for integrals and draws: from a table, if there is one."""
         if self._table is None:
             return self.cdf(y)
-        if self.df is None:
-            return np.interp(y if self.transform is None else self.transform(y), *self._table)
-        levels = np.interp(self.standardized(y), *self._table)
-        return np.sum(self.weight * levels, axis=-self.weight.ndim)
+        points, levels = self._table
+        if self.df is not None:
+            found = np.interp(self.standardized(y), points, levels[0])
+            return np.sum(self.weight * found, axis=-self.weight.ndim)
+        values = y if self.transform is None else self.transform(y)
+        if self.weight.ndim == 2:  # without an axis of outputs
+            return np.interp(values, points, levels[0])
+        found = [np.interp(values[..., i], points, own) for i, own in enumerate(levels)]
+        return np.stack(found, axis=-1)
 
     @cached_property
     def _table(self) -> tuple[Numbers, Numbers] | None:
-        """Points and their cdf, if many rows share all components, or at least the ``df``.
+        """Points and the cdf there of every output; None if there are few rows, or they differ.
 
-        Shared components are Normal, as those of `Marginal`; a Student-t is standardised.
+        Rows may share all components, which are Normal, as those of `Marginal`, or they may share
+        the degrees of freedom: then it is the standard Student-t.
         """
         mean, df = np.asarray(self.mixture.components.mean), self.df
-        if mean[0].size < MANY_ROWS:
+        if mean.shape[1] < MANY_ROWS:
             return None
         if df is not None:
             return t_table(float(df.flat[0])) if df.min() == df.max() else None
-        parts = [part.reshape(len(part), -1) for part in (mean, self.scale, self.weight)]
+        parts = mean, self.scale, self.weight
         if not all(np.all(part == part[:, :1]) for part in parts):
             return None
-        center, scale, weight = (part[:, :1] for part in parts)
+        center, scale, weight = (part[:, 0].reshape(len(part), -1, 1) for part in parts)
         low, high = np.min(center - 8 * scale), np.max(center + 8 * scale)
         n_points = 50 * (high - low) / np.min(scale)
         if n_points > MOST_IN_TABLE:
@@ -298,7 +310,7 @@ class ExpertPart(AbstractValue):
 def t_table(df: float) -> tuple[Numbers, Numbers]:
     """Points and cdf of a standard Student-t, for linear interpolation to 1e-6."""
     points = np.sinh(np.linspace(-14.5, 14.5, 6001))
-    return points, special.stdtr(df, points)
+    return points, special.stdtr(df, points)[None]
 
 
 def inflation(df: Numbers) -> Numbers:
@@ -364,7 +376,10 @@ def bernstein(u: Numbers, n_terms: int) -> Numbers:
     array([0.25, 0.5 , 0.25])
     """
     k = np.arange(n_terms).reshape(-1, *[1] * np.ndim(u))
-    return special.binom(n_terms - 1, k) * u**k * (1 - u) ** (n_terms - 1 - k)
+    of_u, of_rest = (
+        np.cumprod(np.where(k > 0, factor, 1.0), axis=0) for factor in (u, 1 - u)
+    )  # powers
+    return special.binom(n_terms - 1, k) * of_u * of_rest[::-1]
 
 
 @final
@@ -498,9 +513,7 @@ class Stacked(AbstractDistribution):
         found = self._mixture_density(x)
         if self.calibration is None:
             return found
-        n_terms = len(self.calibration)
-        terms = n_terms * bernstein(self._mixture_cdf(x), n_terms)
-        return np.maximum(found * np.sum(self.calibration * terms, axis=0), 1e-300)
+        return np.maximum(found * self._slope(self._mixture_cdf(x)), 1e-300)
 
     def _cdf(self, x: Numbers) -> Numbers:
         return self._calibrated(self._mixture_cdf(x))
@@ -526,16 +539,21 @@ class Stacked(AbstractDistribution):
         values = values.reshape(len(values), *[1] * (level.ndim - len(self.shape)), *self.shape)
         return np.clip(np.sum(values * bernstein(level, len(values)), axis=0), 0.0, 1.0)
 
+    def _slope(self, level: Numbers) -> Numbers:
+        """Derivative of H."""
+        assert self.calibration is not None
+        n_terms = len(self.calibration)
+        weight = self.calibration.reshape(
+            n_terms, *[1] * (level.ndim - len(self.shape)), *self.shape
+        )
+        return n_terms * np.sum(weight * bernstein(level, n_terms), axis=0)
+
     def _uncalibrated(self, level: Numbers) -> Numbers:
-        """Inverse of H, by bisection."""
+        """Inverse of H."""
         if self.calibration is None:
             return level
-        lower, upper = np.zeros(level.shape), np.ones(level.shape)
-        while np.max(upper - lower) > TOLERANCE / 8:
-            middle = (lower + upper) / 2
-            is_below = self._calibrated(middle) < level
-            lower, upper = np.where(is_below, middle, lower), np.where(is_below, upper, middle)
-        return (lower + upper) / 2
+        ends = np.zeros(level.shape), np.ones(level.shape)
+        return solve(self._calibrated, self._slope, level, level, *ends, TOLERANCE / 8)
 
     def solve_quantile(self, q: Numbers) -> Numbers:
         """Quantile by Newton's method and bisection, between the quantiles of the components."""
@@ -545,18 +563,31 @@ class Stacked(AbstractDistribution):
         upper = np.max([end.max(axis=0) for end in ends], axis=0)
         middles = zip(self.weight, ends, strict=True)
         x = np.clip(sum(weight * end.mean(axis=0) for weight, end in middles), lower, upper)
-        last = np.full(self.shape, np.inf)
-        for _ in range(MAX_STEPS):
-            error = self._mixture_cdf(x) - q
-            lower, upper = np.where(error < 0, x, lower), np.where(error > 0, x, upper)
-            done = (np.abs(error) <= TOLERANCE) | (upper - lower <= 1e-13 * (1 + np.abs(x)))
-            if done.all():
-                break
-            newton = x - error / self._mixture_density(x)
-            trusted = (newton > lower) & (newton < upper) & (np.abs(error) < np.abs(last) / 2)
-            x = np.where(done, x, np.where(trusted, newton, (lower + upper) / 2))
-            last = error
+        x = solve(self._mixture_cdf, self._mixture_density, q, x, lower, upper)
         return self.units.to_values(self.units.shift + self.units.scale * x)
+
+    def quantiles(self, q: Numbers) -> Numbers:
+        """Quantiles at many levels (n, *batch), searched for between `FINE` points."""
+        mean, variance, _ = self.summary
+        spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
+        fine = np.concatenate([[-FARTHEST], FINE, [FARTHEST]]).reshape(-1, *[1] * len(self.shape))
+        points = mean + spread * fine
+        level = np.stack([self._rough_cdf(x) for x in points])
+        level[0], level[-1] = 0.0, 1.0
+        score = special.ndtri(level.clip(1e-15, 1 - 1e-15))
+        size = max(1, DRAWN_AT_ONCE // sum(part.weight.size for part in self.parts))
+        found = []
+        for own in map(self._uncalibrated, np.split(q, range(size, len(q), size))):
+            after = np.sum(level[:, None] <= own, axis=0).clip(1, len(level) - 1)
+            (low, lower), (high, upper) = (
+                [np.take_along_axis(part, at, axis=0) for part in (score, points)]
+                for at in (after - 1, after)
+            )
+            share = (special.ndtri(own) - low) / np.maximum(high - low, 1e-9)
+            x = lower + share.clip(0, 1) * (upper - lower)  # a straight line if it is Normal
+            solved = self._rough_cdf, self._mixture_density, own, x, lower, upper
+            found.append(solve(*solved, tolerance=TOLERANCE_OF_DRAWS))
+        return self.units.to_values(self.units.shift + self.units.scale * np.concatenate(found))
 
     def quantile(self, q: Any) -> Numbers:
         """The value below which a share ``q`` lies; ``q``: one number, or one per element."""
@@ -588,7 +619,8 @@ class Stacked(AbstractDistribution):
             ends = np.unique(np.concatenate([units.values.reshape(-1), units.cells.reshape(-1)]))
             ends, narrow = ends.reshape(-1, *[1] * len(self.shape)), NARROW * spread
             cuts.append(np.broadcast_to(ends, (len(ends), *self.shape)))
-            cdf = interpolated(cdf, *self.summary[:2]) if len(units.values) > len(GRID) else cdf
+            if len(units.values) > len(GRID):
+                cdf = interpolated(cdf, *self.summary[:2])
         cuts, total = np.sort(np.concatenate(cuts), axis=0), np.zeros(self.shape)
         for first, second in pairwise(cuts):
             nodes = MIDDLE if np.all(second - first < narrow) else GAUSS
@@ -679,6 +711,30 @@ class Stacked(AbstractDistribution):
         if own is not None:
             own = np.sum(own[:, choices] * np.exp(log_weight)[..., None], axis=1)
         return Stacked(parts, total, self.units, own)
+
+
+def solve(
+    function: NumbersToNumbers,
+    slope: NumbersToNumbers,
+    value: Numbers,
+    x: Numbers,
+    lower: Numbers,
+    upper: Numbers,
+    tolerance: float = TOLERANCE,
+) -> Numbers:
+    """Where an increasing function has a value, by Newton's method and bisection from ``x`` on."""
+    last = np.full(x.shape, np.inf)
+    for _ in range(MAX_STEPS):
+        error = function(x) - value
+        lower, upper = np.where(error < 0, x, lower), np.where(error > 0, x, upper)
+        done = (np.abs(error) <= tolerance) | (upper - lower <= 1e-13 * (1 + np.abs(x)))
+        if done.all():
+            break
+        newton = x - error / np.maximum(slope(x), 1e-300)
+        trusted = (newton > lower) & (newton < upper) & (np.abs(error) < np.abs(last) / 2)
+        x = np.where(done, x, np.where(trusted, newton, (lower + upper) / 2))
+        last = error
+    return x
 
 
 def interpolated(cdf: NumbersToNumbers, mean: Numbers, variance: Numbers) -> NumbersToNumbers:

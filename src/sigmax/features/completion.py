@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 from sigmax.distributions import Mixture, Stacked
 from sigmax.tables import MISSING, CategoryColumn, Table
@@ -68,6 +67,8 @@ def complete(
     and evenly spaced ones among them give their cells, those of one donor together. ``column_of``
     is the column of every coordinate, numbered as in ``is_unknown``, or -1 to ignore it.
     """
+    from sklearn.neighbors import NearestNeighbors  # here: the import takes long
+
     incomplete = np.flatnonzero(is_unknown.any(axis=1))
     n, k = len(table), min(N_COMPLETIONS, len(donors))
     squared_correlation = correlations(donor_coordinates)

@@ -35,6 +35,10 @@ from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles
 from sigmax.tables.table import check_names, read_target
 
+np.empty(31 * 2**20, np.uint8)
+"""The largest array that lets glibc keep freed memory for the next array: otherwise the pages of
+every matrix of a GP are returned to the system, and cleared by it again."""
+
 R = TypeVar("R", bound="AbstractRegressor")  # beartype knows no Self
 
 NO_SETTINGS = ("preset", "categorical_features", "numeric_features", "random_state", "verbose")

@@ -161,3 +161,52 @@ def test_the_transform_is_monotone_and_goes_on_in_straight_lines():
     moved = transform(y)
     assert abs(stats.skew(moved[:, 0])) < 0.5 * stats.skew(y[:, 0])
     np.testing.assert_allclose([moved.mean(), moved.std()], [0.0, 1.0], atol=1e-9)
+
+
+def many_rows(narrow: float, n: int = 200) -> Stacked:
+    """A part that rows do not share, one with a Student-t, and two that they share."""
+    rng = np.random.default_rng(3)
+    shared, means = np.linspace(-3, 3, 20)[:, None, None], rng.normal(size=(3, n, 1))
+    marginal = Normal(*(np.broadcast_to(own, (20, n, 1)) for own in (shared, 0.4)))
+    y = np.exp(rng.normal(size=(200, 1)))
+    parts = (
+        ExpertPart(Mixture(Normal(means[:1], np.full((1, n, 1), narrow)))),
+        ExpertPart(Mixture(StudentT(means[1:2], np.full((1, n, 1), 5.0), np.ones((1, n, 1))))),
+        ExpertPart(Mixture(marginal, n_parts=20)),
+        ExpertPart(Mixture(marginal, n_parts=20), PowerTransform.fit((y - y.mean()) / y.std())),
+    )
+    weight = np.broadcast_to(np.array([0.6, 0.2, 0.1, 0.1])[:, None, None], (4, n, 1))
+    own = np.tile(CALIBRATION[:, None, None], (1, n, 1))
+    return Stacked(parts, np.log(weight), Units.standard(1), own)
+
+
+@pytest.mark.parametrize("narrow", [0.5, 0.001])
+def test_the_crps_of_many_cells_is_a_sum_over_them(narrow):
+    dist = many_rows(narrow)
+    values = np.arange(-60.0, 60.0, 0.1)
+    dist = dist.discrete(values, np.stack([values - 0.05, values + 0.05], axis=-1))
+    at = np.random.default_rng(0).integers(580, 620, size=dist.shape)
+    level = np.stack([dist.cdf(np.full(dist.shape, value)) for value in values])
+    is_above = np.arange(len(values)).reshape(-1, 1, 1) >= at
+    expected = 0.1 * np.sum((level - is_above) ** 2, axis=0)
+    np.testing.assert_allclose(dist.crps(values[at]), expected, rtol=1e-4)
+
+
+def test_a_cdf_from_a_table_is_the_cdf():
+    y = np.linspace(-9, 9, 200)[:, None]
+    for part in many_rows(0.5).parts[1:]:
+        assert np.ptp(part.cdf(y)) > 0.9
+        np.testing.assert_allclose(part.rough_cdf(y), part.cdf(y), atol=2e-6)
+
+
+@pytest.mark.parametrize("narrow", [0.5, 0.001])
+def test_quantiles_at_many_levels_are_those_at_each(narrow):
+    dist = many_rows(narrow, 100)
+    level = np.concatenate(
+        [np.random.default_rng(0).random((20, 100, 1)), np.full((1, 100, 1), 1e-9)]
+    )
+    found = dist.quantiles(level)
+    np.testing.assert_allclose([dist.cdf(own) for own in found], level, atol=5e-6)
+    np.testing.assert_allclose(
+        found[:-1], [dist.quantile(own) for own in level[:-1]], rtol=1e-3, atol=1e-5
+    )

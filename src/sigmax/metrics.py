@@ -307,8 +307,8 @@ def coverage(y, dist, *, level: float = 0.9, sample_weight=None) -> float:
 def covering_levels(y, dist, levels) -> np.ndarray:
     """Find the smallest level whose central interval contains each target.
 
-    Intervals of larger levels contain those of smaller ones, so only few of them are computed, by
-    bisection.
+    Intervals of larger levels contain those of smaller ones, so only few of them are computed: some
+    about the level that the cdf suggests and, where it is another one, others by bisection.
 
     Parameters
     ----------
@@ -332,8 +332,14 @@ def covering_levels(y, dist, levels) -> np.ndarray:
     """
     y, levels = _like(y, dist), np.asarray(levels, np.float64)
     first, last = np.zeros(y.shape, np.intp), np.full(y.shape, len(levels))
-    for _ in range(len(levels).bit_length()):
+    below = dist.cdf(y) - dist.probability_of(y)
+    suggested = np.searchsorted(levels, np.maximum(1 - 2 * dist.cdf(y), 2 * below - 1))
+    for step in range(2 + len(levels).bit_length()):
+        if np.all(first == last):
+            break
         middle = (first + last) // 2
+        if step < 2:  # at first the level itself, then the one before
+            middle = np.minimum(suggested - step, last - 1).clip(first)
         level = levels[np.minimum(middle, len(levels) - 1)]
         ends = [dist.inverse_cdf((1 - level) / 2), dist.inverse_cdf((1 + level) / 2)]
         is_inside = _is_inside(y, dist.to_values(np.stack(ends, axis=-1))) | (first == last)

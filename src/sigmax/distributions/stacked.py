@@ -53,7 +53,6 @@ GAUSS = 0.5 + np.array([-0.5, 0.5]) / math.sqrt(3)
 MIDDLE, NARROW = np.array([0.5]), 0.06
 """Node of a piece of a rounded target that is narrower than this many standard deviations."""
 
-
 MANY_ROWS, MOST_IN_TABLE = 100, 10_000
 """Rows from which on a cdf is read from a table, and entries of the table, at most."""
 
@@ -379,10 +378,8 @@ def bernstein(u: Numbers, n_terms: int) -> Numbers:
     array([0.25, 0.5 , 0.25])
     """
     k = np.arange(n_terms).reshape(-1, *[1] * np.ndim(u))
-    of_u, of_rest = (
-        np.cumprod(np.where(k > 0, factor, 1.0), axis=0) for factor in (u, 1 - u)
-    )  # powers
-    return special.binom(n_terms - 1, k) * of_u * of_rest[::-1]
+    powers = [np.cumprod(np.where(k > 0, factor, 1.0), axis=0) for factor in (u, 1 - u)]
+    return special.binom(n_terms - 1, k) * powers[0] * powers[1][::-1]
 
 
 @final
@@ -749,7 +746,8 @@ def interpolated(cdf: NumbersToNumbers, mean: Numbers, variance: Numbers) -> Num
     spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
     level = np.stack([cdf(mean + spread * point) for point in FINE])
     near, far = level[2:-4:2] + level[4:-2:2], level[:-6:2] + level[6::2]
-    if not np.max(np.abs(level[3:-3:2] - (9 * near - far) / 16)) <= MOST_MISSED:
+    missed = np.max(np.abs(level[3:-3:2] - (9 * near - far) / 16))
+    if not (missed <= MOST_MISSED and np.all(spread > 0)):
         return cdf
     slope, rise = np.gradient(level, axis=0), np.diff(level, axis=0)
     slope[2:-2] = (8 * (level[3:-1] - level[1:-3]) - level[4:] + level[:-4]) / 12

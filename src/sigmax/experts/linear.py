@@ -32,6 +32,9 @@ LOG_NOISE, STEP = (-14.0, 2.0), 0.3
 """Bounds of the logarithm of the noise variance where errors are known; step of its curvature."""
 MOST_CODES = 200
 """Categories of a column with a coefficient each; larger columns have statistics of y instead."""
+FEW_ROWS = 30
+"""Rows below which the marginal distribution has tails of a Student-t."""
+
 N_QUANTILES = 99
 LEAST_VARIANCE = 0.01
 """Variance of targets without known errors at least, as a share of that with them."""
@@ -285,7 +288,7 @@ class MarginalFitted(AbstractFitted):
 
     def density(self, X: Inputs) -> Mixture:
         parts = (np.repeat(part[:, None], len(X), axis=1) for part in (self.quantiles, self.widths))
-        return Mixture(Normal(*parts), n_parts=len(self.quantiles))
+        return histogram(*parts, np.asarray(self.n_rows))
 
     def check(self) -> None:
         """Raise ValueError unless widths are above 0."""
@@ -299,7 +302,8 @@ class Marginal(AbstractBaseline):
     """Density of the training targets, the same for every row.
 
     It is a smoothed histogram: a Normal at each of 99 quantiles, as wide as their distance, but no
-    narrower than Silverman's bandwidth. Targets with known errors are moved towards the mean, so
+    narrower than Silverman's bandwidth, and with fewer than 30 rows a Student-t instead, because
+    the scale is uncertain. Targets with known errors are moved towards the mean, so
     that all have the variance that the target has without errors.
     """
 
@@ -320,14 +324,14 @@ class Marginal(AbstractBaseline):
         quantiles, widths = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
         some = rows.scored
         groups, left_out = DuplicateGroups.of(rows), []
+        n_left = np.maximum(len(rows) - groups.size[groups.label[some]], 1)
         for column in rows.y.T:
             found = quantiles_without_groups(
                 column, rows.weight, groups, np.unique(groups.label[some])
             )
-            n_left = np.maximum(len(rows) - groups.size[groups.label[some]], 1)
             left_out.append(smoothed_histogram(found[:, groups.label[some]], n_left))
-        dist = Normal(*(np.stack(part, axis=-1) for part in zip(*left_out, strict=True)))
-        held_out = HeldOut.of_rows(Mixture(dist, n_parts=N_QUANTILES), rows, some)
+        parts = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
+        held_out = HeldOut.of_rows(histogram(*parts, n_left[:, None]), rows, some)
         return MarginalFitted(
             quantiles=quantiles, widths=widths, n_rows=float(len(rows)), held_out=held_out
         )
@@ -342,6 +346,15 @@ def smoothed_histogram(
     spread = np.where(iqr > 0, np.minimum(iqr, 1.0), 1.0)  # y has a standard deviation of 1
     bandwidth = 0.9 * spread * np.asarray(n_rows, float) ** -0.2
     return quantiles, np.maximum(np.gradient(quantiles, axis=0), bandwidth)
+
+
+def histogram(quantiles: Numbers, widths: Numbers, n_rows: NDArray) -> Mixture:
+    """Mixture of components at the quantiles of so many rows, Student-t ones if there are few."""
+    components: Any = Normal(quantiles, widths)
+    if np.min(n_rows) < FEW_ROWS:
+        df = np.broadcast_to(np.maximum(n_rows - 1.0, LEAST_DF), quantiles.shape)
+        components = StudentT(quantiles, df.copy(), widths)
+    return Mixture(components, n_parts=len(quantiles))
 
 
 def quantiles_without_groups(

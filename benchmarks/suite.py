@@ -46,7 +46,6 @@ from typing import Any, final
 
 import numpy as np
 import pandas as pd
-from pandas.util import hash_pandas_object
 from scipy import stats
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -483,8 +482,9 @@ def run_task(read: Any, method: str, label: str, table: str, fold: int) -> dict[
     forecast.interval(COVERAGE)
     record["seconds"] = time.perf_counter() - start
     record["versions"] = {"sigmax": this_commit()}
-    known = np.isin(*(hash_pandas_object(pd.DataFrame(one), index=False) for one in (X_new, X)))
-    if known.any():  # the others, whose X no training row has
+    both = pd.concat([frame, pd.DataFrame(X_new)])
+    known = both.duplicated().to_numpy()[len(y) :]
+    if known.any():  # the others are the first rows with their X
         record["crps_new"] = float(forecast.crps(y_new)[~known].mean() / unit)
     return record | scores(y_new, forecast, unit) | scores_of_ours(model, forecast, y, y_new)
 

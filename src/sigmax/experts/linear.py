@@ -287,8 +287,9 @@ class MarginalFitted(AbstractFitted):
         return replace(self, quantiles=quantiles, widths=widths, n_rows=float(weight.sum()))
 
     def density(self, X: Inputs) -> Mixture:
-        parts = (np.repeat(part[:, None], len(X), axis=1) for part in (self.quantiles, self.widths))
-        return histogram(*parts, np.asarray(self.n_rows))
+        parts = self.quantiles, self.widths
+        quantiles, widths = (np.repeat(part[:, None], len(X), axis=1) for part in parts)
+        return histogram(quantiles, widths, np.asarray(self.n_rows))
 
     def check(self) -> None:
         """Raise ValueError unless widths are above 0."""
@@ -330,8 +331,8 @@ class Marginal(AbstractBaseline):
                 column, rows.weight, groups, np.unique(groups.label[some])
             )
             left_out.append(smoothed_histogram(found[:, groups.label[some]], n_left))
-        parts = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
-        held_out = HeldOut.of_rows(histogram(*parts, n_left[:, None]), rows, some)
+        of_rows = (np.stack(part, axis=-1) for part in zip(*left_out, strict=True))
+        held_out = HeldOut.of_rows(histogram(*of_rows, n_rows=n_left[:, None]), rows, some)
         return MarginalFitted(
             quantiles=quantiles, widths=widths, n_rows=float(len(rows)), held_out=held_out
         )

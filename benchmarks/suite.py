@@ -51,6 +51,8 @@ from scipy import stats
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("SIGMAX_DATA", "../shared/data"))
 COVERAGE, RESOLUTION, LEAST = 0.9, 0.01, 1e-8
+LOWEST = 0.1
+"""Smallest ratio of CRPS in a picture."""
 SIZES = {"under 100": (0, 100), "100 to 299": (100, 300), "300 to 999": (300, 1000)}
 SIZES |= {"1,000 and more": (1000, 10**9), "all": (0, 10**9)}
 
@@ -649,10 +651,11 @@ def draw(tables: dict[str, Any], reference: str, others: Sequence[str], picture:
         ratio = tables[method]["crps"] / tables[reference]["crps"]
         mean = np.exp(np.log(ratio).mean())
         rows = tables[reference]["rows"]
-        axes.scatter(rows, ratio, s=18, alpha=0.7, label=f"{method}: {mean:.2f} on average")
+        label = f"{method}: {mean:.2f} on average"
+        axes.scatter(rows, np.maximum(ratio, LOWEST), s=18, alpha=0.7, label=label)
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="training rows", ylabel=f"CRPS / {reference}")
-    axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1.0, 2.0], ["0.05", "0.1", "0.2", "0.5", "1", "2"])
+    axes.set_yticks([LOWEST, 0.2, 0.5, 1.0, 2.0], [f"{LOWEST} or less", "0.2", "0.5", "1", "2"])
     axes.minorticks_off()
     axes.legend()
     figure.savefig(picture, dpi=150)

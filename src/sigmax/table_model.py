@@ -18,10 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sigmax.errors import InvalidArgumentError, InvalidCellError, InvalidDataError, ModelFileError
-from sigmax.estimators import AbstractRegressor, LinearRegressor, find_class
+from sigmax.estimators import AbstractRegressor, LinearRegressor, SigmaxRegressor, find_class
 from sigmax.files import header_checksum, read_bytes, read_header, render
 from sigmax.settings import check_choice, check_number
 from sigmax.tables import MISSING, Column, Kind, Schema
+from sigmax.tables.table import check_names
 
 SCHEMA, SCORES, REPORT, MODEL = "schema.json", "scores.json", "report.html", "model"
 LINEAR = "linear"
@@ -131,7 +132,7 @@ def check_files(folder: Path, checksums: Mapping[str, str]) -> None:
 @final
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """Coverage of the interval, further quantiles and probabilities, and interval method."""
+    """Coverage of the interval, quantiles, probabilities, interval method, and errors."""
 
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
@@ -139,6 +140,8 @@ class PredictOptions:
     """Values of which the probability of more is predicted."""
     method: str | None = None
     """``distribution``, ``conformal``, or None for the method chosen at the fit."""
+    error_column: str | None = None
+    """Column with the measurement error of each row; None predicts values without an error."""
 
     def check(self) -> None:
         check_number("--coverage", self.coverage, above=0.0, below=1.0)
@@ -161,10 +164,14 @@ class PredictOptions:
 class RowPredictions:
     """Predictive distributions of rows; quantiles and conformal intervals are computed once."""
 
-    def __init__(self, saved: SavedTableModel, X: pd.DataFrame):
+    def __init__(
+        self, saved: SavedTableModel, X: pd.DataFrame, error: NDArray[np.float64] | None = None
+    ):
         self.model: Any = saved.model
         self.usual_method, self.X, self.atoms = saved.intervals, X, saved.atoms
         self.dist, self.gate = self.model.predict_dist_and_gate(X)
+        if error is not None:
+            self.dist = self.model.predict_dist(X, error)
         self.quantile = cache(self.dist.quantile)
         self.conformal = cache(partial(self.model.predict_interval, X, method="conformal"))
 
@@ -222,13 +229,16 @@ def predict_chunks(
     n_rows = 0
     for chunk in chunks:
         if names is None:
-            check_columns(saved, chunk)
+            check_columns(saved, chunk, options)
             names = new_names(list(map(str, chunk.columns)), options, saved.atoms)
         found = dict.fromkeys(names, np.empty(0)) | {"notes": np.empty(0, dtype=object)}
         if len(chunk):
             X = chunk.filter(items=saved.features)
-            with InvalidCellError.numbered(range(n_rows + 1, n_rows + len(chunk) + 1)):
-                found = predict_rows(saved, X, options, unusual)
+            numbers, error = np.arange(n_rows, n_rows + len(chunk)) + 1, None
+            if options.error_column is not None:
+                error = error_values(chunk[options.error_column], numbers)
+            with InvalidCellError.numbered(numbers):
+                found = predict_rows(saved, X, options, unusual, error)
         n_rows += len(chunk)
         columns = {names[name]: values for name, values in found.items()}
         yield pd.concat([chunk, pd.DataFrame(columns, index=chunk.index)], axis=1)
@@ -239,9 +249,10 @@ def predict_rows(
     X: pd.DataFrame,
     options: PredictOptions,
     unusual: "UnusualRows | None" = None,
+    error: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Output columns by name, with ``notes`` as text."""
-    columns: dict[str, NDArray[Any]] = dict(RowPredictions(saved, X).columns(options))
+    """Output columns by name, with ``notes`` as text; ``error`` are measurement errors of rows."""
+    columns: dict[str, NDArray[Any]] = dict(RowPredictions(saved, X, error).columns(options))
     notes = row_notes(saved.model, X)
     if unusual is not None:
         unusual.add(notes, columns["off_data"])
@@ -268,8 +279,31 @@ def new_names(
     return names
 
 
-def check_columns(saved: SavedTableModel, frame: pd.DataFrame) -> None:
+def error_values(column: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Known errors of rows: numbers of at least 0."""
+    values: Any = pd.to_numeric(column, errors="coerce")
+    found = values.to_numpy(np.float64, na_value=np.nan)
+    is_bad = ~(np.isfinite(found) & (found >= 0))
+    if is_bad.any():
+        first = int(np.flatnonzero(is_bad)[0])
+        raise InvalidDataError(
+            f"`--error-column`: {column.name!r} must have numbers of at least 0, got"
+            f" {str(column.iloc[first])[:60]!r} in row {numbers[first]}."
+        )
+    return found
+
+
+def check_columns(
+    saved: SavedTableModel, frame: pd.DataFrame, options: PredictOptions | None = None
+) -> None:
+    """Raise an error if a column is missing that the model or the options need."""
     present = set(map(str, frame.columns))
+    if options is not None and options.error_column is not None:
+        if (options.method or saved.intervals) == "conformal":
+            raise InvalidArgumentError("`--error-column` excludes conformal intervals.")
+        if not isinstance(saved.model, SigmaxRegressor):
+            raise InvalidArgumentError("`--error-column` needs a model of `--method sigmax`.")
+        check_names([options.error_column], list(frame.columns), option="--error-column")
     if missing := [name for name in saved.features if name not in present]:
         listed = ", ".join(map(repr, missing[:5])) + (" and more" if len(missing) > 5 else "")
         raise InvalidDataError(f"The file has no column {listed}, which the model needs.")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from command_cases import SMALL, fails_with, run
 from sigmax import SigmaxRegressor
 from sigmax.cli.evaluate import EvaluateOptions, evaluate_chunks
 from sigmax.cli.fit import FitOptions, fit_table
+from sigmax.cli.predict import predict_parts
 from sigmax.cli.rows import ColumnOptions, UsableRows
 from sigmax.data.synthetic import make_deliveries
 from sigmax.errors import InvalidArgumentError, InvalidDataError, TrainingError
 from sigmax.estimators import load_estimator
 from sigmax.experts.local import LOCAL_PRESETS
 from sigmax.report.tables import ReportTable
+from sigmax.table_model import PredictOptions, predict_chunks, write_folder
 
 
 def test_a_fit_says_what_it_understood_before_it_says_how_good_it_is(fitted):
@@ -242,7 +245,7 @@ def test_no_refit_keeps_the_model_of_the_training_rows_and_time_holds_out_the_la
 
 
 @pytest.mark.parametrize("holdout", [None, 0.3])
-def test_a_column_of_errors_is_no_feature_and_explains_the_scatter(holdout):
+def test_a_column_of_errors_is_no_feature_and_explains_the_scatter(holdout, tmp_path):
     rng = np.random.default_rng(0)
     error = np.where(rng.random(120) < 0.5, 0.05, 1.0)
     frame = pd.DataFrame({"x": rng.uniform(-2, 2, 120), "sd": error})
@@ -257,6 +260,23 @@ def test_a_column_of_errors_is_no_feature_and_explains_the_scatter(holdout):
     model: Any = saved.model
     measured = model.predict_dist(frame[["x"]], y_error=error)
     assert found.scores["crps"].value == pytest.approx(measured.crps(frame["y"]).mean())
+    asked = PredictOptions(error_column="sd")
+    (predicted,) = predict_chunks(saved, iter([frame]), asked)
+    np.testing.assert_allclose(predicted["std"], measured.std)
+    for folder in (tmp_path / "model", tmp_path / "in"):
+        folder.mkdir()
+    write_folder(tmp_path / "model", saved, texts)
+    for i in range(2):
+        frame[60 * i : 60 * i + 60].to_parquet(tmp_path / "in" / f"{i}.parquet")
+    predict_parts(tmp_path / "model", [str(tmp_path / "in")], str(tmp_path / "out"), asked, {})
+    np.testing.assert_allclose(pd.read_parquet(tmp_path / "out")["std"], measured.std)
+    with pytest.raises(InvalidDataError, match="no column 'kg'"):
+        next(predict_chunks(saved, iter([frame]), PredictOptions(error_column="kg")))
+    conformal = replace(asked, method="conformal")
+    with pytest.raises(InvalidArgumentError, match="excludes conformal"):
+        next(predict_chunks(saved, iter([frame]), conformal))
+    with pytest.raises(InvalidArgumentError, match="--method sigmax"):
+        next(predict_chunks(replace(saved, model=saved.linear), iter([frame]), asked))
     exact = evaluate_chunks(saved, [frame.drop(columns="sd")], EvaluateOptions())
     assert exact.scores["coverage_90"].value < 0.8 < found.scores["coverage_90"].value
     with pytest.raises(InvalidDataError, match="at least 0, got '-1' in row 1"):

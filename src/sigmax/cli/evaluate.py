@@ -18,7 +18,6 @@ from sigmax.cli.describe import caution_line
 from sigmax.cli.fit import first_time_column, model_report
 from sigmax.cli.rows import (
     TRAINING_ROWS,
-    error_values,
     hash_rows,
     time_order,
     time_parts,
@@ -49,6 +48,7 @@ from sigmax.table_model import (
     ROWS_PER_CHUNK,
     SavedTableModel,
     check_columns,
+    error_values,
     load_folder,
     row_notes,
 )

@@ -37,7 +37,6 @@ from sigmax.cli.rows import (
     ManyRows,
     Split,
     UsableRows,
-    error_values,
     fingerprint,
     group_labels,
     hash_rows,
@@ -78,7 +77,14 @@ from sigmax.report.tables import ReportTable, TableCell
 from sigmax.report.validation import COVERAGE
 from sigmax.runs.methods import METHODS, Method, with_settings
 from sigmax.settings import check_choice, check_count, check_number
-from sigmax.table_model import FOLDER_NAMES, REPORT, SCORES, SavedTableModel, write_folder
+from sigmax.table_model import (
+    FOLDER_NAMES,
+    REPORT,
+    SCORES,
+    SavedTableModel,
+    error_values,
+    write_folder,
+)
 from sigmax.tables.profile import Profile
 from sigmax.tables.table import Kind, Schema, check_names
 from sigmax.version import __version__

@@ -19,6 +19,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,6 +52,7 @@ from sigmax.table_model import (
     SavedTableModel,
     UnusualRows,
     check_columns,
+    error_values,
     load_folder,
     new_names,
     predict_chunks,
@@ -122,6 +124,13 @@ def predict(
         ),
     ] = "",
     method: IntervalMethod = None,
+    error_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Predict measurements that have the error in this column, a standard deviation,"
+            " instead of values without error."
+        ),
+    ] = None,
     engine: EngineOptions,
     rows_per_part: Annotated[
         int, typer.Option(min=1, help="Largest number of rows per part, if row groups allow it.")
@@ -145,6 +154,7 @@ def predict(
         quantiles=parse_numbers("--quantiles", quantiles),
         thresholds=parse_numbers("--threshold", threshold),
         method=method,
+        error_column=error_column,
     )
     options.check()
     if not (engine.uses_ray() or is_parts(data, out)):
@@ -232,7 +242,7 @@ def predict_parts(
         raise InvalidArgumentError("Parts need files and a folder, not standard input or output.")
     inputs = read_inputs(sources, out, reading)
     columns = common_columns(inputs)
-    check_columns(saved, pd.DataFrame(columns=columns.names))
+    check_columns(saved, pd.DataFrame(columns=columns.names), options)
     new_names(columns.names, options, saved.atoms)
     cut = inputs, columns, cut_units(inputs, rows_per_part)
     run = Run(out, checksum(sums), options, rows_per_part, reading, *cut)
@@ -421,9 +431,12 @@ def predict_table(
     names = new_names(table.column_names, run.options, saved.atoms)
     found = dict.fromkeys(names, ())
     if len(table):
-        features = as_features(table, saved.features, unit.address, n_before)
-        with InvalidCellError.numbered(features.index + 1):
-            found = predict_rows(saved, features, run.options)
+        features, error = as_features(table, saved.features, unit.address, n_before), None
+        numbers = np.asarray(features.index) + 1
+        if (name := run.options.error_column) is not None:
+            error = error_values(table.column(name).to_pandas().rename(name), numbers)
+        with InvalidCellError.numbered(numbers):
+            found = predict_rows(saved, features, run.options, error=error)
     for name, values in found.items():
         kind = pa.string() if name == "notes" else pa.float64()
         table = table.append_column(names[name], pa.array(values, kind))

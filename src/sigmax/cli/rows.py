@@ -381,20 +381,6 @@ def group_labels(column: Any, fewest: int = 2) -> Labels:
     return labels
 
 
-def error_values(column: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Known errors of rows: numbers of at least 0."""
-    values: Any = pd.to_numeric(column, errors="coerce")
-    found = values.to_numpy(np.float64, na_value=np.nan)
-    is_bad = ~(np.isfinite(found) & (found >= 0))
-    if is_bad.any():
-        first = int(np.flatnonzero(is_bad)[0])
-        raise InvalidDataError(
-            f"`--error-column`: {column.name!r} must have numbers of at least 0, got"
-            f" {str(column.iloc[first])[:60]!r} in row {numbers[first]}."
-        )
-    return found
-
-
 def time_parts(times: NDArray[np.float64], n_parts: int) -> list[NDArray[np.intp]]:
     """Rows with a time in about equal parts, in order; rows of equal time are in one part."""
     known = np.flatnonzero(~np.isnan(times))

@@ -470,7 +470,7 @@ class Stacked(AbstractDistribution):
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 1.0))
         grid = mean + spread * GRID.reshape(-1, *[1] * len(self.shape))
         grid = np.clip(grid, *self.bounds)
-        level = np.stack([self._rough_cdf(x) for x in grid])
+        level = np.stack([self._mixture_cdf(x) for x in grid])
         lost = level - self._calibrated(level)
         first = np.trapezoid(lost, grid, axis=0)
         second = np.trapezoid(2 * (grid - mean) * lost, grid, axis=0)

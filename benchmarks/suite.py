@@ -723,9 +723,7 @@ def table_of(averages: dict[str, Any], score: str) -> Any:
 
 def losses(averages: dict[str, Any]) -> str:
     """Tables on which methods of other packages have a lower CRPS than the first one, ours."""
-    first, *others = [
-        method for number, method in enumerate(averages) if not number or method in RIVALS
-    ]
+    first, others = next(iter(averages)), [method for method in averages if method in RIVALS]
     crps = table_of(averages, "crps")
     ratio = crps[others].div(crps[first], axis=0)
     lowest = ratio.min(axis=1)

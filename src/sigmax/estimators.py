@@ -35,10 +35,6 @@ from sigmax.tables import Table
 from sigmax.tables.reading import ParquetFiles
 from sigmax.tables.table import check_names, read_target
 
-# Once an array of this size was freed, glibc keeps up to 62 MiB for others. Otherwise the pages of
-# every large matrix are returned to the system, which clears them: a tenth of the time of a fit.
-np.empty(31 * 2**20, np.uint8)
-
 R = TypeVar("R", bound="AbstractRegressor")  # beartype knows no Self
 
 NO_SETTINGS = ("preset", "categorical_features", "numeric_features", "random_state", "verbose")

@@ -169,9 +169,10 @@ class RowPredictions:
     ):
         self.model: Any = saved.model
         self.usual_method, self.X, self.atoms = saved.intervals, X, saved.atoms
-        self.dist, self.gate = self.model.predict_dist_and_gate(X)
-        if error is not None:
-            self.dist = self.model.predict_dist(X, error)
+        if error is None:
+            self.dist, self.gate = self.model.predict_dist_and_gate(X)
+        else:
+            self.dist, self.gate = self.model.predict_dist(X, error), self.model.predict_gate(X)
         self.quantile = cache(self.dist.quantile)
         self.conformal = cache(partial(self.model.predict_interval, X, method="conformal"))
 

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias, final
 
@@ -308,7 +308,7 @@ class ExpertPart(AbstractValue):
         return mean, variance, np.minimum(epistemic, variance)
 
 
-@cache
+@lru_cache(maxsize=16)
 def t_table(df: float) -> tuple[Numbers, Numbers]:
     """Points and cdf of a standard Student-t, for linear interpolation to 1e-6."""
     points = np.sinh(np.linspace(-14.5, 14.5, 6001))
@@ -723,7 +723,7 @@ def solve(
     upper: Numbers,
     tolerance: float = TOLERANCE,
 ) -> Numbers:
-    """Where an increasing function has a value, by Newton's method and bisection from ``x`` on."""
+    """Solve function(x) = value for an increasing function, by Newton's method and bisection."""
     last = np.full(x.shape, np.inf)
     for _ in range(MAX_STEPS):
         error = function(x) - value

@@ -16,7 +16,7 @@ from sigmax.cli.rows import ColumnOptions
 from sigmax.cli.terminal import report_errors, short_name, show_item
 from sigmax.report.model_page import GRAVE
 from sigmax.report.page import Caution
-from sigmax.report.tables import number_text
+from sigmax.report.tables import count_text, number_text
 from sigmax.tables.profile import Finding, Profile, TargetProfile, profile_table
 from sigmax.tables.reading import read_table
 from sigmax.tables.table import Kind, Schema, infer_schema
@@ -110,7 +110,8 @@ def target_line(target: TargetProfile) -> Text:
     if target.share_of_most_frequent >= 0.05:
         parts.append(f"{target.share_of_most_frequent:.0%} are {number_text(target.most_frequent)}")
     if target.n_missing:
-        parts.append(f"missing in {target.n_missing:,} rows, which are left out")
+        verb = "is" if target.n_missing == 1 else "are"
+        parts.append(f"missing in {count_text(target.n_missing, 'row')}, which {verb} left out")
     return Text.assemble(("target ", "bold"), (clean(target.name), "bold"), ": ", ", ".join(parts))
 
 
